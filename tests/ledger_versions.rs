@@ -135,7 +135,7 @@ fn without_sessions(
 /// Compares experiments, distributions and costs with those of the calls themselves.
 fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
     let reader = Reader::new(path, Instant::now);
-    let timed = || calls.iter().filter_map(TimedCall::of);
+    let timed = || calls.iter().map(TimedCall::of);
     for unit in [UnitKind::Session, UnitKind::Agent, UnitKind::User] {
         let query = UnitQuery {
             experiment: "decoder".into(),

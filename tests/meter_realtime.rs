@@ -132,7 +132,7 @@ fn each_response_is_timed_from_what_asked_for_it() {
         (asked.tokens.reported.output, spoken.tokens.reported.output),
         (Some(40), Some(3))
     );
-    assert_eq!(asked.started_at, "2023-11-14T22:13:21.000Z");
+    assert_eq!(asked.started_at.to_string(), "2023-11-14T22:13:21.000Z");
     assert_ne!(asked.id, spoken.id);
 }
 

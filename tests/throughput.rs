@@ -429,13 +429,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
                 .points
                 .iter()
                 .filter(|point| point.tokens_per_second.unwrap_or(0.0) > 0.0);
-            let rates = points.map(|p| {
-                (
-                    p.at.clone(),
-                    p.tokens_per_second,
-                    p.spread_tokens_per_second,
-                )
-            });
+            let rates = points.map(|p| (p.at, p.tokens_per_second, p.spread_tokens_per_second));
             rates.collect::<Vec<_>>()
         };
         assert_eq!(rates(&kept), rates(&should), "{step:?}");

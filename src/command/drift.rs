@@ -2,7 +2,7 @@
 
 mod page;
 
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 
 use super::api_client::{self, Proxy};
 use super::error::CommandError;
@@ -76,7 +76,7 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
         .map(|one| evaluate(&reader, one, at, &|| true))
         .collect::<Result<_, _>>();
     Ok(Drifts {
-        evaluated_at: Some(rfc3339_seconds(at).to_string()),
+        evaluated_at: Some(Timestamp::seconds(at)),
         error: None,
         drifts: entries?,
     })

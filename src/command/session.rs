@@ -42,7 +42,7 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
         let id = args.id.clone();
         return Err(CommandError::UnknownSession { origin, id }.into());
     }
-    let session = Session::of(calls.iter().filter_map(TimedCall::of));
+    let session = Session::of(calls.iter().map(TimedCall::of));
     let analysis =
         || session.analysis(|record: &CallRecord, cached| prices.cost_if_cached(record, cached));
     match args.format.chosen() {

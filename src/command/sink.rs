@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
+use tokengauge_core::time::Timestamp;
 use tokengauge_process::Fatal;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
@@ -104,7 +105,7 @@ struct Row {
     lost: u64,
     failing: u64,
     error: Option<String>,
-    stored_at: Option<String>,
+    stored_at: Option<Timestamp>,
 }
 
 fn status(args: &SinkStatusArgs) -> Result<(), Error> {
@@ -130,7 +131,8 @@ fn table(sinks: &[Row]) -> String {
                 format!("{calls} calls in the ledger, {in_memory} calls in memory")
             }
         };
-        let stored = sink.stored_at.as_deref().unwrap_or("never");
+        let stored = sink.stored_at.map(|at| at.to_string());
+        let stored = stored.as_deref().unwrap_or("never");
         // Writing to a string does not fail.
         let _ = writeln!(
             text,

@@ -192,9 +192,9 @@ fn listed(
     tokens: &Usage,
 ) -> Option<&'static shipped::PriceEntry> {
     let lines = shipped::lines_for(host, model)?;
-    let hour = shipped::utc_hour(&record.started_at);
+    let time = record.started_at.time();
     let matches =
-        |line: &&&shipped::PriceEntry| line.is_at(hour) && long_enough(line.above, tokens);
+        |line: &&&shipped::PriceEntry| line.is_at(time) && long_enough(line.above, tokens);
     lines.iter().find(matches).copied()
 }
 

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use tokengauge_config::{Config, Endpoint, Route};
 use tokengauge_core::call::Dialect;
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_fleet::FleetInfo;
 
@@ -27,8 +27,7 @@ pub struct ProcessInfo {
     #[serde(skip)]
     pub commit: &'static str,
     /// Since when it runs, RFC 3339, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// Where agents connect, as bound.
     pub listeners: Vec<Listener>,
     /// Which requests go where; the first that matches wins.
@@ -105,25 +104,11 @@ impl ProcessInfo {
     /// The process that was started at `started` with `config` and bound `addresses`,
     /// in the order of its listeners.
     pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
-        let started_at = rfc3339_millis(started).to_string();
-        ProcessInfo::since(started_at, config, addresses)
-    }
-
-    /// The same process under another configuration.
-    pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
-        ProcessInfo {
-            commit: self.commit,
-            pod: self.pod.clone(),
-            ..ProcessInfo::since(self.started_at.clone(), config, addresses)
-        }
-    }
-
-    fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
         let listeners = config.listeners.iter().zip(addresses);
         ProcessInfo {
             version: env!("CARGO_PKG_VERSION"),
             commit: "",
-            started_at,
+            started_at: started.into(),
             listeners: listeners
                 .map(|(listener, address)| Listener {
                     address: *address,
@@ -147,6 +132,15 @@ impl ProcessInfo {
             origin: config.origin.clone(),
             pod: None,
             fleet: None,
+        }
+    }
+
+    /// The same process under another configuration.
+    pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
+        ProcessInfo {
+            commit: self.commit,
+            pod: self.pod.clone(),
+            ..ProcessInfo::new(config, addresses, self.started_at.time())
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::call::Dimension;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokengauge_core::time::Timestamp;
 
 /// With fewer calls no cause is looked for.
 pub const MIN_CALLS: usize = 30;
@@ -13,8 +14,7 @@ pub const MIN_BAD: usize = 10;
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Cause {
     /// When this was worked out.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// All of it in one sentence.
     pub sentence: String,
     /// Whether calls of one kind stand out, or a phase moved. If not, the sentence says that the cause is not known.
@@ -44,8 +44,7 @@ pub struct Cause {
     /// Who sends more calls than before, where calls wait.
     pub load: Option<Load>,
     /// Since when more calls are bad; `null` where that is not known.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: Option<String>,
+    pub since: Option<Timestamp>,
     /// What became of throughput, where the objective is on that and a change is seen.
     pub throughput: Option<ThroughputChange>,
     /// Bad calls since then, or of all that are kept; minutes where the objective is on throughput.
@@ -58,7 +57,7 @@ pub struct Cause {
 
 impl Cause {
     /// Nothing is known `at` an instant.
-    pub(crate) fn unknown(at: String) -> Cause {
+    pub(crate) fn unknown(at: Timestamp) -> Cause {
         Cause {
             at,
             sentence: String::new(),

@@ -12,7 +12,7 @@ use crate::signals;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::printable::printable;
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 
 /// Calls that others are compared with, at least.
 pub const MIN_REFERENCE: usize = 20;
@@ -33,10 +33,10 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
     let mut cause = Cause {
         since: since
             .and_then(|place| calls.get(place))
-            .map(|call| time(UNIX_EPOCH + Duration::from_secs_f64(call.at.max(0.0)))),
+            .map(|call| timestamp(call.at)),
         bad: during.iter().filter(|call| call.bad).count(),
         calls: during.len(),
-        ..Cause::unknown(time(now))
+        ..Cause::unknown(Timestamp::seconds(now))
     };
     // Where calls may have become worse only now, those from before would tell of something else.
     let may_have_begun = match onset {
@@ -199,6 +199,7 @@ fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
     calls.iter().copied().filter(|call| is(call)).collect()
 }
 
-pub(crate) fn time(at: SystemTime) -> String {
-    rfc3339_seconds(at).to_string()
+/// The timestamp of seconds since 1970.
+pub(crate) fn timestamp(since_1970: f64) -> Timestamp {
+    Timestamp::seconds(UNIX_EPOCH + Duration::from_secs_f64(since_1970.max(0.0)))
 }

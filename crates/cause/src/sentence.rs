@@ -5,6 +5,7 @@ use crate::answer::{
     ThroughputChange,
 };
 use crate::call::Dimension;
+use tokengauge_core::time::whole_seconds_since_1970;
 
 /// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
 pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
@@ -177,10 +178,12 @@ fn kind(dimension: Dimension, value: &str) -> String {
 }
 
 fn since(cause: &Cause) -> String {
-    let clock = cause.since.as_deref().and_then(|since| since.get(11..19));
-    clock.map_or(" over the whole time looked at".to_owned(), |clock| {
-        format!(" since {clock} UTC")
-    })
+    let Some(since) = cause.since else {
+        return " over the whole time looked at".to_owned();
+    };
+    let seconds = whole_seconds_since_1970(since.time());
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!(" since {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 /// What the sentence tells of: a first token says more than where the delay began.

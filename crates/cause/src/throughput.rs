@@ -3,15 +3,16 @@
 use crate::answer::{Candidate, Cause, ComparedWith, Mechanism, Rates, Signal, ThroughputChange};
 use crate::call::{Call, Dimension};
 use crate::evidence::LEVEL;
-use crate::find::{MIN_REFERENCE, most_frequent_error, of_kind, time};
+use crate::find::{MIN_REFERENCE, most_frequent_error, of_kind, timestamp};
 use crate::mechanism::{Phases, mechanism};
 use crate::onset::{Onset, onset};
 use crate::rank::has;
 use crate::sentence::of_throughput;
 use crate::signals::{self, quantile};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use tokengauge_core::printable::printable;
+use tokengauge_core::time::Timestamp;
 use tokengauge_stats::rank::mann_whitney;
 
 /// The fewest minutes on either side of the onset.
@@ -66,10 +67,10 @@ pub fn find_throughput(minutes: &[Minute], calls: &[Call], now: SystemTime) -> C
     let (before, during) = minutes.split_at(place.unwrap_or(0));
     let since = place.and_then(|_| during.first()).map(|first| first.begin);
     let mut cause = Cause {
-        since: since.map(|since| time(UNIX_EPOCH + Duration::from_secs_f64(since.max(0.0)))),
+        since: since.map(timestamp),
         bad: during.iter().filter(|minute| minute.bad).count(),
         calls: during.len(),
-        ..Cause::unknown(time(now))
+        ..Cause::unknown(Timestamp::seconds(now))
     };
     if let Some(since) = since {
         let change = ThroughputChange {

@@ -2,6 +2,7 @@
 
 pub use crate::dialect::Dialect;
 use crate::pod::PodName;
+use crate::time::Timestamp;
 use crate::upstream_facts::UpstreamFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -639,8 +640,7 @@ pub struct CallRecord {
     /// Our own id, sorting by start.
     pub id: String,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// The route that matched.
     pub route: String,
     /// The upstream it went to.

@@ -1,6 +1,11 @@
-//! Instants as numbers, and spans of time as texts.
+//! Instants as numbers and timestamps, and spans of time as texts.
 
-use humantime::Rfc3339Timestamp;
+use humantime::{Rfc3339Timestamp, TimestampError};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::borrow::Cow;
+use std::fmt::{self, Debug, Display};
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 /// The last instant that RFC 3339 can write: the end of the year 9999.
@@ -59,17 +64,121 @@ fn writable(at: SystemTime) -> SystemTime {
 /// than this before its end.
 pub const RECORDED_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// The instant as records write it: whole milliseconds, see [`RECORDED_RESOLUTION`].
+/// A point in time that is written as RFC 3339 in UTC. It has whole milliseconds, see [`RECORDED_RESOLUTION`], or whole
+/// seconds. Timestamps are ordered by time. Two timestamps are equal if their texts are.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_999);
-/// let written = SystemTime::UNIX_EPOCH + Duration::from_millis(1);
-/// assert_eq!(tokengauge_core::time::whole_milliseconds(at), written);
+/// use tokengauge_core::time::Timestamp;
+/// let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_001_999);
+/// assert_eq!(Timestamp::from(at).to_string(), "1970-01-01T00:00:01.001Z");
+/// assert_eq!(Timestamp::seconds(at).to_string(), "1970-01-01T00:00:01Z");
 /// ```
-pub fn whole_milliseconds(wall: SystemTime) -> SystemTime {
-    let below = duration_since_1970(wall).as_nanos() % RECORDED_RESOLUTION.as_nanos();
-    wall - Duration::from_nanos(u64::try_from(below).unwrap_or(0))
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    time: SystemTime,
+    precision: Precision,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Precision {
+    Seconds,
+    Millis,
+    /// Only timestamps that were parsed have it.
+    Nanos,
+}
+
+impl Timestamp {
+    /// A timestamp in whole seconds.
+    pub fn seconds(time: SystemTime) -> Timestamp {
+        let since = Duration::from_secs(whole_seconds_since_1970(time));
+        Timestamp {
+            time: SystemTime::UNIX_EPOCH + since,
+            precision: Precision::Seconds,
+        }
+    }
+
+    /// The point in time.
+    pub fn time(self) -> SystemTime {
+        self.time
+    }
+}
+
+/// A timestamp in whole milliseconds.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Timestamp {
+        let since = duration_since_1970(time);
+        let below = Duration::from_nanos(u64::from(since.subsec_nanos() % 1_000_000));
+        Timestamp {
+            time: SystemTime::UNIX_EPOCH + (since - below),
+            precision: Precision::Millis,
+        }
+    }
+}
+
+impl Default for Timestamp {
+    fn default() -> Timestamp {
+        SystemTime::UNIX_EPOCH.into()
+    }
+}
+
+/// Parses what any version has written, with a precision that writes it again.
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    fn from_str(text: &str) -> Result<Timestamp, TimestampError> {
+        let precision = match text.len() {
+            ..=20 => Precision::Seconds,
+            21..=24 => Precision::Millis,
+            _ => Precision::Nanos,
+        };
+        let time = humantime::parse_rfc3339(text)?;
+        Ok(Timestamp { time, precision })
+    }
+}
+
+impl Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.precision {
+            Precision::Seconds => rfc3339_seconds(self.time),
+            Precision::Millis => rfc3339_millis(self.time),
+            Precision::Nanos => rfc3339_nanos(self.time),
+        };
+        Display::fmt(&text, f)
+    }
+}
+
+impl Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
 }
 
 /// The units of [`span_text`], in nanoseconds.
@@ -133,5 +242,25 @@ mod tests {
             rfc3339_nanos(usual).to_string(),
             "1970-01-01T00:00:00.000000001Z"
         );
+    }
+
+    #[test]
+    fn a_timestamp_is_written_as_it_was_read() {
+        let texts = [
+            "1970-01-01T00:00:00Z",
+            "2026-01-31T09:30:00.000Z",
+            "2026-01-31T09:30:00.001Z",
+            "2026-01-31T09:30:00.000000001Z",
+            "9999-12-31T23:59:59.999Z",
+        ];
+        let read = texts.map(|text| {
+            let timestamp: Timestamp = serde_json::from_value(text.into()).expect(text);
+            assert_eq!(serde_json::to_value(timestamp).expect(text), text);
+            timestamp
+        });
+        assert!(read[1] < read[3] && read[3] < read[2], "{read:?}");
+        for text in ["", "2026-01-31", "2026-01-31T09:30:00+01:00"] {
+            text.parse::<Timestamp>().expect_err(text);
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::settings::Season;
 use crate::signal::SignalName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokengauge_core::time::Timestamp;
 
 /// One comparison and all its series.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -25,14 +26,11 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WindowTimes {
     /// When the reference begins.
-    #[schemars(extend("format" = "date-time"))]
-    pub reference_since: String,
+    pub reference_since: Timestamp,
     /// When it ends and the current window begins.
-    #[schemars(extend("format" = "date-time"))]
-    pub current_since: String,
+    pub current_since: Timestamp,
     /// When the current window ends.
-    #[schemars(extend("format" = "date-time"))]
-    pub current_until: String,
+    pub current_until: Timestamp,
     /// Which hours are compared with each other.
     pub season: Season,
 }
@@ -107,11 +105,9 @@ pub struct Replaced {
     /// The model that answered before.
     pub model: String,
     /// The last hour that has calls of it.
-    #[schemars(extend("format" = "date-time"))]
-    pub last_hour: String,
+    pub last_hour: Timestamp,
     /// The first hour that has calls of the new one.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: String,
+    pub since: Timestamp,
 }
 
 /// One signal, in one class where it is kept by classes.
@@ -158,8 +154,7 @@ pub struct ChangePoint {
     /// Which signal, over all classes.
     pub signal: SignalName,
     /// When the first step after the change begins: an hour, or five minutes of TTFT and TPS in the last day.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// The median level times what the hours before were of their usual values, in the signal's unit.
     pub before: f64,
     /// The same from then on.

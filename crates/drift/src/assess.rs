@@ -6,7 +6,7 @@ use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, Windows, before};
 use crate::{change, compare, mix, sentence, why};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::DistributionSeries;
 
 /// The hours that a comparison at an instant reads: from the first up to the end of the hour that the instant is in.
@@ -97,14 +97,13 @@ impl Entry {
         series_left_out: usize,
     ) -> Entry {
         let (since, until) = span(settings, now);
-        let text = |at| rfc3339_seconds(at).to_string();
         Entry {
             name: settings.name.to_string(),
             state: worst(series.iter().map(|one| one.state)),
             windows: WindowTimes {
-                reference_since: text(since),
-                current_since: text(before(until, settings.current)),
-                current_until: text(now.min(until)),
+                reference_since: Timestamp::seconds(since),
+                current_since: Timestamp::seconds(before(until, settings.current)),
+                current_until: Timestamp::seconds(now.min(until)),
                 season: settings.season,
             },
             series,

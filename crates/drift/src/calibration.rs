@@ -13,7 +13,7 @@ use rand::RngExt;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::lengths::prompt_length_class;
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 use tokengauge_stats::share::fixed_interval;
 use tokengauge_stats::{Generator, seeded};
 use tokengauge_store::query::{Distributions, Signal};
@@ -309,7 +309,7 @@ fn sessions_make_no_change_points() {
     for _ in 0..runs {
         let hours = traffic(&mut random, &SESSIONS, &NONE);
         let points = crate::change::points(&hours, &settings).expect("enough hours");
-        let begin = rfc3339_seconds(at(REFERENCE)).to_string();
+        let begin = Timestamp::seconds(at(REFERENCE));
         marked += u64::from(points.iter().any(|point| point.at >= begin));
     }
     row(

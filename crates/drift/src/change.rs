@@ -6,7 +6,7 @@ use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, hour_of};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 use tokengauge_stats::change::{self, Options};
 use tokengauge_store::query::Distributions;
 
@@ -61,7 +61,7 @@ pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoi
         (false, Some(reason)) => Err(reason),
         (false, None) => Err(too_few(0)),
         (true, _) => {
-            found.sort_by(|one, other| one.at.cmp(&other.at));
+            found.sort_by_key(|point| point.at);
             Ok(found)
         }
     }
@@ -145,7 +145,7 @@ pub(crate) fn of_levels(
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
     let point = |point: change::ChangePoint| ChangePoint {
         signal,
-        at: rfc3339_seconds(levels[point.index].at).to_string(),
+        at: Timestamp::seconds(levels[point.index].at),
         before: level * (1.0 + point.before.mean),
         after: level * (1.0 + point.after.mean),
         change: point.after.mean - point.before.mean,

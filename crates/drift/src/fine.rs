@@ -60,10 +60,7 @@ fn medians(found: &Timeseries) -> BTreeMap<SystemTime, f64> {
     let whole = found.points.len().saturating_sub(2);
     let points = found.points.iter().skip(1).take(whole);
     let enough = points.filter(|point| point.calls >= MIN_STEP_CALLS);
-    let known = enough.filter_map(|point| {
-        let at = humantime::parse_rfc3339(&point.at).ok()?;
-        Some((at, point.p50?))
-    });
+    let known = enough.filter_map(|point| Some((point.at.time(), point.p50?)));
     known.collect()
 }
 
@@ -96,7 +93,7 @@ pub fn refine(series: &mut Series, hours: &Hours, steps: &Steps, settings: &Sett
     let all = &mut series.change_points;
     all.retain(|hourly| !points.iter().any(|point| same(hourly, point)));
     all.extend(points);
-    all.sort_by(|one, other| one.at.cmp(&other.at));
+    all.sort_by_key(|point| point.at);
     series.sentence = crate::sentence::sentence(series, settings.thresholds.min_change);
 }
 
@@ -115,10 +112,7 @@ fn of_signal(
 }
 
 fn same(one: &ChangePoint, other: &ChangePoint) -> bool {
-    let instant = |point: &ChangePoint| humantime::parse_rfc3339(&point.at).ok();
-    let (Some(a), Some(b)) = (instant(one), instant(other)) else {
-        return false;
-    };
+    let (a, b) = (one.at.time(), other.at.time());
     let apart = a.max(b).duration_since(a.min(b)).unwrap_or_default();
     let direction = one.change.is_sign_positive() == other.change.is_sign_positive();
     one.signal == other.signal && direction && apart <= SAME

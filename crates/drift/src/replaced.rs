@@ -4,7 +4,7 @@ use crate::answer::{DriftState, Replaced, Series};
 use crate::settings::Settings;
 use crate::windows::{Hours, hour_of};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::{DistributionSeries, Distributions};
 
 /// How long both models may answer side by side, and for how long the new one is news.
@@ -76,14 +76,13 @@ pub fn replace(
     let Some((_, model, ends)) = found else {
         return;
     };
-    let text = |at| rfc3339_seconds(at).to_string();
     if hour_of(until).saturating_sub(hour_of(*first)) <= DAY.as_secs() / 3_600 {
         series.state = DriftState::Drifted;
     }
     series.replaced = Some(Replaced {
         model,
-        last_hour: text(ends),
-        since: text(*first),
+        last_hour: Timestamp::seconds(ends),
+        since: Timestamp::seconds(*first),
     });
     series.sentence = crate::sentence::sentence(series, settings.thresholds.min_change);
 }

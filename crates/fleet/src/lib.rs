@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
 use tokengauge_core::throughput::{Rates, SpreadRates};
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_meter::StreamNow;
 use tokengauge_net::tls::ClientTls;
 use tokengauge_sink::Secret;
@@ -220,7 +219,7 @@ impl Fleet {
             address: name.clone(),
             pod: PodName::default(),
             state: PodState::Unreachable,
-            since: rfc3339_millis(*since).to_string(),
+            since: (*since).into(),
             error: Some(error.clone()),
             streams: 0,
             tokens_per_second: 0.0,
@@ -263,7 +262,7 @@ impl Fleet {
         let streams = said.iter().flat_map(|(streams, ..)| streams.iter());
         let mut newest: Vec<_> = streams.filter(|stream| is(stream)).collect();
         newest.sort_unstable_by(|one, other| {
-            (&other.started_at, &other.id).cmp(&(&one.started_at, &one.id))
+            (other.started_at, &other.id).cmp(&(one.started_at, &one.id))
         });
         newest.truncate(limit);
         found.streams = newest.into_iter().cloned().collect();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::throughput::Rates;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 use tokengauge_meter::StreamNow;
 
 /// Streams of a pod that are kept at most: as many as it sends.
@@ -56,8 +56,7 @@ pub struct PodStatus {
     /// Whether it can be reached.
     pub state: PodState,
     /// Since when, RFC 3339, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: String,
+    pub since: Timestamp,
     /// Why it cannot be reached, and what to do.
     pub error: Option<String>,
     /// Its calls under way.
@@ -212,7 +211,7 @@ impl Pod {
             address: self.at.to_string(),
             pod: said.pod.as_deref().cloned().unwrap_or_default(),
             state: said.state,
-            since: rfc3339_millis(said.since).to_string(),
+            since: said.since.into(),
             error: said.error.clone(),
             streams: said.total,
             tokens_per_second: said.rates.now,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 
 /// Whether the store is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -26,20 +26,15 @@ pub struct StoreStatus {
     /// Whether it is followed.
     pub state: StoreState,
     /// Since when, RFC 3339, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: String,
+    pub since: Timestamp,
     /// Why it is away, and what to do.
     pub error: Option<String>,
     /// Calls that were taken from it since the start.
     pub calls: u64,
     /// When it was last read to its end; null before the first time.
-    #[schemars(extend("format" = "date-time"))]
-    pub read_at: Option<String>,
+    pub read_at: Option<Timestamp>,
     /// Requests to it that failed.
     pub failures: u64,
-    /// The same as `read_at`.
-    #[serde(skip)]
-    pub read: Option<SystemTime>,
 }
 
 impl StoreStatus {
@@ -47,12 +42,11 @@ impl StoreStatus {
         StoreStatus {
             address,
             state: StoreState::Reading,
-            since: written(now),
+            since: now.into(),
             error: None,
             calls: 0,
             read_at: None,
             failures: 0,
-            read: None,
         }
     }
 
@@ -60,8 +54,7 @@ impl StoreStatus {
     pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
         self.turn(StoreState::Following, now);
-        self.read_at = Some(written(now));
-        self.read = Some(now);
+        self.read_at = Some(now.into());
         back
     }
 
@@ -77,11 +70,7 @@ impl StoreStatus {
     fn turn(&mut self, state: StoreState, now: SystemTime) {
         if self.state != state {
             self.state = state;
-            self.since = written(now);
+            self.since = now.into();
         }
     }
-}
-
-fn written(at: SystemTime) -> String {
-    rfc3339_millis(at).to_string()
 }

@@ -6,7 +6,7 @@ use crate::observed::{Calls, Observed, Side, observe};
 use crate::report::{Check, CheckKind, GateVerdict, Report, SideReport};
 use crate::settings::{Gate, Select};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::{rfc3339_millis, span_text};
+use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::compare;
 use tokengauge_experiments::{Group, Metric, words};
 
@@ -72,8 +72,8 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
         reason,
         waited_too_long: over.is_some(),
         forecast,
-        evaluated_at: written(asked.now),
-        since: since.map(written),
+        evaluated_at: asked.now.into(),
+        since: since.map(Into::into),
         waited_seconds: waited.map(seconds),
         max_wait_seconds: gate.max_wait.map(seconds),
         unit: words::unit(gate.unit),
@@ -95,10 +95,6 @@ fn course(gate: &Gate, groups: [&Group; 2], waited: Duration) -> Option<Course> 
         units,
         per_second: units.map(|units| units / waited),
     })
-}
-
-fn written(at: SystemTime) -> String {
-    rfc3339_millis(at).to_string()
 }
 
 fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport {

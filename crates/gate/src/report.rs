@@ -3,6 +3,7 @@
 use crate::settings::Select;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokengauge_core::time::Timestamp;
 
 /// Whether a rollout may continue.
 #[derive(
@@ -46,11 +47,9 @@ pub struct Report {
     #[serde(default)]
     pub forecast: Option<Forecast>,
     /// When it was evaluated.
-    #[schemars(extend("format" = "date-time"))]
-    pub evaluated_at: String,
+    pub evaluated_at: Timestamp,
     /// Calls from then on are looked at; null before the candidate's first call.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: Option<String>,
+    pub since: Option<Timestamp>,
     /// Seconds since then.
     pub waited_seconds: Option<f64>,
     /// The longest wait, in seconds; null is for ever.

@@ -7,6 +7,7 @@ mod html;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::Timestamp;
 use tokengauge_sessions::Runaway;
 use tokengauge_slo::{BurnDown, Status};
 use tokengauge_store::query::{Dimension, GroupRow, Mark, Timeseries};
@@ -71,8 +72,8 @@ impl Span {
 }
 
 pub struct Process {
-    /// Since when it runs, RFC 3339.
-    pub started_at: String,
+    /// Since when it runs.
+    pub started_at: Timestamp,
     /// The name of its host or pod.
     pub host: String,
     /// Where it was asked, without a slash at the end.

@@ -15,7 +15,7 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 use tokengauge_core::payer::Payer;
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 use uuid::Uuid;
 
 /// The most streams that are listed; further ones are measured but not listed.
@@ -57,8 +57,7 @@ pub struct StreamNow {
     #[serde(default)]
     pub tenant: Option<String>,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// Since the request head had been read.
     pub seconds: f64,
     /// Tokens so far, by channel.
@@ -297,7 +296,7 @@ impl LiveCall {
             team: name(&payer.team),
             cost_center: name(&payer.cost_center),
             tenant: name(&payer.tenant),
-            started_at: rfc3339_millis(self.started_at()).to_string(),
+            started_at: self.started_at().into(),
             seconds: since(self.received),
             tokens: TokensNow {
                 answer: now.tokens.answer,
@@ -542,7 +541,7 @@ mod tests {
         let stream = &streams[0];
         assert_eq!((stream.tps, stream.last_gap), (Some(50.0), Some(0.1)));
         assert_eq!((stream.seconds, stream.silent), (3.6, Some(0.1)));
-        assert_eq!(stream.started_at, "1970-01-01T00:00:00.000Z");
+        assert_eq!(stream.started_at, Timestamp::default());
         assert_eq!(stream.model.as_deref(), Some("m"));
         let stalled = registry.snapshot(at(13_000), 10)[0].tps.expect("a speed");
         assert!(stalled < 3.0, "a stall shows while it lasts: {stalled}");

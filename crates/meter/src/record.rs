@@ -17,7 +17,6 @@ use tokengauge_core::call::{
     Source, Tokens, Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
 };
 use tokengauge_core::observer::{End, FailureKind};
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
@@ -224,7 +223,7 @@ fn record(
                 .hyphenated()
                 .encode_lower(&mut Uuid::encode_buffer()),
         ),
-        started_at: rfc3339_millis(closing.started_at).to_string(),
+        started_at: closing.started_at.into(),
         route: String::from(&*context.route_stats.route),
         upstream: String::from(&*context.route_stats.upstream),
         upstream_facts: measure

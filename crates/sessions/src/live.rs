@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 use tokengauge_core::call::{CallRecord, OperationClass};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::printable::printable;
 use tokengauge_core::subscriber::Subscriber;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::{Timestamp, since_1970};
 use tokengauge_store::history::TimedCall;
 use usual::{SessionKind, Usual};
 
@@ -46,8 +46,7 @@ pub struct Runaway {
     /// Whether the id is no more than a guess: quotas do not go by it.
     pub guessed: bool,
     /// Since when, RFC 3339.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: String,
+    pub since: Timestamp,
     /// What is above its ceiling.
     pub figures: Vec<RunawayFigure>,
 }
@@ -148,7 +147,7 @@ impl SessionWatch {
         let mut state = self.state.lock();
         state.look_again(now);
         let mut all: Vec<Runaway> = state.runaway.values().cloned().collect();
-        all.sort_by(|one, other| (&other.since, &one.session).cmp(&(&one.since, &other.session)));
+        all.sort_by(|one, other| (other.since, &one.session).cmp(&(one.since, &other.session)));
         all
     }
 
@@ -178,8 +177,6 @@ impl SessionWatch {
     pub fn notification(&self, now: Instant) -> Option<AlertNotification> {
         let all = self.runaways(now);
         let first = all.last()?;
-        let begun = humantime::parse_rfc3339(&first.since).unwrap_or(UNIX_EPOCH);
-        let since = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
         let named: Vec<String> = all.iter().take(MAX_NAMED).map(Runaway::in_words).collect();
         let (verb, plural) = match all.len() {
             1 => ("runs", ""),
@@ -190,7 +187,7 @@ impl SessionWatch {
             slo: "sessions".to_owned(),
             severity: "ticket".to_owned(),
             firing: true,
-            since: since.as_secs_f64(),
+            since: since_1970(first.since.time()),
             summary: format!("{} session{plural} {verb} away", all.len()),
             description: format!("{}.", named.join("; ")),
             cause: None,
@@ -303,7 +300,7 @@ impl WatchedSessions {
             agent: record.agent.clone(),
             workload: record.workload.clone(),
             guessed: call.guessed_session,
-            since: rfc3339_millis(since).to_string(),
+            since: since.into(),
             figures,
         };
         for figure in &runaway.figures {

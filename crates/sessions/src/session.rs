@@ -182,6 +182,6 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn session_of(records: &[CallRecord]) -> Session<'_> {
-        Session::of(records.iter().filter_map(TimedCall::of))
+        Session::of(records.iter().map(TimedCall::of))
     }
 }

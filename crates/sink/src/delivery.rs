@@ -8,7 +8,6 @@ use backon::Retryable;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::backoff;
 use tokengauge_core::log_interval::LogInterval;
-use tokengauge_core::time::rfc3339_millis;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -159,8 +158,7 @@ impl<S: Sink> Delivery<S> {
         status.lost += lost;
         status.failing = 0;
         status.error = None;
-        let now = rfc3339_millis((self.wall)());
-        status.stored_at = Some(now.to_string());
+        status.stored_at = Some((self.wall)().into());
         Next::Now
     }
 

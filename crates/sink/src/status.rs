@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_core::cells::{Counter, Gauge};
+use tokengauge_core::time::Timestamp;
 
 /// Why calls never reach a store.
 pub(crate) const LOST: [&str; 5] = ["retention", "queue", "refused", "ended", LEDGER];
@@ -95,8 +96,7 @@ pub struct SinkStatus {
     /// What the last failure was, where the last batch failed.
     pub error: Option<String>,
     /// When the last batch was stored.
-    #[schemars(extend("format" = "date-time"))]
-    pub stored_at: Option<String>,
+    pub stored_at: Option<Timestamp>,
 }
 
 impl SinkStatus {
@@ -110,8 +110,7 @@ impl SinkStatus {
         self.lost += other.lost;
         self.failing = self.failing.max(other.failing);
         self.error = self.error.take().or_else(|| other.error.clone());
-        // As RFC 3339 writes them, the later one is the greater text.
-        self.stored_at = self.stored_at.take().max(other.stored_at.clone());
+        self.stored_at = self.stored_at.max(other.stored_at);
     }
 }
 

@@ -7,7 +7,7 @@ use super::tracker::Tracker;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokengauge_core::time::{rfc3339_seconds, since_1970};
+use tokengauge_core::time::{Timestamp, rfc3339_seconds, since_1970};
 
 const MAX_POINTS: usize = 200;
 /// How far back counts are kept by the minute.
@@ -31,8 +31,7 @@ pub struct BurnDown {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct BudgetPoint {
     /// When the step begins, RFC 3339, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// Good events of the step.
     pub good: f64,
     /// Bad events of the step.
@@ -100,9 +99,8 @@ fn begin(buckets: &[(u64, Sum)]) -> Option<usize> {
     buckets.iter().position(|(_, sum)| sum.all() > 0.0)
 }
 
-fn time(seconds: u64) -> String {
-    let at = UNIX_EPOCH + Duration::from_secs(seconds);
-    rfc3339_seconds(at).to_string()
+fn time(seconds: u64) -> Timestamp {
+    Timestamp::seconds(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
 /// When the calendar month of `now` began, in seconds since 1970.
@@ -213,7 +211,7 @@ mod tests {
     #[test]
     fn a_month_begins_with_its_first_day() {
         assert_eq!(
-            time(month_begin(START as f64) as u64),
+            time(month_begin(START as f64) as u64).to_string(),
             "2023-11-01T00:00:00Z"
         );
     }

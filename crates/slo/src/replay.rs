@@ -33,10 +33,8 @@ pub struct Outcome {
 /// Judges `calls` by `objective` in the order in which they ended, at their own times.
 /// A record holds a stream as a whole: with `weight = "token"` it is one segment.
 pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
-    let mut ended: Vec<(f64, &CallRecord)> = calls
-        .iter()
-        .filter_map(|call| Some((ended_at(call)?, call)))
-        .collect();
+    let mut ended: Vec<(f64, &CallRecord)> =
+        calls.iter().map(|call| (ended_at(call), call)).collect();
     ended.sort_by(|one, other| one.0.total_cmp(&other.0));
     let begin = ended.first().map_or(0.0, |first| first.0);
     let mut tracker = Tracker::new(objective, begin as u64);
@@ -122,9 +120,8 @@ impl Alarms {
 }
 
 /// When a recorded call ended, seconds since 1970.
-pub fn ended_at(call: &CallRecord) -> Option<f64> {
-    let started = humantime::parse_rfc3339(&call.started_at).ok()?;
-    Some(since_1970(started) + call.seconds.duration.unwrap_or(0.0))
+pub fn ended_at(call: &CallRecord) -> f64 {
+    since_1970(call.started_at.time()) + call.seconds.duration.unwrap_or(0.0)
 }
 
 /// Objectives that these calls would have met: for each workload, else route, the strictest round

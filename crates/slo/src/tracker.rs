@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 
 /// Calls that are remembered because they spent budget.
 const MAX_SPENT: usize = 50;
@@ -22,8 +22,7 @@ const MAX_SPENT: usize = 50;
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Spent {
     /// When, RFC 3339, UTC.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// The call's id.
     pub call: String,
     /// Its trace, where the agent named one.
@@ -263,7 +262,7 @@ impl Tracker {
         }
         let at = std::time::UNIX_EPOCH + Duration::from_secs(now);
         self.spent.push_back(Spent {
-            at: rfc3339_seconds(at).to_string(),
+            at: Timestamp::seconds(at),
             call: call_ref.call.to_owned(),
             trace_id: call_ref.trace_id.map(str::to_owned),
             reason: events.reason,

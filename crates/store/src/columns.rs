@@ -3,7 +3,7 @@
 
 use crate::ledger::StoredCall;
 use crate::ledger::row::{
-    micros, millis, milliseconds, nanos, segments, started_ms, whole, word, written,
+    micros, millis, milliseconds, nanos, segments, started_ms, timestamp, whole, word,
 };
 use rusqlite::Row;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ LEFT JOIN names model_of_series ON model_of_series.id = s.model{joins};"
 pub const COLUMNS: &[Column] = &[
     column("id", ColumnKind::Text, UUID, |call| text(&call.record.id)),
     column("started_at", ColumnKind::Instant, STARTED_AT, |call| {
-        Value::Whole(milliseconds(call.started_at))
+        Value::Whole(milliseconds(call.record.started_at.time()))
     }),
     dimension(Dimension::Route),
     dimension(Dimension::Upstream),
@@ -620,7 +620,7 @@ pub fn record(values: &[Value]) -> CallRecord {
     let operation: Operation = row.word("operation").unwrap_or_default();
     CallRecord {
         id: row.text("id").unwrap_or_default(),
-        started_at: row.count("started_at").map(written).unwrap_or_default(),
+        started_at: row.count("started_at").map(timestamp).unwrap_or_default(),
         route: row.text("route").unwrap_or_default(),
         upstream: row.text("upstream").unwrap_or_default(),
         upstream_facts: row

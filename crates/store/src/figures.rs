@@ -1,7 +1,6 @@
 //! What a finished call adds to the sums of experiments and to distributions, as whole numbers: the same
 //! from a record and from a row of the ledger, so that sums made at once and sums made later are equal.
 
-use std::time::SystemTime;
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::finish_class::FinishClass;
@@ -52,16 +51,13 @@ pub(crate) struct CallFigures {
 }
 
 impl CallFigures {
-    pub(crate) fn of(
-        record: &CallRecord,
-        started: SystemTime,
-        concurrency: Option<u32>,
-    ) -> CallFigures {
+    pub(crate) fn of(record: &CallRecord, concurrency: Option<u32>) -> CallFigures {
         let (provider, counted) = (&record.tokens.reported, &record.tokens.normalised);
         let (seconds, whole) = (&record.seconds, |count| {
             i64::try_from(count).unwrap_or(i64::MAX)
         });
-        let ms = i64::try_from(duration_since_1970(started).as_millis()).unwrap_or(i64::MAX);
+        let ms = i64::try_from(duration_since_1970(record.started_at.time()).as_millis())
+            .unwrap_or(i64::MAX);
         CallFigures {
             started_us: ms.saturating_mul(1000),
             duration_us: scaled(seconds.duration, 1e6),

@@ -7,7 +7,6 @@ use tokengauge_core::call::{
     Bytes, CallRecord, CostSource, CostUnavailable, Dialect, EngineReport, Normalised, Operation,
     Outcome, Seconds, SessionGuess, Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::upstream_facts::UpstreamFacts;
 
 /// Pseudo-random numbers from a seed.
@@ -236,7 +235,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         .map(|price| (session.context as f64 * price / 5.0 + output as f64 * price) / 1e6);
     CallRecord {
         id: id.to_string(),
-        started_at: rfc3339_millis(started).to_string(),
+        started_at: started.into(),
         route: upstream.to_owned(),
         upstream: upstream.to_owned(),
         upstream_facts: (upstream == "vllm").then(|| {

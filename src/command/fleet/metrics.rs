@@ -57,8 +57,8 @@ fn store(registry: &Registry, fleet: &Fleet) {
     let up = registry.series(&names::FLEET_STORE_UP, &());
     up.set(f64::from(u8::from(store.state != StoreState::Away)));
     let age = store
-        .read
-        .and_then(|at| SystemTime::now().duration_since(at).ok());
+        .read_at
+        .and_then(|at| SystemTime::now().duration_since(at.time()).ok());
     if let Some(age) = age {
         let gauge = registry.series(&names::FLEET_STORE_AGE, &());
         gauge.set(age.as_secs_f64());

@@ -111,7 +111,7 @@ pub(super) fn junit(report: &Report) -> String {
         report.checks.len() + 1,
         of(GateVerdict::Fail) + usize::from(report.verdict == GateVerdict::Fail),
         of(GateVerdict::Inconclusive) + usize::from(report.verdict == GateVerdict::Inconclusive),
-        xml(&report.evaluated_at),
+        report.evaluated_at,
     );
     let name = if report.waited_too_long {
         "verdict (max_wait)"

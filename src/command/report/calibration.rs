@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::{CallRecord, Outcome};
-use tokengauge_core::time::rfc3339_nanos;
 use tokengauge_store::query::Dimension;
 use tokengauge_test_support::records::SplitMix64;
 
@@ -35,7 +34,7 @@ impl Draw {
 
 fn template() -> CallRecord {
     let record = json!({
-        "id": "1", "started_at": "", "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+        "id": "1", "started_at": "2026-01-31T09:30:00.000Z", "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
         "operation_class": "generation", "streamed": true, "status": 200, "outcome": "complete", "finish_reasons": [],
         "warm_up": false, "tokens": {"normalised": {"output": 100}, "reported": {"output": 100}, "source": "reported"},
         "seconds": {}, "tps": {}, "frames": 100, "stalls": 0, "bytes": {"request": 10, "response": 20},
@@ -55,8 +54,7 @@ fn report(draw: &mut Draw, template: &CallRecord) -> Value {
             let other = session % 3 != 0 && number % 2 == 1;
             let level = if other { FASTER } else { 1.0 };
             let mut call = template.clone();
-            let started = UNIX_EPOCH + Duration::from_secs(second);
-            call.started_at = rfc3339_nanos(started).to_string();
+            call.started_at = (UNIX_EPOCH + Duration::from_secs(second)).into();
             call.model = Some(if other { "b" } else { "a" }.to_owned());
             call.session = Some(format!("s{session}"));
             let (tps, ttft) = (40.0 * level * draw.factor(speed), level * draw.factor(wait));

@@ -45,12 +45,11 @@ impl Showback {
 
     /// Adds a call, to the month in which it began.
     pub(super) fn add(&mut self, call: &CallRecord) {
-        let month = call.started_at.get(..MONTH);
-        let Some((past, month)) = TimedCall::of(call).zip(month) else {
-            return;
-        };
+        let past = TimedCall::of(call);
         let by = &self.by;
-        let groups = self.months.entry(month.to_owned());
+        let mut month = call.started_at.to_string();
+        month.truncate(MONTH);
+        let groups = self.months.entry(month);
         let groups = groups.or_insert_with(|| Groups::by(by));
         let names = groups.names(&past);
         groups.named(names).add_unmeasured(&past);

@@ -40,7 +40,7 @@ fn facts(session: &SessionRow) -> Markup {
     let usd = |value: Option<f64>| value.map_or("–".to_owned(), |usd| format!("{usd:.4} USD"));
     let speed = session.tps.output;
     let facts = [
-        ("Began", session.started_at.clone()),
+        ("Began", session.started_at.to_string()),
         ("Took", format!("{:.1} s", seconds.wall)),
         ("Waiting for models", format!("{:.1} s", seconds.model)),
         ("Between calls", format!("{:.1} s", seconds.tools)),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::span_text;
+use tokengauge_core::time::{Timestamp, span_text};
 use tokengauge_fleet::ObjectiveSource;
 use tokengauge_process::output::printable;
 
@@ -76,7 +76,7 @@ pub(in crate::command) struct Burn {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::command) struct Cause {
-    pub(in crate::command) at: String,
+    pub(in crate::command) at: Timestamp,
     pub(in crate::command) sentence: String,
 }
 
@@ -141,7 +141,7 @@ pub(super) fn table(answer: &Answer) -> String {
         let Some(cause) = &row.cause else {
             continue;
         };
-        let (name, at) = (printable(&row.name), printable(&cause.at));
+        let (name, at) = (printable(&row.name), cause.at);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name} at {at}: {}", printable(&cause.sentence));
     }
@@ -268,7 +268,7 @@ mod tests {
                 observed_seconds: 90.0,
             }],
             cause: firing.then(|| Cause {
-                at: "2026-11-25T22:05:00Z".to_owned(),
+                at: "2026-11-25T22:05:00Z".parse().expect("a timestamp"),
                 sentence: "92 % of bad calls are upstream vllm-a.".to_owned(),
             }),
             event: "request".to_owned(),

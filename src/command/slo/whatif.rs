@@ -160,10 +160,10 @@ impl Source<'_> {
                 "{unreadable} lines are no call records of this version; they are left out"
             ));
         }
-        let newest = calls.iter().filter_map(ended_at).fold(0.0, f64::max);
+        let newest = calls.iter().map(ended_at).fold(0.0, f64::max);
         if let Some(last) = last {
             let from = newest - last.as_secs_f64();
-            calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
+            calls.retain(|call| ended_at(call) >= from);
         }
         if calls.is_empty() {
             return Err(match (&self.store.store, self.ledger) {

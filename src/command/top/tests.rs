@@ -9,6 +9,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
+use tokengauge_core::time::Timestamp;
 use tokengauge_meter::{StreamNow, TokensNow};
 use tokengauge_sessions::{Runaway, RunawayFigure, RunawayReason};
 use tokengauge_store::query::{GroupRow, SessionRow};
@@ -22,7 +23,7 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
         workload: None,
         session: Some("s-1".to_owned()),
         agent: Some(agent.to_owned()),
-        started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        started_at: Timestamp::default(),
         seconds: 2.5,
         tokens: TokensNow {
             output: 120,
@@ -45,7 +46,7 @@ fn runaway() -> Runaway {
         agent: Some("coder/1".to_owned()),
         workload: None,
         guessed: false,
-        since: "2026-01-02T10:00:00.000Z".to_owned(),
+        since: Timestamp::default(),
         figures: vec![RunawayFigure {
             reason: RunawayReason::SameToolCall,
             value: 20.0,
@@ -184,7 +185,7 @@ fn the_other_views_are_asked_for_and_shown() {
     );
     let session = |id: &str, last: &str| SessionRow {
         id: id.to_owned(),
-        last_at: last.to_owned(),
+        last_at: last.parse().expect(last),
         agents: vec!["coder/1".to_owned(), "helper".to_owned()],
         ..SessionRow::default()
     };
@@ -366,7 +367,7 @@ fn heads_are_whole_at_any_width_and_more_room_has_more_columns() {
         let stream = stream("model", Some(3.25), "coder/1");
         let session = SessionRow {
             id: "s".to_owned(),
-            last_at: "2026-01-02T10:00:00.000Z".to_owned(),
+            last_at: "2026-01-02T10:00:00.000Z".parse().expect("a timestamp"),
             ..SessionRow::default()
         };
         [

@@ -168,7 +168,7 @@ fn stream(stream: &StreamNow) -> TableRow {
     let more = vec![
         ("CALL", Cell::text(&stream.id)),
         ("ROUTE", Cell::text(&stream.route)),
-        ("STARTED AT", Cell::text(&stream.started_at)),
+        ("STARTED AT", Cell::text(stream.started_at.to_string())),
         ("LAST GAP", time(stream.last_gap)),
         ("ANSWER TOKENS", Cell::count(stream.tokens.answer)),
         ("TOOL TOKENS", Cell::count(stream.tokens.tool_call)),
@@ -302,8 +302,7 @@ const SESSIONS: [Column; 9] = [
 ];
 
 fn session(row: &SessionRow) -> TableRow {
-    let last = humantime::parse_rfc3339(&row.last_at).ok();
-    let ago = last.map(|last| last.elapsed().unwrap_or_default().as_secs_f64());
+    let ago = row.last_at.time().elapsed().unwrap_or_default();
     let cells = vec![
         Cell::text(&row.id),
         Cell::text(row.agents.join(", ")),
@@ -312,15 +311,15 @@ fn session(row: &SessionRow) -> TableRow {
         speed(row.tps.output),
         time(row.seconds.ttft_p50),
         dollars(row.cost_usd),
-        Cell::number(ago, since),
+        Cell::number(Some(ago.as_secs_f64()), since),
         Cell::count(row.in_flight),
     ];
     TableRow {
         id: row.id.clone(),
         cells,
         more: vec![
-            ("STARTED AT", Cell::text(&row.started_at)),
-            ("LAST AT", Cell::text(&row.last_at)),
+            ("STARTED AT", Cell::text(row.started_at.to_string())),
+            ("LAST AT", Cell::text(row.last_at.to_string())),
             ("MODELS", Cell::text(row.models.join(", "))),
             ("WORKLOAD", Cell::maybe(row.workload.as_deref())),
             ("USER", Cell::maybe(row.user.as_deref())),

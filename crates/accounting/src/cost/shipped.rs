@@ -4,9 +4,11 @@ use super::tariff::Tariff;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
 use tokengauge_core::call::{CostUnavailable, UsageDetails};
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::pattern::Pattern;
+use tokengauge_core::time::whole_seconds_since_1970;
 
 pub const TABLE: &str = include_str!("prices.toml");
 
@@ -27,7 +29,7 @@ pub(super) struct PriceEntry {
     models: Vec<Pattern>,
     pub(super) above: Option<u64>,
     /// The hours of the day in UTC it applies to, as half-open ranges; any if empty.
-    utc_hours: Vec<(u32, u32)>,
+    utc_hours: Vec<(u64, u64)>,
     pub(super) tariff: Tariff,
     pub(super) extras: Extras,
     /// Hosts that process calls in a region, at its price.
@@ -124,17 +126,12 @@ impl PriceEntry {
         self.regional_hosts.iter().any(|known| known.matches(host))
     }
 
-    /// Whether it applies to calls that begin in that hour.
-    pub(super) fn is_at(&self, hour: Option<u32>) -> bool {
-        let within =
-            |(from, to): &(u32, u32)| hour.is_some_and(|hour| (*from..*to).contains(&hour));
+    /// Whether it applies to calls that begin at this time.
+    pub(super) fn is_at(&self, time: SystemTime) -> bool {
+        let hour = whole_seconds_since_1970(time) / 3600 % 24;
+        let within = |(from, to): &(u64, u64)| (*from..*to).contains(&hour);
         self.utc_hours.is_empty() || self.utc_hours.iter().any(within)
     }
-}
-
-/// The hour of the day in UTC, of a time as records write it.
-pub(super) fn utc_hour(started_at: &str) -> Option<u32> {
-    started_at.get(11..13)?.parse().ok()
 }
 
 #[derive(Deserialize)]
@@ -167,7 +164,7 @@ struct ListedPrice {
     models: Vec<Pattern>,
     above: Option<u64>,
     #[serde(default)]
-    utc_hours: Vec<(u32, u32)>,
+    utc_hours: Vec<(u64, u64)>,
     input: Option<f64>,
     cached_input: Option<f64>,
     cache_write: Option<f64>,

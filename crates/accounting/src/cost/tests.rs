@@ -5,7 +5,7 @@ use tokengauge_core::call::UsageDetails;
 /// A complete call with so many reported tokens.
 pub(super) fn record(model: &str, input: u64, output: u64) -> CallRecord {
     serde_json::from_value(json!({
-        "id": "", "started_at": "", "route": "r", "upstream": "u", "endpoint": "host:443",
+        "id": "", "started_at": "2026-01-31T09:30:00.000Z", "route": "r", "upstream": "u", "endpoint": "host:443",
         "dialect": "openai_chat", "operation": "chat", "model": model, "status": 200,
         "outcome": "complete", "finish_reasons": [], "warm_up": false,
         "tokens": {"normalised": {}, "reported": {"input": input, "output": output}},
@@ -194,7 +194,7 @@ fn a_price_can_depend_on_the_hour() {
     let at = |started_at: &str| {
         let mut call = record("deepseek-v4-pro", 1_000_000, 0);
         call.endpoint = Some("api.deepseek.com:443".to_owned());
-        call.started_at = started_at.to_owned();
+        call.started_at = started_at.parse().expect(started_at);
         cost(&Prices::default(), &call).map(|found| found.0)
     };
     assert_eq!(at("2026-11-23T00:59:59.999Z"), Some(0.66));

@@ -152,7 +152,7 @@ fn of_proxy(
     let about = services.about.load();
     let system = rustix::system::uname();
     capsule.process = Some(Process {
-        started_at: about.started_at.clone(),
+        started_at: about.started_at,
         host: system.nodename().to_string_lossy().into_owned(),
         url,
     });

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 use tokengauge_store::history;
 use tokengauge_store::query::{
     DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
@@ -179,19 +179,16 @@ pub(super) async fn tasks(
 pub(super) struct Times {
     /// From when on calls are in it: what was asked for, or when the oldest call that is kept
     /// began; null without calls.
-    #[schemars(extend("format" = "date-time"))]
-    since: Option<String>,
+    since: Option<Timestamp>,
     /// Until when: what was asked for, or now; null without calls.
-    #[schemars(extend("format" = "date-time"))]
-    until: Option<String>,
+    until: Option<Timestamp>,
 }
 
 impl Times {
     pub(super) fn of(span: Option<Span>) -> Times {
-        let written = |at| rfc3339_millis(at).to_string();
         Times {
-            since: span.map(|span| written(span.since)),
-            until: span.map(|span| written(span.until)),
+            since: span.map(|span| span.since.into()),
+            until: span.map(|span| span.until.into()),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_accounting::keys::own_key;
 use tokengauge_accounting::quota::LeftOfQuota;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::{CostQuery, CostSums, Dimension, Filter};
 use tokio::sync::Semaphore;
 
@@ -37,11 +37,9 @@ pub(super) struct OwnUse {
     /// Which store answered.
     store: StoreName,
     /// Calls that began from then on.
-    #[schemars(extend("format" = "date-time"))]
-    since: String,
+    since: Timestamp,
     /// Calls that began before.
-    #[schemars(extend("format" = "date-time"))]
-    until: String,
+    until: Timestamp,
     /// All of it.
     #[serde(flatten)]
     all: CostSums,
@@ -164,12 +162,11 @@ fn of_store(store: &CallStore, filter: &Filter) -> Result<OwnUse, Problem> {
         most: MAX_MODELS,
     };
     let costs = store.costs(&query)?;
-    let (mut all, mut by_day) = (CostSums::default(), BTreeMap::<String, CostSums>::new());
+    let (mut all, mut by_day) = (CostSums::default(), BTreeMap::<Timestamp, CostSums>::new());
     for series in costs.series.iter().chain(&costs.others) {
         all.merge(&series.sums);
         for point in &series.points {
-            let day = point.at.chars().take("2026-11-26".len()).collect();
-            by_day.entry(day).or_default().merge(&point.sums);
+            by_day.entry(point.at).or_default().merge(&point.sums);
         }
     }
     let models = costs.series.into_iter().map(|series| UseOfModel {
@@ -178,16 +175,18 @@ fn of_store(store: &CallStore, filter: &Filter) -> Result<OwnUse, Problem> {
     });
     let mut models: Vec<_> = models.collect();
     models.sort_by_key(|model| (Reverse(model.used.calls), model.model.clone()));
-    let days = by_day.into_iter();
-    let written =
-        |at: Option<SystemTime>| rfc3339_millis(at.unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
+    let days = by_day.into_iter().map(|(at, used)| {
+        let mut day = at.to_string();
+        day.truncate("2026-11-26".len());
+        UseOfDay { day, used }
+    });
     Ok(OwnUse {
         store: store.name(),
-        since: written(filter.since),
-        until: written(filter.until),
+        since: filter.since.map(Timestamp::from).unwrap_or_default(),
+        until: filter.until.map(Timestamp::from).unwrap_or_default(),
         all,
         models,
-        days: days.map(|(day, used)| UseOfDay { day, used }).collect(),
+        days: days.collect(),
         limits: Vec::new(),
     })
 }

@@ -41,7 +41,7 @@ pub(super) async fn analysis(
     let prices = services.live.prices();
     let question = move |store: &CallStore| {
         let calls = calls_of(store, &id)?;
-        let session = Session::of(calls.iter().filter_map(TimedCall::of));
+        let session = Session::of(calls.iter().map(TimedCall::of));
         let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
         Ok(SessionAnalysis {
             store: store.name(),
@@ -61,7 +61,7 @@ pub(super) async fn trace(
     let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
     let question = move |store: &CallStore| {
         let calls = calls_of(store, &id)?;
-        let session = Session::of(calls.iter().filter_map(TimedCall::of));
+        let session = Session::of(calls.iter().map(TimedCall::of));
         Ok(format(&id, &session))
     };
     let trace = ask(&services, question).await?;

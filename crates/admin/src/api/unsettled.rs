@@ -7,7 +7,7 @@ use crate::live_view::CallInFlight;
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::{rfc3339_millis, since_1970};
+use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_store::history::MAX_POINTS;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Point, Timeseries};
@@ -21,7 +21,7 @@ pub(super) fn add_in_flight(services: &Services, filter: &Filter, timeseries: &m
     services.live.visit_in_flight(now, wall, &mut |call| {
         if is_meant(filter, call) {
             *begun
-                .entry(since_1970(call.started) as u64 / step)
+                .entry(whole_seconds_since_1970(call.started) / step)
                 .or_default() += 1;
         }
     });
@@ -73,18 +73,14 @@ fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
     let Some(newest) = begun.keys().next_back().copied() else {
         return;
     };
-    let number = |point: &Point| {
-        let at = humantime::parse_rfc3339(&point.at).ok()?;
-        Some(since_1970(at) as u64 / step)
-    };
-    let last = timeseries.points.last().and_then(number);
+    let number = |point: &Point| whole_seconds_since_1970(point.at.time()) / step;
+    let last = timeseries.points.last().map(number);
     let first = last.map_or(newest, |last| last + 1);
     for missing in first.max(newest.saturating_sub(MAX_POINTS as u64))..=newest {
         timeseries.points.push(empty(missing * step));
     }
     for point in &mut timeseries.points {
-        let in_flight = number(point).and_then(|number| begun.get(&number));
-        point.in_flight = in_flight.copied().unwrap_or(0);
+        point.in_flight = begun.get(&number(point)).copied().unwrap_or(0);
         point.requests_per_second = (point.calls + point.in_flight) as f64 / step as f64;
     }
     let excess = timeseries.points.len().saturating_sub(MAX_POINTS);
@@ -92,9 +88,8 @@ fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
 }
 
 fn empty(at: u64) -> Point {
-    let at = UNIX_EPOCH + Duration::from_secs(at);
     Point {
-        at: rfc3339_millis(at).to_string(),
+        at: (UNIX_EPOCH + Duration::from_secs(at)).into(),
         ..Point::default()
     }
 }
@@ -122,7 +117,7 @@ mod tests {
             .map(|point| (point.calls, point.in_flight, point.p10))
             .collect();
         assert_eq!(is, [(3, 1, Some(70.0)), (0, 0, None), (0, 4, None)]);
-        assert_eq!(series.points[2].at, "1970-01-01T00:12:00.000Z");
+        assert_eq!(series.points[2].at.to_string(), "1970-01-01T00:12:00.000Z");
         assert_eq!(series.points[0].requests_per_second, 4.0 / 60.0);
     }
 

@@ -24,11 +24,8 @@ impl LiveView for FleetServices {
 
     fn visit_in_flight(&self, _: Instant, _: SystemTime, visit: Visit<'_>) {
         self.fleet.visit(|stream| {
-            let Ok(started) = humantime::parse_rfc3339(&stream.started_at) else {
-                return;
-            };
             visit(&CallInFlight {
-                started,
+                started: stream.started_at.time(),
                 route: &stream.route,
                 upstream: &stream.upstream,
                 model: stream.model.as_deref(),

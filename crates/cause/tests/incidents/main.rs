@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_cause::Dimension::Upstream;
 use tokengauge_cause::Mechanism::{Decode, Errors, Prefill, Queue};
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Phases, find};
+use tokengauge_core::time::since_1970;
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
 const FIRST: u64 = 9_000;
@@ -54,13 +55,8 @@ fn is_right(incident: &Incident, cause: &Cause) -> bool {
 }
 
 fn onset_is_near(cause: &Cause) -> bool {
-    let since = cause.since.as_deref().expect("known since when");
-    let since = humantime::parse_rfc3339(since).expect("an instant");
-    let since = since
-        .duration_since(UNIX_EPOCH)
-        .expect("later")
-        .as_secs_f64();
-    (since - ONSET).abs() <= 60.0
+    let since = cause.since.expect("known since when");
+    (since_1970(since.time()) - ONSET).abs() <= 60.0
 }
 
 #[test]

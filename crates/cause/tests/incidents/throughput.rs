@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_cause::Dimension::{Agent, Model};
 use tokengauge_cause::Mechanism::{Decode, Errors, FewerCalls, Prefill, Queue, ShorterAnswers};
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Minute, find_throughput};
+use tokengauge_core::time::since_1970;
 
 /// Seconds after the onset.
 const FOR: f64 = 900.0;
@@ -291,10 +292,8 @@ fn is_wrong(incident: &Incident, cause: &Cause) -> bool {
 fn is_right(incident: &Incident, cause: &Cause) -> bool {
     let value = cause.dimension.zip(cause.value.as_deref());
     let value_is = value == incident.value || incident.mechanism.is_none();
-    let since = cause.since.as_deref().map(humantime::parse_rfc3339);
-    let since = since.and_then(Result::ok);
-    let since = since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-    let near = since.is_some_and(|since| (since.as_secs_f64() - ONSET).abs() <= 120.0);
+    let since = cause.since.map(|since| since_1970(since.time()));
+    let near = since.is_some_and(|since| (since - ONSET).abs() <= 120.0);
     value_is && cause.mechanism == incident.mechanism && near
 }
 

@@ -100,7 +100,6 @@ fn cause(objective: &Objective) -> Markup {
 fn known_cause(cause: &Cause) -> Markup {
     let since = cause
         .since
-        .as_deref()
         .map_or(String::new(), |since| format!(" Bad since {since}."));
     let worked_out = format!(
         "Worked out {} of {} events, {} of them bad.{since}",
@@ -203,7 +202,8 @@ fn burn_down(objective: &Objective) -> Markup {
     let points: Series = burn_down
         .points
         .iter()
-        .filter_map(|point| Some((instant(&point.at)?, Some(point.budget_remaining * 100.0))))
+        .map(|point| (point.at.time(), point.budget_remaining * 100.0))
+        .map(|(at, left)| (since_1970(at), Some(left)))
         .collect();
     let span = length(&points);
     let svg = plot::lines(&[points], &[], "% left", &|at| clock(at, span));
@@ -222,22 +222,17 @@ fn length(points: &Series) -> Duration {
     })
 }
 
-/// An instant in seconds since 1970.
-fn instant(text: &str) -> Option<f64> {
-    humantime::parse_rfc3339(text).ok().map(since_1970)
-}
-
 fn curves(capsule: &Capsule) -> Markup {
     let marks: Vec<f64> = capsule
         .marks
         .iter()
-        .filter_map(|mark| instant(&mark.time))
+        .map(|mark| since_1970(mark.time.time()))
         .collect();
     let made = since_1970(capsule.made);
     // A last point with half of its calls would look like a fall or a recovery, so it is drawn only where it is alone.
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
-        let points = points.filter_map(|point| Some((instant(&point.at)?, value(point))));
+        let points = points.map(|point| (since_1970(point.at.time()), value(point)));
         let all: Series = points.collect();
         let over = all.iter().copied();
         let over: Series = over
@@ -382,7 +377,7 @@ fn row(call: &CallRecord, longest: f64) -> Markup {
     html! {
         tr {
             td.name {
-                (printable(&call.started_at))
+                (maud::display(call.started_at))
                 small { (printable(&call.id)) }
             }
             td.name { (printable(&name)) }
@@ -418,7 +413,7 @@ fn configuration_in_force(configuration: &Configuration, span: &Span) -> Markup 
     let changed = match last_change {
         None => "No change of it is known.".to_owned(),
         Some(mark) => {
-            let after = instant(&mark.time).is_some_and(|at| at >= since_1970(span.until));
+            let after = mark.time.time() >= span.until;
             let after = if after {
                 ", after the time that this is of"
             } else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_admin::{Drifts, ProcessServices, Services};
 use tokengauge_config::Config;
-use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_core::time::Timestamp;
 use tokengauge_drift::{ChangePoint, DriftState, Entry, Series, Settings, SignalName, evaluate};
 use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
@@ -86,7 +86,7 @@ impl Evaluation {
     fn mark(&self, found: &Drifts) -> Result<(), QueryError> {
         let series = found.drifts.iter().flat_map(|entry| &entry.series);
         let marks = series.flat_map(|one| one.change_points.iter().map(|point| mark(one, point)));
-        for mark in marks.flatten() {
+        for mark in marks {
             let near = MarkQuery {
                 from: mark.at.checked_sub(SAME_CHANGE),
                 to: mark.at.checked_add(SAME_CHANGE),
@@ -112,7 +112,7 @@ impl Evaluation {
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
         let now = (self.services.wall)();
         let mut answer = Drifts {
-            evaluated_at: Some(rfc3339_seconds(now).to_string()),
+            evaluated_at: Some(Timestamp::seconds(now)),
             ..Drifts::default()
         };
         for one in settings {
@@ -125,9 +125,9 @@ impl Evaluation {
     }
 }
 
-fn mark(series: &Series, point: &ChangePoint) -> Option<NewMark> {
-    Some(NewMark {
-        at: humantime::parse_rfc3339(&point.at).ok()?,
+fn mark(series: &Series, point: &ChangePoint) -> NewMark {
+    NewMark {
+        at: point.at.time(),
         kind: MarkKind::Drift,
         text: point.sentence(),
         tags: vec![point.signal.as_str().to_owned()],
@@ -137,7 +137,7 @@ fn mark(series: &Series, point: &ChangePoint) -> Option<NewMark> {
             route: series.route.clone(),
             workload: series.workload.clone(),
         },
-    })
+    }
 }
 
 fn export(registry: &Registry, entry: &Entry) {

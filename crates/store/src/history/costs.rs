@@ -5,6 +5,7 @@ use super::totals::tokens;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use tokengauge_core::time::Timestamp;
 
 /// The costs of `calls`, which are those that the query's filter selects.
 pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) -> Costs {
@@ -37,7 +38,7 @@ fn together(others: Vec<CostSeries>) -> Option<CostSeries> {
         name: None,
         ..all.next()?
     };
-    let mut points: BTreeMap<String, CostSums> = BTreeMap::new();
+    let mut points: BTreeMap<Timestamp, CostSums> = BTreeMap::new();
     let (mut names, mut sums) = (0, CostSums::default());
     for series in std::iter::once(first).chain(all) {
         names += series.names;

@@ -46,7 +46,7 @@ fn visit<'a>(
 ) {
     let (from, to) = hours(since, until);
     for (call, concurrency) in calls {
-        let figures = CallFigures::of(call.record, call.started, concurrency);
+        let figures = CallFigures::of(call.record, concurrency);
         let second = figures.started_us.div_euclid(1_000_000);
         let series = DistributionSeries {
             model: model_of(call.record).map(str::to_owned),

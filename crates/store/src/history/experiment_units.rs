@@ -30,7 +30,7 @@ pub fn call_units<'a>(
         if wanted.is_some_and(|wanted| call.record.variant.as_ref() != Some(wanted)) {
             continue;
         }
-        let figures = CallFigures::of(call.record, call.started, None);
+        let figures = CallFigures::of(call.record, None);
         let sums = UnitSums::of(&figures);
         found.calls += 1;
         match unit_of(&call, &figures, query.unit) {
@@ -75,7 +75,7 @@ impl UnitTally {
     /// Adds a call; one that is not of the experiment changes nothing.
     pub fn add(&mut self, call: &TimedCall<'_>) {
         let (record, query) = (call.record, &self.query);
-        let figures = CallFigures::of(record, call.started, None);
+        let figures = CallFigures::of(record, None);
         // The enclosing call adds what a unit did.
         if call.nested
             || !figures.counts()

@@ -1,7 +1,6 @@
 //! Finds the knee of a capacity curve, beyond which more concurrent streams bring no throughput.
 
 use super::changed_upstream::{CapacityBucket, changed_at};
-use super::time::written;
 use crate::query::{CapacityPoint, CapacityRow, CapacitySums, Knee};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -43,7 +42,7 @@ pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) 
         .iter()
         .map(|(concurrency, sums)| sums.point(*concurrency));
     CapacityRow {
-        changed_at: changed.map(|at| written(UNIX_EPOCH + Duration::from_secs(at))),
+        changed_at: changed.map(|at| (UNIX_EPOCH + Duration::from_secs(at)).into()),
         ..capacity_of(upstream, points.collect())
     }
 }

@@ -2,7 +2,6 @@
 
 use super::matching::matches_session;
 use super::quantile::{quantile, sorted};
-use super::time::written as instant;
 use super::timed_call::TimedCall;
 use super::totals::Totals;
 use crate::query::{SessionQuery, SessionRow, SessionSeconds, SessionSort, SessionTps};
@@ -10,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::model_of;
-use tokengauge_core::time::whole_milliseconds;
+use tokengauge_core::time::Timestamp;
 
 /// All sessions of `calls` that `query` selects, in its order, then by id, without paging.
 pub fn sessions<'a>(
@@ -40,7 +39,7 @@ pub fn task_seconds<'a>(
             let started = calls.iter().map(|call| call.started).min()?;
             let last = calls.iter().map(|call| call.ended).max()?;
             until
-                .is_none_or(|until| whole_milliseconds(last) < until)
+                .is_none_or(|until| Timestamp::from(last).time() < until)
                 .then(|| {
                     last.duration_since(started)
                         .unwrap_or_default()
@@ -85,8 +84,8 @@ pub(super) fn session(id: &str, mut calls: Vec<TimedCall<'_>>) -> SessionRow {
     let ttft = sorted(calls.iter().filter_map(|past| past.record.seconds.ttft));
     SessionRow {
         id: id.to_owned(),
-        started_at: instant(started),
-        last_at: instant(last),
+        started_at: started.into(),
+        last_at: last.into(),
         calls: totals.calls,
         errors: totals.errors,
         agents: names(&calls, |past| past.record.agent.as_deref()),
@@ -146,16 +145,16 @@ fn newest<'a>(
 
 /// The value that rows are ordered by.
 #[derive(Clone, Copy)]
-enum Value<'a> {
+enum Value {
     Number(Option<f64>),
-    Text(&'a str),
+    Time(Timestamp),
 }
 
-fn value(sort: SessionSort, session: &SessionRow) -> Value<'_> {
+fn value(sort: SessionSort, session: &SessionRow) -> Value {
     let known = |value: f64| Value::Number(Some(value));
     match sort {
-        SessionSort::LastAt => Value::Text(&session.last_at),
-        SessionSort::StartedAt => Value::Text(&session.started_at),
+        SessionSort::LastAt => Value::Time(session.last_at),
+        SessionSort::StartedAt => Value::Time(session.started_at),
         SessionSort::Cost => Value::Number(session.cost_usd),
         SessionSort::Tokens => {
             let (input, output) = (session.tokens.input, session.tokens.output);
@@ -171,7 +170,7 @@ fn value(sort: SessionSort, session: &SessionRow) -> Value<'_> {
 }
 
 /// Compares two values; unknown ones come last in either order.
-fn compare(one: Value<'_>, other: Value<'_>, ascending: bool) -> Ordering {
+fn compare(one: Value, other: Value, ascending: bool) -> Ordering {
     let turned = |ordering: Ordering| {
         if ascending {
             ordering
@@ -180,7 +179,7 @@ fn compare(one: Value<'_>, other: Value<'_>, ascending: bool) -> Ordering {
         }
     };
     match (one, other) {
-        (Value::Text(one), Value::Text(other)) => turned(one.cmp(other)),
+        (Value::Time(one), Value::Time(other)) => turned(one.cmp(&other)),
         (Value::Number(Some(one)), Value::Number(Some(other))) => turned(one.total_cmp(&other)),
         (Value::Number(Some(_)), _) => Ordering::Less,
         (_, Value::Number(Some(_))) => Ordering::Greater,

@@ -1,12 +1,6 @@
-//! Parses and formats instants and durations of queries.
+//! Parses instants and durations of queries.
 
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::rfc3339_millis;
-
-/// Formats an instant as RFC 3339.
-pub(super) fn written(at: SystemTime) -> String {
-    rfc3339_millis(at).to_string()
-}
 
 /// RFC 3339 in UTC, or a duration back from `now`.
 pub fn instant(text: &str, now: SystemTime) -> Option<SystemTime> {

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
-use tokengauge_core::time::whole_milliseconds;
 use tokengauge_meter::FinishedCall;
 
 /// A finished call on the wall clock.
@@ -17,27 +16,21 @@ pub struct TimedCall<'a> {
 }
 
 impl<'a> TimedCall<'a> {
-    /// `None` where the record's start is no instant.
-    pub fn of(record: &'a CallRecord) -> Option<TimedCall<'a>> {
-        let started = humantime::parse_rfc3339(&record.started_at).ok()?;
-        Some(TimedCall {
+    pub fn of(record: &'a CallRecord) -> TimedCall<'a> {
+        let started = record.started_at.time();
+        TimedCall {
             record,
             started,
-            ended: started.checked_add(duration(record))?,
+            ended: started.checked_add(duration(record)).unwrap_or(started),
             nested: false,
-        })
+        }
     }
 
     /// The same of a call that the meter has just finished.
     pub fn of_finished(finished_call: &'a FinishedCall) -> TimedCall<'a> {
-        let record = &finished_call.record;
-        // As the record has it: a call is at the same place in lists of both.
-        let started = whole_milliseconds(finished_call.timestamps.started_at);
         TimedCall {
-            record,
-            started,
-            ended: started + duration(record),
             nested: finished_call.nested,
+            ..TimedCall::of(&finished_call.record)
         }
     }
 

@@ -1,7 +1,6 @@
 //! Calls over time.
 
 use super::quantile::{quantile, sorted};
-use super::time::written as instant;
 use super::timed_call::TimedCall;
 use crate::query::{Point, SeriesMetric, Timeseries};
 use crate::sketch::{Sketch, histograms};
@@ -118,7 +117,7 @@ fn generated_by(past: &TimedCall<'_>) -> Option<Generated> {
 fn point(at: u64, width: u64, step: Step, (tokens, spread): (f64, f64)) -> Point {
     let values = sorted(step.values);
     Point {
-        at: instant(UNIX_EPOCH + Duration::from_secs(at)),
+        at: (UNIX_EPOCH + Duration::from_secs(at)).into(),
         calls: step.calls,
         in_flight: 0,
         errors: step.errors,

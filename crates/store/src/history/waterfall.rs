@@ -33,7 +33,7 @@ fn row(past: &TimedCall<'_>, begin: SystemTime, wait_before: Option<f64>) -> Wat
     let offset = seconds(past.started.duration_since(begin));
     WaterfallCall {
         id: call.id.clone(),
-        started_at: call.started_at.clone(),
+        started_at: call.started_at,
         offset,
         wait_before,
         agent: call.agent.clone(),

@@ -1,7 +1,7 @@
 //! Marks in the ledger: the newest [`MAX_MARKS`], no older than calls may be.
 
 use super::QueryError;
-use super::row::written;
+use super::row::timestamp;
 use crate::query::{Mark, MarkQuery, NewMark};
 use rusqlite::{Connection, Row, ToSql, params};
 use tokengauge_core::time::duration_since_1970;
@@ -84,7 +84,7 @@ fn mark(row: &Row<'_>) -> rusqlite::Result<Mark> {
     })?;
     Ok(Mark {
         id: row.get::<_, i64>(0)?.try_into().unwrap_or(0),
-        time: written(at.div_euclid(1000)),
+        time: timestamp(at.div_euclid(1000)),
         kind,
         text: text(3)?,
         tags: serde_json::from_str(&text(4)?).unwrap_or_default(),

@@ -3,7 +3,7 @@
 //! One wrong reading of the wall clock must not cost the calls of a month. This clock follows the wall clock only as far
 //! as calls were written by it, and by a day in an hour at most.
 
-use super::row::{EPOCH_MS, written};
+use super::row::{EPOCH_MS, timestamp};
 use rusqlite::{Connection, OptionalExtension};
 use std::time::{Duration, Instant};
 
@@ -103,8 +103,8 @@ impl Retention {
         };
         if self.deleted != [0, 0] && is_due(self.logged_at) {
             let [by_age, by_size] = std::mem::take(&mut self.deleted);
-            let before = written(oldest);
-            tracing::info!(by_age, by_size, before, "the ledger deleted old calls");
+            let before = timestamp(oldest);
+            tracing::info!(by_age, by_size, %before, "the ledger deleted old calls");
             self.logged_at = Some(now.monotonic);
         }
         let ahead = now.wall_ms - clock;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::dimension::SPENDING;
-use tokengauge_core::time::{duration_since_1970, rfc3339_millis};
+use tokengauge_core::time::{Timestamp, duration_since_1970};
 
 /// Milliseconds from 1970 to 2020, from where keys are counted.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
@@ -32,10 +32,10 @@ pub(crate) fn milliseconds(at: SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// An instant as records write it.
-pub(crate) fn written(ms: i64) -> String {
+/// The timestamp of milliseconds since 1970.
+pub(crate) fn timestamp(ms: i64) -> Timestamp {
     let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
+    (SystemTime::UNIX_EPOCH + since).into()
 }
 
 /// A record to be stored, with derived values.
@@ -60,12 +60,12 @@ impl<'a> Entry<'a> {
     pub(super) fn key(call: &StoredCall<'_>) -> i64 {
         let id = call.id.as_bytes();
         let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
-        key_at(milliseconds(call.started_at)) | i64::from(low)
+        key_at(milliseconds(call.record.started_at.time())) | i64::from(low)
     }
 
     pub(super) fn of(kept: &StoredCall<'a>) -> Entry<'a> {
         let (record, id) = (kept.record, kept.id.into_bytes());
-        let ms = milliseconds(kept.started_at);
+        let ms = milliseconds(record.started_at.time());
         let started_us = ms.saturating_mul(1000);
         let lasted = record.seconds.duration.and_then(micros).unwrap_or(0);
         Entry {
@@ -78,7 +78,7 @@ impl<'a> Entry<'a> {
             started_us,
             ended_us: started_us.saturating_add(lasted),
             share: Share::of(record),
-            figures: CallFigures::of(record, kept.started_at, kept.concurrency),
+            figures: CallFigures::of(record, kept.concurrency),
         }
     }
 }

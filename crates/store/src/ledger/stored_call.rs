@@ -1,8 +1,6 @@
 //! A finished call that the ledger shall store.
 
-use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
-use tokengauge_core::time::whole_milliseconds;
 use tokengauge_meter::FinishedCall;
 use uuid::Uuid;
 
@@ -10,8 +8,6 @@ use uuid::Uuid;
 pub struct StoredCall<'a> {
     pub record: &'a CallRecord,
     pub id: Uuid,
-    /// Its start, in whole milliseconds.
-    pub started_at: SystemTime,
     /// Its W3C trace id.
     pub trace_id: Option<u128>,
     /// Streams in flight on its upstream when it began, itself included.
@@ -25,19 +21,17 @@ impl<'a> StoredCall<'a> {
         StoredCall {
             record: &finished_call.record,
             id: finished_call.id,
-            started_at: whole_milliseconds(finished_call.timestamps.started_at),
             trace_id: finished_call.trace_id,
             concurrency: Some(finished_call.concurrency),
             nested: finished_call.nested,
         }
     }
 
-    /// A call from its record only; `None` where its id or its start is invalid.
+    /// A call from its record only; `None` if its id is invalid.
     pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
         Some(StoredCall {
             record,
             id: Uuid::parse_str(&record.id).ok()?,
-            started_at: humantime::parse_rfc3339(&record.started_at).ok()?,
             trace_id: (record.trace_id.as_deref())
                 .and_then(|trace| u128::from_str_radix(trace, 16).ok()),
             concurrency,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostQuery {
@@ -48,8 +48,7 @@ pub struct CostSeries {
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CostPoint {
     /// When the step begins.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// Its sums.
     #[serde(flatten)]
     pub sums: CostSums,
@@ -105,7 +104,7 @@ impl CostSeries {
         let mut sums = CostSums::default();
         steps.values().for_each(|step| sums.merge(step));
         let point = |(at, sums)| CostPoint {
-            at: rfc3339_millis(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
+            at: (UNIX_EPOCH + Duration::from_secs(at)).into(),
             sums,
         };
         CostSeries {

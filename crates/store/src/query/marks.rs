@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
-use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::time::Timestamp;
 
 /// What a mark is of.
 #[derive(
@@ -69,8 +69,7 @@ pub struct Mark {
     /// Its number: one that was added later has a greater one.
     pub id: u64,
     /// When it happened.
-    #[schemars(extend("format" = "date-time"))]
-    pub time: String,
+    pub time: Timestamp,
     /// What it is of.
     pub kind: MarkKind,
     /// What happened.
@@ -98,7 +97,7 @@ impl Mark {
         } = mark.clone();
         Mark {
             id,
-            time: rfc3339_millis(mark.at).to_string(),
+            time: mark.at.into(),
             kind,
             text,
             tags,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::Timestamp;
 
 /// A session, summed up over all its calls.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -14,11 +15,9 @@ pub struct SessionRow {
     /// The session, as the agent named it.
     pub id: String,
     /// When its first call began.
-    #[schemars(extend("format" = "date-time"))]
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// When its last call ended.
-    #[schemars(extend("format" = "date-time"))]
-    pub last_at: String,
+    pub last_at: Timestamp,
     /// Calls that have ended.
     pub calls: u64,
     /// Those that did not end well; what the agent itself gave up is none.
@@ -123,8 +122,7 @@ pub struct WaterfallCall {
     /// The call.
     pub id: String,
     /// When it began.
-    #[schemars(extend("format" = "date-time"))]
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// Seconds from the session's start.
     pub offset: f64,
     /// Seconds without any call of the session under way before this one; `null` for the
@@ -322,8 +320,7 @@ impl Timeseries {
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     /// When the step begins.
-    #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub at: Timestamp,
     /// Calls that have ended.
     pub calls: u64,
     /// Those that began in the step and are under way. The percentiles are without them: those that
@@ -372,8 +369,7 @@ pub struct CapacityRow {
     /// When the upstream became faster or slower by itself: the points are of the time since then,
     /// as those before are of another upstream, in effect.
     #[serde(default)]
-    #[schemars(extend("format" = "date-time"))]
-    pub changed_at: Option<String>,
+    pub changed_at: Option<Timestamp>,
 }
 
 /// Throughput at one concurrency.

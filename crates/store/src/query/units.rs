@@ -9,7 +9,6 @@ use super::Filter;
 use crate::figures::CallFigures;
 use crate::sketch::Sketch;
 use std::time::{Duration, SystemTime};
-use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_core::time::rfc3339_seconds;
 
@@ -211,10 +210,6 @@ impl UnitSums {
     /// Calls that decoded no faster than a threshold in tokens per second.
     pub fn tps_at_most(&self, threshold: Threshold) -> u64 {
         self.tps.at_most(threshold.0)
-    }
-
-    pub fn of_record(call: &CallRecord, started: SystemTime) -> UnitSums {
-        UnitSums::of(&CallFigures::of(call, started, None))
     }
 
     pub(crate) fn of(call: &CallFigures) -> UnitSums {

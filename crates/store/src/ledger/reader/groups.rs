@@ -8,7 +8,7 @@ use crate::ledger::aggregates::Sums;
 use crate::ledger::daily_spending::DAY;
 use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
-use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, written};
+use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, timestamp};
 use crate::query::{
     Band, DailySums, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric,
     SpeedRow, Timeseries, TokenSums,
@@ -365,7 +365,7 @@ fn point(
 ) -> Point {
     let sketch = sketch(metric, sums);
     Point {
-        at: written(at * 1000),
+        at: timestamp(at * 1000),
         calls: count(sums.calls),
         in_flight: 0,
         errors: count(sums.errors),

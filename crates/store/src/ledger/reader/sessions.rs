@@ -5,7 +5,7 @@ use super::matching::{listed, outcomes, selected, text};
 use super::{QueryError, calls};
 use crate::history::phases;
 use crate::ledger::dictionary::NameKind;
-use crate::ledger::row::{micros, milliseconds, written};
+use crate::ledger::row::{micros, milliseconds, timestamp};
 use crate::ledger::sessions::{COLUMNS, read};
 use crate::query::Dimension;
 use crate::query::{
@@ -268,8 +268,8 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
     let called = |at| text(connection, row.get(at)?);
     Ok(SessionRow {
         id: row.get(15)?,
-        started_at: written(session.started_us.div_euclid(1000)),
-        last_at: written(session.last_us.div_euclid(1000)),
+        started_at: timestamp(session.started_us.div_euclid(1000)),
+        last_at: timestamp(session.last_us.div_euclid(1000)),
         calls: count(sums.calls),
         errors: count(sums.errors),
         agents: names(connection, id, NameKind::Of(Dimension::Agent))?,
