@@ -145,17 +145,21 @@ async fn calls(proxy: SocketAddr, count: usize, fault: &'static str) {
     calls_of((proxy, &UPSTREAMS), ("coder", AGENTS), count, fault).await;
 }
 
-/// The cause of the objective, once it is known.
-async fn known_cause(admin: SocketAddr) -> Value {
+/// The cause of the objective, once it is of calls with this in common and of this mechanism. A cause that was worked out
+/// before all calls were known is worked out again after some seconds.
+async fn cause_of(admin: SocketAddr, (dimension, value): (&str, &str), mechanism: &str) -> Value {
+    let expected = (json!(dimension), json!(value), json!(mechanism));
     let end = Instant::now() + TIMEOUT;
     loop {
         let answer = fetch(admin, "/api/v1/slos").await.body;
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
-        let slo = &answer["slos"][0];
-        if slo["cause"]["known"] == true {
-            return slo["cause"].clone();
+        let cause = &answer["slos"][0]["cause"];
+        let found = ["dimension", "value", "mechanism"].map(|name| cause[name].clone());
+        if expected == found.into() {
+            println!("{}", cause["sentence"]);
+            return cause.clone();
         }
-        assert!(Instant::now() < end, "no cause: {slo:#}");
+        assert!(Instant::now() < end, "not {expected:?}: {answer:#}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -217,13 +221,6 @@ async fn notified(receiver: &Receiver, count: usize) -> Vec<Value> {
     }
 }
 
-/// The cause is of calls with this in common, and of this mechanism.
-fn is_about(cause: &Value, (dimension, value): (&str, &str), mechanism: &str) {
-    let is = (&cause["dimension"], &cause["value"], &cause["mechanism"]);
-    let should = (&json!(dimension), &json!(value), &json!(mechanism));
-    assert_eq!(is, should, "{cause:#}");
-}
-
 async fn status(admin: SocketAddr) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["slo", "status", "--admin", &admin.to_string()]);
@@ -251,9 +248,7 @@ async fn names_the_upstream(incident: Incident) {
     calls(proxy, DURING, incident.fault).await;
 
     let annotations = &alert_about(&receiver, "vllm-a").await["annotations"];
-    let cause = known_cause(process.admin).await;
-    println!("{}", cause["sentence"]);
-    is_about(&cause, ("upstream", "vllm-a"), incident.mechanism);
+    let cause = cause_of(process.admin, ("upstream", "vllm-a"), incident.mechanism).await;
     assert_eq!(cause["compared_with"], "before", "{cause:#}");
     let sentence = cause["sentence"].as_str().expect("a sentence");
     // Where the machine stands still for a moment, a call to the other is bad, too.
@@ -383,9 +378,8 @@ async fn one_bad_replica_is_named_by_its_address() {
     calls_of(of, ("coder", AGENTS), 120, "").await;
 
     let alert = &notified(&receiver, 1).await[0];
-    let cause = known_cause(process.admin).await;
-    println!("{}", cause["sentence"]);
-    is_about(&cause, ("node", &replicas[1].address.to_string()), "decode");
+    let address = replicas[1].address.to_string();
+    cause_of(process.admin, ("node", &address), "decode").await;
     assert!(alert["annotations"]["cause"].is_string(), "{alert:#}");
 }
 
@@ -427,14 +421,7 @@ async fn a_cold_start_is_told_from_a_queue() {
     calls(proxy, COLD, "").await;
 
     notified(&receiver, 1).await;
-    // It is looked for again until all the calls are known.
-    let mut cause = known_cause(process.admin).await;
-    while cause["mechanism"] != "cold_start" && Instant::now() < away + TIMEOUT {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        cause = known_cause(process.admin).await;
-    }
-    println!("{}", cause["sentence"]);
-    is_about(&cause, ("upstream", "vllm-a"), "cold_start");
+    let cause = cause_of(process.admin, ("upstream", "vllm-a"), "cold_start").await;
     let sentence = cause["sentence"].as_str().expect("a sentence");
     assert!(sentence.ends_with(": a cold start."), "{sentence}");
 }
@@ -461,9 +448,7 @@ async fn a_chatty_agent_is_named_where_everybody_waits() {
     );
 
     notified(&receiver, 1).await;
-    let cause = known_cause(process.admin).await;
-    println!("{}", cause["sentence"]);
-    is_about(&cause, ("agent", "crawler"), "decode");
+    let cause = cause_of(process.admin, ("agent", "crawler"), "decode").await;
     let load = &cause["load"];
     assert_eq!(
         (&load["dimension"], &load["value"]),
@@ -496,11 +481,10 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     );
     calls(proxy, DURING, "status=503").await;
     let again = alert_about(&receiver, "vllm-a").await;
-    let cause = known_cause(process.admin).await;
     for same in ["key", "labels", "startsAt"] {
         assert_eq!(first[same], again[same], "{same}");
     }
-    is_about(&cause, ("upstream", "vllm-a"), "errors");
+    cause_of(process.admin, ("upstream", "vllm-a"), "errors").await;
     let mark = alert_mark(process.admin).await;
     let about = (&mark["model"], &mark["upstream"], &mark["tags"][0]);
     let should = (&json!("m"), &Value::Null, &json!("chat/page"));
