@@ -9,7 +9,6 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
-use tokengauge_core::time::Timestamp;
 use tokengauge_meter::{StreamNow, TokensNow};
 use tokengauge_sessions::{Runaway, RunawayFigure, RunawayReason};
 use tokengauge_store::query::{GroupRow, SessionRow};
@@ -23,7 +22,7 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
         workload: None,
         session: Some("s-1".to_owned()),
         agent: Some(agent.to_owned()),
-        started_at: Timestamp::default(),
+        started_at: "2026-01-01T00:00:00.000Z".parse().expect("a timestamp"),
         seconds: 2.5,
         tokens: TokensNow {
             output: 120,
@@ -46,7 +45,7 @@ fn runaway() -> Runaway {
         agent: Some("coder/1".to_owned()),
         workload: None,
         guessed: false,
-        since: Timestamp::default(),
+        since: "2026-01-02T10:00:00.000Z".parse().expect("a timestamp"),
         figures: vec![RunawayFigure {
             reason: RunawayReason::SameToolCall,
             value: 20.0,
