@@ -136,7 +136,7 @@ impl Distributions {
 
     /// The effective number of sessions (Kish): many sessions of which one has most calls say little more than one. A call
     /// without a session counts as a session. Sessions are told apart by
-    /// [`SESSION_CLASSES`], so that the number is never above that. Without any call whose session was kept it is the number of
+    /// `SESSION_CLASSES`, so that the number is never above that. Without any call whose session was kept it is the number of
     /// calls; calls of hours from before sessions were kept are like the others.
     ///
     /// ```
