@@ -7,7 +7,7 @@
 //! $ cargo bench --bench sinks -- --s3 http://127.0.0.1:8333 --bucket llm --prefix load
 //! ```
 //!
-//! The table and the bucket have to be there (`tokengauge export sink ddl --apply`); S3's keys are those of AWS's variables.
+//! The table and the bucket must exist (`tokengauge export sink ddl --apply`). The keys of S3 come from the variables of AWS.
 //! Stores are reached through a relay of this program, which is closed while they are away. Ends with 1 where calls are lost
 //! or not everything is stored within the time of the run and a minute.
 

@@ -4,7 +4,7 @@
 //! Beyond JSON Schema it has `x-type`, what kind of text a string is; `x-minimum`,
 //! `x-exclusiveMinimum` and `x-maximum`, the bounds of a duration; and `x-reason`, what a message
 //! about a bound ends with;
-//! and `x-also`, what people write in place of the key.
+//! and `x-also`, names that people write instead of the key.
 
 use super::file::File;
 use schemars::generate::SchemaSettings;

@@ -13,7 +13,7 @@ pub fn delays(shortest: Duration, longest: Duration) -> ExponentialBuilder {
         .without_max_times()
 }
 
-/// The delay after so many failures in a row before the present one, by [`delays`].
+/// The delay after a failure that follows `failures` others without a success in between, by [`delays`].
 pub fn delay(failures: u32, shortest: Duration, longest: Duration) -> Duration {
     // After 64 doublings, a nanosecond is longer than any delay.
     delays(shortest, longest)

@@ -35,7 +35,7 @@ thead{display:table-header-group}tr,figure{break-inside:avoid}h2,.key{break-afte
 /// table is as it was written.
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page with its title as the heading; `style` is beside the style sheet of all pages.
+/// A page with its title as the heading. `style` is added to the style sheet that all pages have.
 pub fn page(title: &str, style: &str, body: &Markup) -> String {
     let digest = STANDARD.encode(Sha256::digest(SCRIPT));
     let policy =
@@ -61,7 +61,8 @@ pub fn page(title: &str, style: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// A cell of a table: its text, what is in small below it (an interval), and what its column is sorted by, else by its text.
+/// A cell of a table: its text, the small text below it (an interval), and the number by which its column is sorted. A column
+/// without numbers is sorted by text.
 pub type Cell<'a> = (&'a str, &'a str, Option<f64>);
 
 /// A table that can be sorted; the first `named` columns are names.
@@ -81,7 +82,7 @@ pub fn table<'h, 'a>(
                     @for (at, (text, below, value)) in row.enumerate() {
                         td class=[class(at)] data-value=[value] {
                             (text)
-                            // On paper it is broken between its bounds alone.
+                            // A line on paper may only break between the bounds.
                             @if !below.is_empty() { small { (below.replace(' ', "\u{a0}")) } }
                         }
                     }

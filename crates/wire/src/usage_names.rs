@@ -641,7 +641,7 @@ mod tests {
         unknown_usage((dialect, registration.usage), payload).join(",")
     }
 
-    /// Everything that is read of a body with one number in its usage, beside others.
+    /// The events of a body whose usage has the members of `beside` and 7 at `path`.
     fn read(dialect: Dialect, body: &str, beside: &Value, path: Option<&str>) -> String {
         let mut usage = beside.clone();
         if let Some(path) = path {
@@ -718,7 +718,7 @@ mod tests {
                 r#"{"object":"conversation.response","outputs":[],"usage":USAGE}"#,
             ),
         ];
-        // A few numbers count only beside others.
+        // Some numbers are only read if another number is there.
         let besides = [
             json!({}),
             json!({"is_byok": true, "cost": 0.5}),

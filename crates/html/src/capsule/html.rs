@@ -428,7 +428,7 @@ fn configuration_in_force(configuration: &Configuration, span: &Span) -> Markup 
     html! {
         h2 { "The configuration" }
         p { (printable(&about)) }
-        // On paper, too: what is folded together is not printed.
+        // Not in a fold: browsers do not print closed folds.
         pre.text role="region" aria-label="Its text" tabindex="0" { (text) }
     }
 }

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
+/// How long a query may take by the clock of its [`Reader`].
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +69,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of the ledger in `path`, which need not be there yet. `clock` is the
-    /// monotonic clock, for the time limit.
+    /// A reader of the ledger in `path`, which need not be there yet. `clock` measures
+    /// how long a query takes: the monotonic clock, or one of processor time.
     pub fn new(path: &Path, clock: fn() -> Instant) -> Arc<Reader> {
         Reader::within(path, clock, TIME_LIMIT)
     }
