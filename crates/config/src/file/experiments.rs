@@ -38,8 +38,8 @@ pub(crate) struct Experiment {
     pub(crate) unit: Option<Spanned<AssignedUnit>>,
     /// A text in the hash that assigns units to arms. The default is the name of the experiment.
     pub(crate) salt: Option<String>,
-    /// Assigns blocks of time of this length to arms instead of sessions, agents or users. Use it for arms that share
-    /// one engine.
+    /// Assigns blocks of time of this length, in whole seconds, to arms instead of sessions, agents or users. Use it
+    /// for arms that share one engine.
     #[schemars(extend(
         "x-minimum" = Span(SHORTEST_BLOCK),
         "x-maximum" = Span(LONGEST_BLOCK),

@@ -189,7 +189,7 @@ pub(crate) struct Notify {
     /// The type of the receiver.
     #[schemars(with = "EnumNames<ReceiverKind>")]
     pub(crate) kind: Spanned<ReceiverKind>,
-    /// The name of the receiver in logs and metrics. The default is `kind`.
+    /// The name of the receiver. Two receivers of the same kind need different names. The default is `kind`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
     /// The URL of the receiver, such as `http://alertmanager:9093`. PagerDuty has a default. All other kinds need `url`

@@ -102,7 +102,7 @@ pub(crate) struct Admin {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
     /// How many agent connections may be open at once. A further connection replaces the one that was idle longest, or
-    /// waits if none is idle. Half of the unreserved file descriptors is the upper bound
+    /// waits if none is idle. The limit is at most half of the file descriptors that are not reserved
     /// ([reliability](reliability.md)).
     #[schemars(extend(
         "default" = ProxyLimits::default().connections,

@@ -27,7 +27,8 @@ pub(crate) struct Sink {
     /// The type of the warehouse.
     #[schemars(with = "EnumNames<SinkKind>")]
     pub(crate) kind: Spanned<SinkKind>,
-    /// The name of the sink in metrics and in the ledger. The default is `kind`.
+    /// The name of the sink in metrics and in the ledger. Two sinks of the same kind need different names. The default
+    /// is `kind`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
     /// The URL of ClickHouse's HTTP interface, such as `http://clickhouse:8123`, or of the S3 endpoint. The default for

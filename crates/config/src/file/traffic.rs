@@ -62,13 +62,13 @@ pub(crate) struct Upstream {
     /// file descriptors ([reliability](reliability.md)).
     #[schemars(extend("minimum" = 1, "x-reason" = ", or no request could leave"))]
     pub(crate) max_connections: Option<usize>,
-    /// How many requests may wait for a free connection, each for at most `timeouts.connect`. Further requests get
-    /// status 503.
+    /// How many requests may wait for a free connection, each for at most `timeouts.connect`. Requests beyond either
+    /// limit get status 503.
     #[schemars(extend("default" = DEFAULT_MAX_PENDING))]
     pub(crate) max_pending: Option<usize>,
-    /// The largest request body that is sent again if a reused connection is lost before the response begins. The
-    /// upstream may receive such a request twice. With 0, a request that the upstream may have read is never sent again
-    /// ([reliability](reliability.md)).
+    /// How many bytes of a request body are kept, to send the request again if a reused connection is lost before the
+    /// response begins. The upstream may receive such a request twice. 0 never resends a request that the upstream may
+    /// have read ([reliability](reliability.md)).
     #[schemars(extend("default" = Size(0), "maximum" = MAX_RESEND_BYTES))]
     pub(crate) resend_bytes: Option<Size>,
     /// The cost of one GPU in US dollars per hour, for an upstream that you run yourself. Calls without a `[[price]]`
