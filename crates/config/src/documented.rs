@@ -1,10 +1,11 @@
-//! The examples of docs/experiments.md, docs/drift.md and docs/gate.md are read as the simulations of these crates take them.
+//! Checks that the first examples of docs/experiments.md, docs/drift.md and docs/gate.md are parsed to the settings that
+//! the simulations of these crates use.
 
 use crate::Config;
 use std::time::Duration;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// The first example of a page, with the upstreams and the routes that it names.
+/// The configuration in the first example of a page, together with the upstreams and routes that the example names.
 fn example(page: &str) -> Config {
     let mut blocks = page
         .split("```")

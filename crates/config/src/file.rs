@@ -52,18 +52,21 @@ const MAX_SINKS: usize = 8;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tokengauge configuration")]
 pub(super) struct File {
-    /// Where agents connect: one address or a list of them. `*:8080` is all addresses of this host, IPv4 and IPv6.
+    /// The addresses that agents connect to: one address or a list of them. `*:8080` listens on all IPv4 and IPv6
+    /// addresses of this host.
     #[schemars(extend("default" = DEFAULT_LISTEN.to_string()))]
     pub(super) listen: Option<Spanned<Listen>>,
-    /// How long streams may go on after a SIGTERM.
+    /// How long calls in flight may continue after a SIGTERM before the proxy ends them. On Kubernetes, keep it below
+    /// the grace period of the pod.
     #[schemars(extend("default" = Span(DEFAULT_DRAIN)))]
     pub(super) drain_timeout: Option<Span>,
-    /// A folder for what must survive a restart: counts and calls.
+    /// A directory for data that must survive a restart, such as `/var/lib/tokengauge`: the ledger, and the counts of
+    /// objectives and budgets. Without it, counts start from zero after a restart.
     pub(super) state_dir: Option<PathBuf>,
-    /// Whether the carried list of prices counts.
+    /// Whether the list prices in the binary apply to models that have no other price.
     #[schemars(extend("default" = true))]
     pub(super) shipped_prices: Option<bool>,
-    /// TLS towards agents. The files are read again when they change.
+    /// TLS for connections from agents. The files are read again when they change.
     pub(super) tls: Option<ServerTls>,
     #[serde(default)]
     pub(super) admin: Admin,

@@ -14,37 +14,42 @@ const SHORTEST: Duration = Duration::from_secs(3_600);
 
 const POSITIVE: &str = "a number above 0";
 
-/// What is compared with the weeks before ([drift](drift.md)), by model, route and workload; needs a ledger.
+/// Compares recent calls with the calls of earlier weeks, by model, route and workload ([drift](drift.md)). It needs a
+/// ledger.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Drift {
-    /// Becomes a label.
+    /// The name of the entry in alerts and metric labels.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The calls that it is for; all by default.
+    /// The calls that are compared. The default is all calls.
     #[serde(default)]
     pub(crate) select: DriftSelect,
-    /// The time before the current window that it is compared with, in whole hours.
+    /// The length of the earlier time that recent calls are compared with, in whole hours. It ends where `current`
+    /// begins.
     #[schemars(extend(
         "default" = Span(Settings::REFERENCE),
         "x-minimum" = Span(SHORTEST),
         "x-maximum" = Span(LONGEST),
     ))]
     pub(crate) reference: Option<Spanned<Span>>,
-    /// The time that has just passed, in whole hours.
+    /// The length of the recent time that is compared, in whole hours. It ends now.
     #[schemars(extend(
         "default" = Span(Settings::CURRENT),
         "x-minimum" = Span(SHORTEST),
         "x-maximum" = Span(LONGEST),
     ))]
     pub(crate) current: Option<Spanned<Span>>,
-    /// Which hours are compared: the same of the `week`, the same of the `day`, or any with any (`none`). In UTC.
+    /// Which hours of the reference an hour is compared with, in UTC. `week` is the same hour of the week, `day` the
+    /// same hour of the day, and `none` any hour.
     #[schemars(with = "Option<EnumNames<Season>>", extend("default" = "week"))]
     pub(crate) season: Option<Season>,
-    /// Sessions in either window before anything is said. A call without a session counts as a session.
+    /// How many sessions the recent time and the reference each need for a result. A call without a session counts as a
+    /// session.
     #[schemars(extend("default" = Thresholds::default().min_sessions, "minimum" = 2, "x-also" = ["min_calls"]))]
     pub(crate) min_sessions: Option<u64>,
-    /// Drift from this Wasserstein-1 distance on, in interquartile ranges of the reference.
+    /// A signal has drifted only if its Wasserstein-1 distance reaches this many interquartile ranges of the reference.
+    /// 0.3 is a shift by about a third of the usual spread.
     #[schemars(extend(
         "default" = Thresholds::default().distance,
         "exclusiveMinimum" = 0,
@@ -52,7 +57,7 @@ pub(crate) struct Drift {
         "x-reason" = ": at 0 everything is drift",
     ))]
     pub(crate) distance: Option<f64>,
-    /// And from this population stability index on.
+    /// A signal has drifted only if its population stability index reaches this value.
     #[schemars(extend(
         "default" = Thresholds::default().stability_index,
         "exclusiveMinimum" = 0,
@@ -60,7 +65,8 @@ pub(crate) struct Drift {
         "x-reason" = ": at 0 everything is drift",
     ))]
     pub(crate) stability_index: Option<f64>,
-    /// And from this distance on as a share of the reference's mean; the least change of a change point, too.
+    /// A signal has drifted only if its distance reaches this share of the reference's mean: 0.1 is 10 %. A change
+    /// point also needs at least this change.
     #[schemars(extend(
         "default" = Thresholds::default().min_change,
         "exclusiveMinimum" = 0,
@@ -68,7 +74,7 @@ pub(crate) struct Drift {
         "x-reason" = ": at 0 everything is drift",
     ))]
     pub(crate) min_change: Option<f64>,
-    /// The share of calls that end in another way, from which on outcomes and finish reasons have drifted.
+    /// Outcomes and finish reasons have drifted only if at least this share of calls ends in another way.
     #[schemars(extend(
         "default" = Thresholds::default().outcome_share,
         "exclusiveMinimum" = 0,
@@ -78,14 +84,15 @@ pub(crate) struct Drift {
     pub(crate) outcome_share: Option<f64>,
 }
 
-/// Which series are compared: those that match everything that is named.
+/// Selects series. A series must match all keys that are set.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DriftSelect {
-    /// The model that answered, else the one asked for; `*` is any run of characters.
+    /// Only models of this pattern are compared, such as `gpt-4*`. The pattern matches the model that answered, or
+    /// otherwise the requested model.
     pub(crate) model: Option<String>,
-    /// The route's name.
+    /// Only calls of the route with this name are compared.
     pub(crate) route: Option<Spanned<String>>,
-    /// The workload's name.
+    /// Only calls of the workload with this name are compared.
     pub(crate) workload: Option<Spanned<String>>,
 }

@@ -18,62 +18,68 @@ const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
 /// The least number of units that may be asked for.
 pub(crate) const SMALLEST_MIN_UNITS: u64 = 10;
 
-/// An experiment on live traffic ([experiments](experiments.md)). With `arms`, two or more, the route's calls are split among
-/// them, and the others are compared with the first; without, agents name their variants, and this says how they are judged.
+/// An experiment on live traffic ([experiments](experiments.md)). With two or more `arms`, the calls of a route are
+/// split among the arms, and each arm is compared with the first. Without `arms`, agents name their variants, and the
+/// entry says how variants are compared.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// Its name in records and commands.
+    /// The name of the experiment in call records and commands.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// With `arms`: the name of the route whose calls are split.
+    /// The name of the route whose calls are split. It needs `arms`.
     pub(crate) route: Option<Spanned<String>>,
-    /// Where the calls go; the first arm is the baseline.
+    /// The arms that calls are split among. The first arm is the baseline.
     #[schemars(extend("maxItems" = MAX_ARMS))]
     pub(crate) arms: Option<Spanned<Vec<Arm>>>,
-    /// What is assigned to an arm as a whole and is one observation: by the headers of its calls.
+    /// The unit that stays in one arm and counts as one observation: the session, agent or user that the request
+    /// headers name.
     #[schemars(with = "Option<EnumNames<AssignedUnit>>", extend("default" = "session"))]
     pub(crate) unit: Option<Spanned<AssignedUnit>>,
-    /// Goes into the hash that assigns units; the experiment's name by default.
+    /// A text in the hash that assigns units to arms. The default is the name of the experiment.
     pub(crate) salt: Option<String>,
-    /// For arms that share one engine: blocks of time of this length are assigned to arms, in place of units.
+    /// Assigns blocks of time of this length, in whole seconds, to arms instead of sessions, agents or users. Use it
+    /// for arms that share one engine.
     #[schemars(extend(
         "x-minimum" = Span(SHORTEST_BLOCK),
         "x-maximum" = Span(LONGEST_BLOCK),
         "x-reason" = ", in whole seconds",
     ))]
     pub(crate) switchback: Option<Spanned<Span>>,
-    /// The probability, over all looks and metrics together, of finding a difference where there is none.
+    /// The probability of reporting a difference that does not exist, over all looks and metrics together.
     #[schemars(extend(
         "default" = DEFAULT_ALPHA,
         "exclusiveMinimum" = 0,
         "maximum" = HIGHEST_ALPHA,
     ))]
     pub(crate) alpha: Option<f64>,
-    /// The share of calls that wait longer for the first token is compared. Without it that is not.
+    /// Adds a comparison of the share of calls whose first token takes longer than this, such as `500ms`. There is no
+    /// such comparison by default.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) ttft_above: Option<Span>,
-    /// The share of calls that decode no faster is compared, in tokens per second. Without it that is not.
+    /// Adds a comparison of the share of calls that decode no faster than this many tokens per second, such as `20`.
+    /// There is no such comparison by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) tps_below: Option<f64>,
-    /// Units that each arm must have before anything is said.
+    /// How many sessions, agents, users or blocks of time each arm needs for a result.
     #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_units: Option<u64>,
-    /// A unit counts when its last call is over for so long.
+    /// How long after its last call a session, agent or user is complete and counts.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
     pub(crate) settled_after: Option<Span>,
 }
 
-/// One arm.
+/// One arm of an experiment.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Arm {
-    /// The variant of its calls.
+    /// The name of the arm. Its calls have this name as their `variant`.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The `name` of the upstream that its calls go to.
+    /// The `name` of the upstream that receives the calls of the arm.
     pub(crate) upstream: Spanned<String>,
-    /// Its part of the units, relative to the other weights.
+    /// The arm's share of sessions, agents or users, relative to the weights of the other arms. Weights of 9 and 1
+    /// split them nine to one.
     #[schemars(extend("default" = 1))]
     pub(crate) weight: Option<Spanned<f64>>,
 }

@@ -15,115 +15,127 @@ use tokengauge_gate::{Gate as Settings, Margins as Settled};
 const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
-/// Whether a rollout may go on ([gate](gate.md)): a candidate's calls are held against those of a baseline, which goes on
-/// meanwhile.
+/// Decides whether a rollout may continue ([gate](gate.md)). It compares the calls of a candidate with the calls of a
+/// baseline that runs at the same time.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gate {
-    /// Its name in commands and addresses.
+    /// The name of the gate in commands and API paths.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The calls of what is rolled out.
+    /// The calls to the version that is rolled out.
     pub(crate) candidate: Spanned<GateSelect>,
-    /// The calls that they are compared with.
+    /// The calls that the candidate's calls are compared with.
     pub(crate) baseline: Spanned<GateSelect>,
-    /// What is one observation.
+    /// What counts as one observation. With `session`, all calls of a session are one observation.
     #[schemars(with = "Option<EnumNames<AssignedUnit>>", extend("default" = "session"))]
     pub(crate) unit: Option<AssignedUnit>,
-    /// By how much the candidate may be worse.
+    /// By how much the candidate may be worse than the baseline.
     #[serde(default)]
     pub(crate) not_worse_by: Margins,
-    /// The share of calls that wait longer for the first token is compared. Without it that is not.
+    /// Adds a check of the share of calls whose first token takes longer than this, such as `2s`. There is no such
+    /// check by default.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) ttft_above: Option<Span>,
-    /// The share of calls that decode no faster is compared, in tokens per second. Without it that is not.
+    /// Adds a check of the share of calls that decode no faster than this many tokens per second, such as `20`. There
+    /// is no such check by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) tps_below: Option<f64>,
-    /// The share of the candidate's calls that may fail, whatever the baseline's do.
+    /// The share of the candidate's calls that may fail, whatever the baseline does. There is no such check by default.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) max_failures: Option<f64>,
-    /// What the candidate may cost, in US dollars per unit.
+    /// The cost in US dollars that one session, agent or user of the candidate may have, on average. There is no such
+    /// check by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) max_cost: Option<f64>,
-    /// The names of objectives whose budgets the candidate's calls may not burn too fast.
+    /// The names of objectives whose error budgets the candidate's calls may burn no faster than `max_burn`.
     #[serde(default)]
     pub(crate) slos: Vec<Spanned<String>>,
-    /// How fast that is; 1 spends a budget exactly in its period.
+    /// The highest burn rate for the objectives in `slos`. A rate of 1 spends an error budget exactly in its window.
     #[schemars(extend("default" = Settings::MAX_BURN, "exclusiveMinimum" = 0))]
     pub(crate) max_burn: Option<f64>,
-    /// The probability, over all looks, that it passes where a check does not hold, or fails where all do.
+    /// The probability of a wrong verdict over all looks: the gate passes although a check does not hold, or fails
+    /// although all checks hold.
     #[schemars(extend("default" = DEFAULT_ALPHA, "exclusiveMinimum" = 0, "maximum" = HIGHEST_ALPHA))]
     pub(crate) alpha: Option<f64>,
-    /// Sessions that each side must have before anything is said; agents or users where these are the unit.
+    /// How many sessions each side needs for a verdict. If `unit` is `agent` or `user`, it is the number of agents or
+    /// users.
     #[schemars(extend("default" = Settings::MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_sessions: Option<u64>,
-    /// One counts when its last call is over for so long.
+    /// How long after its last call a session, agent or user is complete and counts.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
     pub(crate) settled_after: Option<Span>,
-    /// Older calls are not looked at, where nobody says since when.
+    /// How far back the gate looks if the caller does not say when the rollout began.
     #[schemars(extend(
         "default" = Span(Settings::WINDOW),
         "x-minimum" = Span(SHORTEST_WINDOW),
         "x-maximum" = Span(LONGEST_WINDOW),
     ))]
     pub(crate) window: Option<Span>,
-    /// So long after the candidate's first call somebody has to decide if the gate cannot. It stays inconclusive: it neither passes
-    /// nor fails by waiting.
+    /// How long after the candidate's first call the gate asks for a decision by a person. The verdict stays
+    /// inconclusive: a gate neither passes nor fails by waiting.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) max_wait: Option<Span>,
 }
 
-/// Which calls: those that match everything that is named.
+/// Selects calls. A call must match all keys that are set.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GateSelect {
-    /// The route's name.
+    /// Only calls of the route with this name are compared.
     pub(crate) route: Option<Spanned<String>>,
-    /// The upstream's name.
+    /// Only calls to the upstream with this name are compared.
     pub(crate) upstream: Option<Spanned<String>>,
-    /// The model that answered, else the one asked for; the whole name.
+    /// Only calls of the model with this full name are compared. It is the model that answered, or otherwise the
+    /// requested model.
     pub(crate) model: Option<String>,
-    /// The workload's name.
+    /// Only calls of the workload with this name are compared.
     pub(crate) workload: Option<Spanned<String>>,
-    /// The experiment that calls name.
+    /// Only calls of the experiment with this name are compared.
     pub(crate) experiment: Option<String>,
-    /// The variant of it.
+    /// Only calls of this variant are compared. It needs `experiment`.
     pub(crate) variant: Option<String>,
 }
 
-/// By how much the candidate may be worse. For `tps` and `cost`, 0.1 is a tenth of the baseline's value. For all others, 0.03 is three
-/// percentage points of the calls.
+/// By how much the candidate may be worse than the baseline. For `tps` and `cost`, 0.1 is a tenth of the baseline's
+/// value. For all other keys, 0.03 is three percentage points of the calls.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Margins {
-    /// How much lower the decode speed may be.
+    /// How much lower the candidate's decode speed may be. 0.1 is 10 % of the baseline's speed.
     #[schemars(extend("default" = Settled::TPS, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) tps: Option<f64>,
-    /// How many more calls may wait longer than `ttft_above`.
+    /// How much larger the candidate's share of calls with a first token after `ttft_above` may be. 0.03 is three
+    /// percentage points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) ttft_above: Option<f64>,
-    /// How many more calls may decode no faster than `tps_below`.
+    /// How much larger the candidate's share of calls no faster than `tps_below` may be. 0.03 is three percentage
+    /// points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) tps_below: Option<f64>,
-    /// How much more a unit may cost. Without it that is not compared.
+    /// How much higher the candidate's cost per session, agent or user may be. 0.1 is 10 % of the baseline's cost.
+    /// There is no such check by default.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub(crate) cost: Option<f64>,
-    /// How many more calls may fail.
+    /// How much larger the candidate's share of failed calls may be. 0.03 is three percentage points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) failures: Option<f64>,
-    /// How many more answers a limit on tokens may cut off.
+    /// How much larger the candidate's share of answers that a token limit cuts off may be. 0.03 is three percentage
+    /// points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) truncated: Option<f64>,
-    /// How many more answers may be refused.
+    /// How much larger the candidate's share of refused answers may be. 0.03 is three percentage points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) refused: Option<f64>,
-    /// How many more answers may come without text.
+    /// How much larger the candidate's share of answers without text may be. 0.03 is three percentage points.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) empty: Option<f64>,
-    /// How many more answers may be lost after they began; not compared by default, since they are also failures.
+    /// How much larger the candidate's share of answers that are lost after they began may be. There is no such check
+    /// by default, because these answers are also failures.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) cut_off: Option<f64>,
-    /// How many more answers may have a tool call that the provider calls unreadable; not compared by default.
+    /// How much larger the candidate's share of answers with a tool call that the provider calls unreadable may be.
+    /// There is no such check by default.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(crate) invalid_tool_calls: Option<f64>,
 }

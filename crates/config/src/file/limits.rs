@@ -16,62 +16,69 @@ pub(crate) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
 /// The highest price of a million tokens or of a GPU hour.
 pub(crate) const HIGHEST_PRICE: f64 = 1e6;
 
-/// US dollars per million tokens, before those that the binary carries; the first that matches ([cost](cost.md)).
+/// A price in US dollars per million tokens ([cost](cost.md)). It overrides the list prices in the binary. The first
+/// price that matches a call is used.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Price {
-    /// The model that answered, else the one asked for; `*` is any run of characters.
+    /// A pattern for the model that answered, such as `gpt-4.1*`. `*` matches any characters. If the answer names no
+    /// model, the requested model is used.
     pub(crate) model: Spanned<String>,
-    /// The upstream's name; any by default.
+    /// The name of the upstream that the price is for. Without it, the price is for every upstream.
     pub(crate) upstream: Option<Spanned<String>>,
-    /// Only calls with more input tokens.
+    /// Restricts the price to calls with more input tokens than this, such as `200000`.
     pub(crate) above: Option<u64>,
-    /// Of input; this, `output` or both are needed.
+    /// The price of a million input tokens. A price needs `input`, `output` or both.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) input: Option<f64>,
-    /// Of input from the provider's cache; as `input` by default.
+    /// The price of a million input tokens that were read from the provider's cache. The default is `input`.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) cached_input: Option<f64>,
-    /// Of input that is written to the cache; as `input` by default.
+    /// The price of a million input tokens that were written to the provider's cache. The default is `input`.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) cache_write: Option<f64>,
-    /// Of input that is kept there for an hour; as `cache_write` by default.
+    /// The price of a million input tokens that were written to the provider's cache for an hour. The default is
+    /// `cache_write`.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) cache_write_1h: Option<f64>,
-    /// Of output.
+    /// The price of a million output tokens.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) output: Option<f64>,
-    /// Of reasoning; as `output` by default.
+    /// The price of a million reasoning tokens. The default is `output`.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) reasoning: Option<f64>,
-    /// A factor for the service tiers flex and batch; none by default.
+    /// A factor on the price of calls in the service tiers `flex` and `batch`, such as `0.5`. Without it, these calls
+    /// have no cost.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = "a number from 0 up"))]
     pub(crate) batch: Option<f64>,
 }
 
 const USD: &str = "a number from 0 up, in US dollars per million tokens";
 
-/// Who may spend how much. Budgets warn, and refuse calls only where `block` says so.
+/// How much calls may cost in a period. A budget warns; it refuses calls only with `block = true`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Budget {
-    /// Becomes a label.
+    /// The name of the budget in alerts and metric labels.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// Who has a budget of their own.
+    /// The kind of caller that gets a separate budget, such as `session` for one budget per session. With `all`, all
+    /// calls share one budget.
     #[serde(default)]
     #[schemars(with = "EnumNames<BudgetScope>", extend("default" = "all"))]
     pub(crate) per: BudgetScope,
-    /// The calls that it is for; all by default.
+    /// The calls that the budget applies to. The default is all calls.
     #[serde(default)]
     pub(crate) select: Select,
-    /// What may be spent in a period, in US dollars.
+    /// How many US dollars may be spent in a period.
     #[schemars(extend("exclusiveMinimum" = 0, "x-must" = "a number of US dollars above 0"))]
     pub(crate) usd: f64,
-    /// When there is new money: a duration of whole seconds, at least a minute, or `month`, by the calendar of UTC.
+    /// The time after which spending starts from zero again: whole seconds, at least a minute, or `month` for the
+    /// calendar month in UTC.
     #[schemars(extend("default" = Span(DEFAULT_PERIOD), "x-type" = "duration or \"month\""))]
     pub(crate) period: Option<Spanned<String>>,
-    /// At these shares of it: a log line, a metric, and a message to those under `[[notify]]`.
+    /// The shares of `usd` at which the budget warns: with a log line, a metric and a message to the receivers in
+    /// `[[notify]]`.
     #[schemars(extend(
         "default" = DEFAULT_WARNINGS,
         "maxItems" = MAX_WARNINGS,
@@ -83,53 +90,56 @@ pub(crate) struct Budget {
         },
     ))]
     pub(crate) warn_at: Option<Vec<f64>>,
-    /// Whether calls are refused with 429 from then until the period ends.
+    /// Whether calls get status 429 after the budget is spent, until the period ends.
     #[serde(default)]
     pub(crate) block: bool,
-    /// With `block`: `shadow` counts what it would have refused, and refuses nothing.
+    /// With `block`: `enforce` refuses calls, and `shadow` only counts the calls that it would have refused.
     #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
     pub(crate) mode: Option<Spanned<Mode>>,
-    /// With `block`: 422 where the body decides and servers could read it differently, or `count` it against one budget
-    /// that all of those share.
+    /// With `block`: what happens if the budget depends on a request body that servers could read differently. `refuse`
+    /// answers with status 422. `count` charges one budget that all such calls share.
     #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "refuse"))]
     pub(crate) on_unreadable: Option<Spanned<OnUnreadable>>,
 }
 
-/// How much there is: `requests_per_minute`, `tokens_per_minute`, `concurrent`, at least one of them. Tokens are those of
-/// input and output, charged as they stream: whoever took more than there was waits until it is paid. 429 with
-/// `retry-after`, in the words of the dialect.
+/// Limits requests, tokens or concurrent calls. It needs `requests_per_minute`, `tokens_per_minute` or `concurrent`. A
+/// refused call gets status 429 with `retry-after`. Input and output tokens are charged while they stream; a caller
+/// that used too many is refused until the debt is paid off.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quota {
-    /// Becomes a label.
+    /// The name of the quota in metric labels.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// Who has a quota of their own.
+    /// The kind of caller that gets a separate quota, such as `session` for one quota per session. With `all`, all
+    /// calls share one quota.
     #[serde(default)]
     #[schemars(with = "EnumNames<quota::QuotaScope>", extend("default" = "all"))]
     pub(crate) per: quota::QuotaScope,
-    /// The calls that it is for; all by default.
+    /// The calls that the quota applies to. The default is all calls.
     #[serde(default)]
     pub(crate) select: Select,
-    /// Requests a minute, at once or spread.
+    /// How many requests are admitted per minute. All of them may come at once.
     #[schemars(extend("minimum" = 1, "x-reason" = REFUSE_ALL))]
     pub(crate) requests_per_minute: Option<u32>,
-    /// Tokens a minute.
+    /// How many input and output tokens may be used per minute.
     #[schemars(extend("minimum" = 1, "x-reason" = REFUSE_ALL))]
     pub(crate) tokens_per_minute: Option<u32>,
-    /// Calls at once; 0 refuses all.
+    /// How many calls may be in flight at once. 0 refuses all calls.
     pub(crate) concurrent: Option<u32>,
-    /// Holds only while this objective is worth a page: sheds load.
+    /// The name of an `[[slo]]`. The quota applies only while this objective burns its error budget fast enough for a
+    /// page, which sheds load.
     pub(crate) while_burning: Option<Spanned<String>>,
-    /// Is for the calls of sessions that run away alone (`[runaway]`): with `concurrent = 0` it stops them.
+    /// Whether the quota applies only to calls of runaway sessions, which `[runaway]` defines. Together with
+    /// `concurrent = 0`, it stops these sessions.
     #[serde(default)]
     pub(crate) while_runaway: bool,
-    /// `shadow` counts what it would have refused, and refuses nothing.
+    /// `enforce` refuses calls, and `shadow` only counts the calls that it would have refused.
     #[serde(default)]
     #[schemars(with = "EnumNames<Mode>", extend("default" = "enforce"))]
     pub(crate) mode: Mode,
-    /// Where the body decides and servers could read it differently: `count` it as one that the quota is for, or
-    /// `refuse` it with 422.
+    /// What happens if the quota depends on a request body that servers could read differently. `count` counts the call
+    /// against one bucket that all such calls share. `refuse` answers with status 422.
     #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "count"))]
     pub(crate) on_unreadable: Option<OnUnreadable>,
 }

@@ -20,17 +20,18 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
 /// The shortest window; alerts need several windows within it.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
 
-/// What is promised ([objectives](slo.md)): exactly one indicator each (`availability` to `throughput`), or a `preset` of
-/// several.
+/// A service level objective ([objectives](slo.md)). It needs exactly one indicator, from `availability` to
+/// `throughput`, or a `preset` of several indicators.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Slo {
-    /// Becomes a label; needed without a `preset`.
+    /// The name of the objective in alerts and metric labels. It is required without a `preset`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
-    /// In place of an indicator: `chat`, `voice` or `analysis`.
+    /// A set of indicators: `chat`, `voice` or `analysis`. For example, `chat` requires the first token within 500 ms
+    /// and 30 tokens per second.
     pub(crate) preset: Option<Spanned<String>>,
-    /// The share of good events.
+    /// The share of events that must be good, such as `0.999`.
     #[schemars(extend(
         "default" = DEFAULT_OBJECTIVE,
         "exclusiveMinimum" = 0,
@@ -38,7 +39,7 @@ pub(crate) struct Slo {
         "x-must" = SHARE,
     ))]
     pub(crate) objective: Option<Spanned<f64>>,
-    /// The time that has just passed, or the calendar month, in UTC.
+    /// The period of the error budget: the most recent time of this length, or `month` for the calendar month in UTC.
     #[schemars(extend(
         "default" = Span(DEFAULT_WINDOW),
         "x-minimum" = Span(SHORTEST_WINDOW),
@@ -46,49 +47,50 @@ pub(crate) struct Slo {
         "x-must" = "from 1h to 400days, or \"month\"",
     ))]
     pub(crate) window: Option<Window>,
-    /// `true`: calls that did not fail.
+    /// With `true`, a call is good unless it failed, such as by a status 5xx or 429, a reset or a timeout.
     #[schemars(extend("const" = true, "x-also" = ["error_rate", "errors", "success_rate"]))]
     pub(crate) availability: Option<Spanned<bool>>,
-    /// The time to the first token.
+    /// A call is good if its first token arrives within this time, such as `500ms`.
     #[schemars(extend("x-also" = ["time_to_first_token"]))]
     pub(crate) ttft: Option<Longest>,
-    /// Output tokens per second of a call.
+    /// A call is good if it decodes at least this many output tokens per second, such as `30`.
     #[schemars(extend("x-also" = ["speed", "tokens_per_second", "tps"]))]
     pub(crate) output_tps: Option<Slowest>,
-    /// Output tokens per second over the whole call.
+    /// A call is good if it has at least this many output tokens per second over its whole duration, such as `20`.
     pub(crate) total_tps: Option<Slowest>,
-    /// The time to the first token of the answer, after any reasoning.
+    /// A call is good if its first token after any reasoning arrives within this time, such as `5s`.
     pub(crate) time_to_first_answer: Option<Longest>,
-    /// The whole call.
+    /// A call is good if it ends within this time, such as `2m`.
     #[schemars(extend("x-also" = ["latency", "response_time"]))]
     pub(crate) duration: Option<Longest>,
-    /// The time between tokens.
+    /// A call is good if the mean time between its tokens is at most this, such as `40ms`.
     #[schemars(extend("x-also" = ["itl", "tpot"]))]
     pub(crate) inter_token_latency: Option<Longest>,
-    /// Stalls of a call.
+    /// A call is good if it has at most this many stalls, such as `0`.
     pub(crate) stalls: Option<MostStalls>,
-    /// The longest gap between tokens.
+    /// A call is good if the longest gap between its tokens is at most this, such as `250ms`.
     pub(crate) longest_gap: Option<Longest>,
-    /// What a call costs, in US dollars.
+    /// A call is good if it costs at most this many US dollars, such as `0.05`.
     #[schemars(extend("x-also" = ["cost", "price"]))]
     pub(crate) cost_usd: Option<Dearest>,
-    /// Output tokens per second of an upstream, minute by minute; needs `select.upstream`.
+    /// The output tokens per second of all calls to an upstream, minute by minute. It needs `select.upstream`.
     pub(crate) throughput: Option<Spanned<Throughput>>,
-    /// The calls that it is for; all by default.
+    /// The calls that the objective applies to. The default is all calls.
     #[serde(default)]
     pub(crate) select: Select,
-    /// What an event is; `token` for `output_tps` and `inter_token_latency`.
+    /// What counts as one event: a call (`request`) or a token (`token`). `token` works only with `output_tps` and
+    /// `inter_token_latency`.
     #[schemars(with = "Option<EnumNames<Weight>>", extend("default" = "request"))]
     pub(crate) weight: Option<Spanned<Weight>>,
-    /// A shorter answer is excluded.
+    /// Answers with fewer output tokens than this are excluded from the objective.
     #[schemars(extend("default" = 0))]
     pub(crate) min_output_tokens: Option<u64>,
-    /// Whether calls of an upstream that just came up count.
+    /// Whether the objective includes calls that are marked `warm_up` because their upstream just came up.
     #[schemars(extend("default" = true))]
     pub(crate) warm_up: Option<bool>,
-    /// Slices of time as events, in whole minutes, at most a day.
+    /// Counts slices of time of this length as events instead of calls: whole minutes, at most a day, such as `5m`.
     pub(crate) slice: Option<Spanned<Span>>,
-    /// A slice is good when this share of its calls is; needs `slice`.
+    /// The share of calls in a slice that must be good for the slice to be good. It needs `slice`.
     #[schemars(extend(
         "default" = DEFAULT_SLICE_TARGET,
         "exclusiveMinimum" = 0,
@@ -96,14 +98,14 @@ pub(crate) struct Slo {
         "x-must" = SHARE,
     ))]
     pub(crate) slice_target: Option<Spanned<f64>>,
-    /// Events in its long window, for an alert to fire.
+    /// How many events the long window of an alert must have for the alert to fire.
     #[schemars(extend("default" = DEFAULT_MIN_EVENTS))]
     pub(crate) min_events: Option<u64>,
-    /// A sentence for alerts.
+    /// A sentence that alerts of this objective contain, such as `Speech must not stutter`.
     pub(crate) description: Option<String>,
-    /// A link for alerts.
+    /// The URL of a runbook that alerts of this objective link to.
     pub(crate) runbook_url: Option<String>,
-    /// A link for alerts.
+    /// The URL of a dashboard that alerts of this objective link to.
     pub(crate) dashboard_url: Option<String>,
 }
 
@@ -114,7 +116,7 @@ const POSITIVE: &str = "a number above 0";
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Longest {
-    /// Good calls take no longer.
+    /// The longest time of a good call, such as `500ms`.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) at_most: Span,
 }
@@ -123,15 +125,15 @@ pub(crate) struct Longest {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MostStalls {
-    /// Good calls have no more.
+    /// The largest number of stalls in a good call, such as `0`.
     pub(crate) at_most: u64,
 }
 
-/// A price that good calls do not exceed.
+/// A cost that good calls do not exceed.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Dearest {
-    /// Good calls cost no more.
+    /// The highest cost of a good call in US dollars, such as `0.05`.
     #[schemars(extend("exclusiveMinimum" = 0, "x-must" = POSITIVE))]
     pub(crate) at_most: f64,
 }
@@ -140,64 +142,68 @@ pub(crate) struct Dearest {
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Slowest {
-    /// Good calls are as fast.
+    /// The lowest speed of a good call in tokens per second, such as `30`.
     #[schemars(extend("exclusiveMinimum" = 0, "x-must" = POSITIVE))]
     pub(crate) at_least: f64,
 }
 
-/// A speed of an upstream that good minutes reach.
+/// The throughput that an upstream reaches in a good minute.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Throughput {
-    /// Good minutes are as fast.
+    /// A minute is good if all calls to `select.upstream` together have at least this many output tokens per second,
+    /// such as `900`.
     #[schemars(extend("exclusiveMinimum" = 0, "x-must" = POSITIVE))]
     pub(crate) at_least: f64,
-    /// Minutes with fewer streams at once do not count.
+    /// A minute counts only if at least this many streams are in flight throughout it.
     #[schemars(extend("default" = DEFAULT_MIN_STREAMS))]
     pub(crate) min_streams: Option<u32>,
 }
 
-/// Which calls count: those that match everything that is named.
+/// Selects calls. A call must match all keys that are set.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Select {
-    /// The workload's name.
+    /// Only calls of the workload with this name count.
     pub(crate) workload: Option<Spanned<String>>,
-    /// The route's name.
+    /// Only calls of the route with this name count.
     pub(crate) route: Option<Spanned<String>>,
-    /// The upstream's name.
+    /// Only calls to the upstream with this name count.
     pub(crate) upstream: Option<Spanned<String>>,
-    /// The model asked for; `*` is any run of characters.
+    /// Only calls that request a model of this pattern count, such as `gpt-4*`. `*` matches any characters.
     pub(crate) model: Option<String>,
-    /// The agent; `*` is any run of characters.
+    /// Only calls of agents with a name of this pattern count, such as `my-phone/*`. `*` matches any characters.
     pub(crate) agent: Option<String>,
-    /// The team that pays.
+    /// Only calls that the team with this name pays for count.
     pub(crate) team: Option<String>,
-    /// The cost center.
+    /// Only calls of the cost center with this name count.
     pub(crate) cost_center: Option<String>,
-    /// The tenant.
+    /// Only calls of the tenant with this name count.
     pub(crate) tenant: Option<String>,
 }
 
-/// Who receives alerts, where no Prometheus sends them.
+/// A receiver of alerts, for deployments in which Prometheus does not send them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notify {
-    /// What the receiver understands.
+    /// The type of the receiver.
     #[schemars(with = "EnumNames<ReceiverKind>")]
     pub(crate) kind: Spanned<ReceiverKind>,
-    /// Its name; its kind by default.
+    /// The name of the receiver. Two receivers of the same kind need different names. The default is `kind`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
-    /// Where it is; PagerDuty has a default.
+    /// The URL of the receiver, such as `http://alertmanager:9093`. PagerDuty has a default. All other kinds need `url`
+    /// or `url_file`.
     pub(crate) url: Option<Spanned<String>>,
-    /// Or a file that holds the URL, since Slack's are secrets.
+    /// The path of a file with the URL of the receiver. Use it instead of `url` for URLs that are secret, such as those
+    /// from Slack.
     pub(crate) url_file: Option<Spanned<PathBuf>>,
-    /// A file with PagerDuty's integration key.
+    /// The path of a file with the integration key of PagerDuty. It is required for `kind = "pagerduty"`.
     pub(crate) routing_key_file: Option<Spanned<PathBuf>>,
-    /// Only these; both by default.
+    /// Sends only alerts of this severity. By default, the receiver gets both pages and tickets.
     #[schemars(with = "Option<EnumNames<Severity>>")]
     pub(crate) severity: Option<Severity>,
-    /// How often an alert is sent again while it fires; 4h by default, 1m for an Alertmanager, which forgets.
+    /// How often an alert is sent again while it fires. The default is `4h`, and `1m` for Alertmanager, which forgets
+    /// alerts that are not repeated.
     pub(crate) repeat: Option<Span>,
 }

@@ -18,40 +18,42 @@ const MAX_LEASE: Duration = Duration::from_secs(60);
 /// The store is asked four times in a lease.
 const MIN_LEASE: Duration = Duration::from_millis(100);
 
-/// A Valkey or Redis server by which several processes share quotas, budgets and who sends alerts ([quotas](quotas.md)).
-/// Without it each process counts for itself.
+/// A Valkey or Redis server through which several processes share quotas, budgets and the sending of alerts
+/// ([quotas](quotas.md)). Without it, each process counts only its own calls.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuotaStore {
-    /// The server: `redis://[user@]host[:port][/database]`, or `rediss://` with TLS.
+    /// The URL of the server: `redis://[user@]host[:port][/database]`, or `rediss://` for TLS.
     pub(crate) url: Spanned<String>,
-    /// A file with the password, read for each connection; that of `TOKENGAUGE_QUOTA_STORE_PASSWORD` by default.
+    /// The path of a file with the password, read for each connection. The default is the environment variable
+    /// `TOKENGAUGE_QUOTA_STORE_PASSWORD`.
     pub(crate) password_file: Option<PathBuf>,
-    /// TLS towards the server.
+    /// TLS for connections to the server.
     #[serde(default)]
     pub(crate) tls: ClientTls,
-    /// What names of keys begin with: processes with the same one share.
+    /// The prefix of all key names on the server. Processes with the same prefix share their limits.
     #[schemars(extend("default" = DEFAULT_PREFIX))]
     pub(crate) prefix: Option<Spanned<String>>,
-    /// How much of a limit a process takes in advance: what there is of it in this time. Each process may let as much
-    /// more through. The store is asked four times in it.
+    /// Each process reserves the part of a limit that becomes available in this time. Each process may exceed the limit
+    /// by one such lease. It contacts the server four times per lease.
     #[schemars(extend(
         "default" = Span(DEFAULT_LEASE),
         "x-minimum" = Span(MIN_LEASE),
         "x-maximum" = Span(MAX_LEASE),
     ))]
     pub(crate) lease: Option<Span>,
-    /// How many processes share, for `on_error = "local"`.
+    /// The number of processes that share the limits. `on_error = "local"` divides each limit by it.
     #[schemars(extend("default" = 1, "minimum" = 1))]
     pub(crate) replicas: Option<u32>,
-    /// While the store does not answer: `local` is each limit divided by `replicas` in each process, `open` admits all
-    /// calls, `closed` refuses those that a quota or a blocking budget is for.
+    /// What happens while the server does not answer. `local` divides each limit by `replicas`, `open` admits all
+    /// calls, and `closed` refuses calls under a quota or a blocking budget.
     #[schemars(with = "Option<EnumNames<OnError>>", extend("default" = "local"))]
     pub(crate) on_error: Option<OnError>,
-    /// `shadow`: each process enforces its own limits, and metrics count what the shared ones would refuse.
+    /// With `shadow`, each process enforces only its own limits, and metrics count what the shared limits would have
+    /// refused.
     #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
     pub(crate) mode: Option<Mode>,
-    /// How long a connection or a request may take.
+    /// How long a connection attempt or a request to the server may take.
     #[schemars(extend("default" = Span(QUOTA_STORE_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) timeout: Option<Span>,
 }

@@ -12,49 +12,50 @@ const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
-/// When a session runs away: it spends out of line, or an agent of it makes the same tool call over and over
-/// ([sessions](sessions.md#runaway-sessions)). It is shown, counted and told to those under `[[notify]]`; a `[[quota]]`
-/// with `while_runaway` stops it. 0 switches a ceiling off.
+/// Ceilings above which a session counts as a runaway session ([sessions](sessions.md#runaway-sessions)): it spends too
+/// fast, or one of its agents repeats a tool call. Runaway sessions are shown, counted and reported to `[[notify]]`.
+/// Only a `[[quota]]` with `while_runaway` stops them. A ceiling of 0 is off.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Runaway {
-    /// The time that is looked at, up to now.
+    /// The most recent time over which rates are averaged and tool calls are counted.
     #[schemars(extend(
         "default" = Span(RunawayLimits::WINDOW),
         "x-minimum" = Span(SHORTEST_WINDOW),
         "x-maximum" = Span(LONGEST_WINDOW),
     ))]
     pub(crate) window: Option<Span>,
-    /// Tokens of input and output a minute, as an average over the window; no ceiling by default.
+    /// The highest rate of input and output tokens per minute, as an average over `window`. There is no such ceiling by
+    /// default.
     #[schemars(extend("minimum" = 0, "x-must" = "a number of tokens from 0 up"))]
     pub(crate) tokens_per_minute: Option<f64>,
-    /// US dollars a minute, as an average over the window.
+    /// The highest spending in US dollars per minute, as an average over `window`. With the defaults, a session may
+    /// spend 50 US dollars in ten minutes.
     #[schemars(extend(
         "minimum" = 0,
         "default" = RunawayLimits::USD_PER_MINUTE,
         "x-must" = "a number of US dollars from 0 up",
     ))]
     pub(crate) usd_per_minute: Option<f64>,
-    /// How often an agent may make one and the same tool call within the window: that often is running away.
+    /// How many identical tool calls by one agent within `window` make its session a runaway session.
     #[schemars(extend("default" = RunawayLimits::SAME_TOOL_CALLS))]
     pub(crate) same_tool_calls: Option<u32>,
-    /// Deprecated: `tokens_per_minute` and `usd_per_minute` do not depend on what others spend. Tokens or US dollars a minute
-    /// that are so many times what is usual: the median over sessions of the same workload and agent of the most that each
-    /// spent a minute, over a window. It stands beside the fixed ceilings; none by default.
+    /// Deprecated: use `tokens_per_minute` and `usd_per_minute`. An additional ceiling as a multiple of the usual rate,
+    /// which is the median peak rate of sessions with the same workload and agent. There is no such ceiling by default.
     #[schemars(extend(
         "deprecated" = true,
         "exclusiveMinimum" = 1,
         "x-must" = "a number of times above 1",
     ))]
     pub(crate) times_usual: Option<Spanned<f64>>,
-    /// Sessions with a call within this time say what is usual.
+    /// For `times_usual`: sessions with a call within this time determine the usual rate.
     #[schemars(extend(
         "default" = Span(TimesUsual::OVER),
         "x-minimum" = Span(SHORTEST_WINDOW),
         "x-maximum" = Span(LONGEST_USUAL),
     ))]
     pub(crate) usual_over: Option<Span>,
-    /// With fewer sessions of a workload and agent nothing is known to be usual.
+    /// For `times_usual`: how many sessions of a workload and agent are needed before a usual rate is known.
     #[schemars(extend("minimum" = 2, "default" = TimesUsual::MIN_SESSIONS))]
     pub(crate) usual_sessions: Option<u64>,
 }

@@ -18,52 +18,59 @@ pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_BATCH: usize = 100_000;
 const MAX_QUEUE: usize = 1_000_000;
 
-/// A store that gets every finished call ([sinks](sinks.md)): a table of ClickHouse, or Parquet files in a bucket of S3.
-/// It is sent what the ledger has, and survives days without the store. Calls that are in no ledger wait in memory.
+/// A warehouse that receives every finished call ([sinks](sinks.md)): a table in ClickHouse, or Parquet files in an S3
+/// bucket. Calls are read from the ledger, so they survive days without the warehouse. Without a ledger, they wait in
+/// memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sink {
-    /// What it writes to.
+    /// The type of the warehouse.
     #[schemars(with = "EnumNames<SinkKind>")]
     pub(crate) kind: Spanned<SinkKind>,
-    /// Its name in metrics and in the ledger; its kind by default.
+    /// The name of the sink in metrics and in the ledger. Two sinks of the same kind need different names. The default
+    /// is `kind`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
-    /// ClickHouse's HTTP interface; of S3 the endpoint, that of AWS by default.
+    /// The URL of ClickHouse's HTTP interface, such as `http://clickhouse:8123`, or of the S3 endpoint. The default for
+    /// S3 is AWS.
     pub(crate) url: Option<Spanned<String>>,
-    /// ClickHouse: the database.
+    /// The name of the ClickHouse database. It must exist.
     #[schemars(extend("default" = DEFAULT_DATABASE))]
     pub(crate) database: Option<Spanned<String>>,
-    /// ClickHouse: the table, which `tokengauge export sink ddl` makes.
+    /// The name of the ClickHouse table. `tokengauge export sink ddl` prints the statements that create the table.
     #[schemars(extend("default" = DEFAULT_TABLE))]
     pub(crate) table: Option<Spanned<String>>,
-    /// ClickHouse: the user; that of `CLICKHOUSE_USER` by default.
+    /// The ClickHouse user. The default is the environment variable `CLICKHOUSE_USER`.
     pub(crate) user: Option<Spanned<String>>,
-    /// ClickHouse: a file with the password; that of `CLICKHOUSE_PASSWORD` by default.
+    /// The path of a file with the ClickHouse password. The default is the environment variable `CLICKHOUSE_PASSWORD`.
     pub(crate) password_file: Option<Spanned<PathBuf>>,
-    /// S3: the bucket.
+    /// The name of the S3 bucket. It is required for `kind = "s3"`.
     pub(crate) bucket: Option<Spanned<String>>,
-    /// S3: what names of objects begin with.
+    /// The prefix of object names in the S3 bucket, such as `calls`. There is no prefix by default.
     pub(crate) prefix: Option<Spanned<String>>,
-    /// S3: the region; that of `AWS_REGION` by default.
+    /// The region of the S3 bucket, such as `eu-central-1`. The default is the environment variable `AWS_REGION`.
     pub(crate) region: Option<Spanned<String>>,
-    /// S3: a file with the id of the access key; by default AWS's variables, a web identity, EKS Pod Identity or the machine's role.
+    /// The path of a file with the S3 access key id. The default is AWS's variables, a web identity, EKS Pod Identity
+    /// or the role of the machine.
     pub(crate) access_key_id_file: Option<Spanned<PathBuf>>,
-    /// S3: a file with the secret of that key.
+    /// The path of a file with the secret of the S3 access key. It is required with `access_key_id_file`.
     pub(crate) secret_access_key_file: Option<Spanned<PathBuf>>,
-    /// TLS towards the store.
+    /// TLS for connections to the warehouse.
     #[serde(default)]
     pub(crate) tls: ClientTls,
-    /// Calls of a batch at most, which is sent as soon as there are so many: 5000 to ClickHouse, 20000 to S3 by default.
+    /// The largest number of calls in a batch. A full batch is sent at once. The default is 5000 for ClickHouse and
+    /// 20000 for S3.
     #[schemars(extend("minimum" = 1, "maximum" = MAX_BATCH, "x-reason" = ", since a batch is in memory"))]
     pub(crate) batch_rows: Option<usize>,
-    /// How long the first call of a smaller batch waits for others: 5s for ClickHouse, 1m for S3 by default.
+    /// How long the first call of an incomplete batch waits for more calls. The default is `5s` for ClickHouse and `1m`
+    /// for S3.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) batch_wait: Option<Span>,
-    /// How long a request may take.
+    /// How long one request to the warehouse may take.
     #[schemars(extend("default" = Span(SINK_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) timeout: Option<Span>,
-    /// Calls that wait in memory at most: there is no ledger, or it cannot be written. A call is some 2 KB.
+    /// The largest number of calls that wait in memory, with about 2 KB each. Calls wait in memory if there is no
+    /// ledger, or if it cannot be written.
     #[schemars(extend("default" = DEFAULT_QUEUE, "minimum" = 1, "maximum" = MAX_QUEUE))]
     pub(crate) queue: Option<usize>,
 }

@@ -25,72 +25,77 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) const MAX_WORKLOADS: usize = WORKLOADS;
 
-/// Who answers: one `url`, or several `urls` that serve the same models.
+/// A model backend that answers calls: one `url`, or several `urls` that serve the same models.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
-    /// Becomes a label.
+    /// The name of the upstream in routes, call records and metric labels.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// Its endpoint.
+    /// The URL of the endpoint, such as `http://10.0.0.1:8000`. Set either `url` or `urls`.
     pub(crate) url: Option<Spanned<Url>>,
-    /// Or its endpoints.
+    /// The URLs of several endpoints. Each request goes to the endpoint with the fewest requests in flight.
     #[schemars(extend("minItems" = 1))]
     pub(crate) urls: Option<Spanned<Vec<Url>>>,
-    /// The HTTP version: `auto` is ALPN over TLS, else HTTP/1.1.
+    /// The HTTP version of connections to the upstream. `auto` negotiates it by ALPN over TLS, and uses HTTP/1.1
+    /// without TLS.
     #[serde(default)]
     #[schemars(with = "EnumNames<Protocol>", extend("default" = "auto"))]
     pub(crate) protocol: Protocol,
-    /// TLS towards the upstream.
+    /// TLS for connections to the upstream.
     #[serde(default)]
     pub(crate) tls: ClientTls,
-    /// How long it may take.
+    /// Timeouts of calls to the upstream.
     #[serde(default)]
     pub(crate) timeouts: Timeouts,
-    /// Idle connections kept per endpoint.
+    /// How many idle connections are kept open to each endpoint.
     #[schemars(extend("default" = DEFAULT_MAX_IDLE))]
     pub(crate) max_idle: Option<usize>,
-    /// And for how long.
+    /// How long an idle connection to an endpoint is kept open. Keep it below the idle timeout of the upstream's
+    /// server.
     #[schemars(extend("default" = Span(DEFAULT_IDLE_FOR)))]
     pub(crate) idle_for: Option<Span>,
-    /// An endpoint that refused a connection is left alone for so long.
+    /// How long an endpoint gets no requests after a connection to it failed.
     #[schemars(extend("default" = Span(DEFAULT_EJECT_FOR)))]
     pub(crate) eject_for: Option<Span>,
-    /// Connections open at once, to all endpoints. By default its share of the descriptors that the process may open
-    /// ([reliability](reliability.md)).
+    /// How many connections may be open to all endpoints together. The default is the upstream's share of the process's
+    /// file descriptors ([reliability](reliability.md)).
     #[schemars(extend("minimum" = 1, "x-reason" = ", or no request could leave"))]
     pub(crate) max_connections: Option<usize>,
-    /// Requests that wait for one; 503 beyond, and after `timeouts.connect`.
+    /// How many requests may wait for a free connection, each for at most `timeouts.connect`. Requests beyond either
+    /// limit get status 503.
     #[schemars(extend("default" = DEFAULT_MAX_PENDING))]
     pub(crate) max_pending: Option<usize>,
-    /// A request that a reused connection lost before any of its response came is sent once more, over a new
-    /// connection, if what had left of its body fits in this many bytes. The upstream may get it twice: 0, the default,
-    /// never sends what may have been read already ([reliability](reliability.md)).
+    /// How many bytes of a request body are kept, to send the request again if a reused connection is lost before the
+    /// response begins. The upstream may receive such a request twice. 0 never resends a request that the upstream may
+    /// have read ([reliability](reliability.md)).
     #[schemars(extend("default" = Size(0), "maximum" = MAX_RESEND_BYTES))]
     pub(crate) resend_bytes: Option<Size>,
-    /// Of an engine of your own: US dollars that an hour of one of its GPUs costs.
+    /// The cost of one GPU in US dollars per hour, for an upstream that you run yourself. Calls without a `[[price]]`
+    /// then pay for their share of the GPU time.
     #[schemars(extend(
         "exclusiveMinimum" = 0,
         "maximum" = super::limits::HIGHEST_PRICE,
         "x-must" = "a number of US dollars above 0",
     ))]
     pub(crate) gpu_usd_per_hour: Option<f64>,
-    /// And how many it has; needs `gpu_usd_per_hour`.
+    /// How many GPUs the upstream has. It needs `gpu_usd_per_hour`.
     #[schemars(extend("default" = 1, "minimum" = 1))]
     pub(crate) gpus: Option<Spanned<u32>>,
-    /// What it runs on: kept with each call, `report --by upstream-facts`; labels of `tokengauge_upstream_info`.
+    /// Facts about the engine and its hardware, which are stored with each call. `report --by upstream-facts` groups by
+    /// them, and `tokengauge_upstream_info` has them as labels.
     #[schemars(with = "Option<Facts>")]
     pub(crate) facts: Option<Spanned<UpstreamFacts>>,
-    /// What `<think>` in the text of an answer means: `auto`, an answer that begins with it begins with reasoning;
-    /// `opened`, every answer begins within the reasoning, since the prompt ends with the tag; `answer`, it is part of the
-    /// answer.
+    /// What `<think>` in the text of an answer means. `auto`: an answer that begins with the tag begins with reasoning.
+    /// `opened`: every answer begins within the reasoning, because the prompt ends with the tag. `answer`: the tag is
+    /// text.
     #[schemars(with = "EnumNames<ThinkTags>", extend("default" = "auto"))]
     #[serde(default)]
     pub(crate) think_tags: ThinkTags,
-    /// The engine's own metrics: vLLM, SGLang, TGI, llama.cpp, Triton, trtllm-serve, Dynamo; `/metrics` where no path is
-    /// named.
+    /// The URL of the engine's metrics; the default path is `/metrics`. vLLM, SGLang, TGI, llama.cpp, Triton,
+    /// trtllm-serve and Dynamo are supported.
     pub(crate) metrics_url: Option<Url>,
-    /// How often they are read.
+    /// How often the metrics at `metrics_url` are read.
     #[schemars(extend("default" = Span(DEFAULT_INTERVAL), "x-minimum" = Span(SHORTEST_INTERVAL)))]
     pub(crate) metrics_interval: Option<Spanned<Span>>,
 }
@@ -100,48 +105,49 @@ pub(crate) struct Upstream {
 #[schemars(deny_unknown_fields)]
 #[allow(dead_code, reason = "only its schema is used")]
 struct Facts {
-    /// Accelerators and how many, such as `8xH100-SXM`.
+    /// The type and number of accelerators, such as `8xH100-SXM`.
     hardware: Option<String>,
-    /// How weights are stored, such as `fp8`.
+    /// The format of the model's weights, such as `fp8`.
     quantization: Option<String>,
-    /// Sequences that the engine decodes at once, at most; a text.
+    /// The largest number of sequences that the engine decodes at once, as a string such as `"256"`.
     batch_size: Option<String>,
-    /// The engine, such as `vllm`.
+    /// The name of the engine, such as `vllm`.
     engine: Option<String>,
-    /// Its version.
+    /// The version of the engine, such as `0.11.0`.
     engine_version: Option<String>,
-    /// The revision of the model's weights.
+    /// The revision of the model's weights, such as `2026-01-01`.
     model_version: Option<String>,
 }
 
-/// TLS towards an upstream.
+/// TLS for outgoing connections.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientTls {
-    /// A file with trusted roots in place of the system's, PEM.
+    /// The path of a PEM file with trusted root certificates, which replace the roots of the system.
     pub(crate) ca: Option<PathBuf>,
-    /// The file with our own certificate, PEM; needs `key`.
+    /// The path of a PEM file with the client certificate of the proxy. It needs `key`.
     pub(crate) certificate: Option<Spanned<PathBuf>>,
-    /// The file with its key, PEM.
+    /// The path of a PEM file with the private key of the client certificate.
     pub(crate) key: Option<Spanned<PathBuf>>,
-    /// The name to ask for and check, in place of the host.
+    /// The server name that TLS requests and verifies. The default is the host of the URL.
     pub(crate) server_name: Option<String>,
 }
 
-/// How long an upstream may take.
+/// Timeouts of calls to an upstream.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Timeouts {
-    /// DNS, TCP and TLS together.
+    /// How long DNS, TCP and TLS together may take. After this time, the call gets status 504.
     #[schemars(extend("default" = Span(settings::Timeouts::default().connect)))]
     pub(crate) connect: Option<Span>,
-    /// From the end of the request to the response head.
+    /// How long the response head may take, from the end of the request. After this time, the call gets status 504.
     #[schemars(extend("default" = Span(settings::Timeouts::default().head)))]
     pub(crate) head: Option<Span>,
-    /// Without a byte either way.
+    /// How long a call may continue without a byte in either direction while a body is transferred.
     #[schemars(extend("default" = Span(settings::Timeouts::default().idle)))]
     pub(crate) idle: Option<Span>,
-    /// Without a byte taken of what waits: by the agent, or by the upstream.
+    /// How long the agent or the upstream may accept none of the bytes that wait to be written to it. A slow reader is
+    /// not cut off.
     #[schemars(extend(
         "default" = Span(settings::Timeouts::default().send),
         "x-exclusiveMinimum" = Span(Duration::ZERO),
@@ -150,64 +156,68 @@ pub(crate) struct Timeouts {
     pub(crate) send: Option<Span>,
 }
 
-/// Which requests go where. The first that matches wins.
+/// Sends matching requests to an upstream. The first route that matches a request is used.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {
-    /// Becomes a label; the upstream's name by default.
+    /// The name of the route in call records and metric labels. The default is the name of the upstream.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
-    /// A prefix of whole segments, such as `/openai`; every path matches by default.
+    /// A prefix of the request path in whole segments, such as `/openai`. Without it, the route matches every path.
     #[schemars(extend("pattern" = "^/[^?#]*$"))]
     pub(crate) path: Option<Spanned<String>>,
-    /// The request's host, without a port; any by default.
+    /// The host of the request without a port, such as `llm.example`. Without it, the route matches every host.
     pub(crate) host: Option<Spanned<String>>,
-    /// Headers with exactly these values.
+    /// Headers that the request must have with exactly these values, such as `{ x-team = "search" }`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Spanned<String>>,
-    /// Whether `path` is taken off before forwarding.
+    /// Whether the prefix `path` is removed from the request path before forwarding.
     #[schemars(extend("default" = true))]
     pub(crate) strip: Option<bool>,
-    /// The `name` of the upstream.
+    /// The `name` of the upstream that receives the requests.
     pub(crate) upstream: Spanned<String>,
-    /// The dialect, where the path does not tell.
+    /// The API dialect of requests whose path does not show it.
     #[schemars(with = "Option<EnumNames<Dialect>>")]
     pub(crate) dialect: Option<Dialect>,
-    /// The workload of calls that match no `[[workload]]`.
+    /// The workload of calls on this route that match no `[[workload]]`.
     pub(crate) workload: Option<String>,
-    /// Whether to ask for usage where the agent has no opinion, and take the extra chunk out again.
+    /// Whether to ask the upstream for token usage if the agent does not say. The extra chunk with the usage is removed
+    /// from the response.
     #[serde(default)]
     pub(crate) inject_usage: bool,
-    /// Whether to add `via`.
+    /// Whether to add a `via` header to requests and responses.
     #[serde(default)]
     pub(crate) via: bool,
-    /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
+    /// Whether to add `x-forwarded-for`, `x-forwarded-host` and `x-forwarded-proto` to requests.
     #[serde(default)]
     pub(crate) forwarded: bool,
-    /// Whether responses say what is left of the quotas that processes share, as `x-tokengauge-ratelimit-*`.
+    /// Whether responses have `x-tokengauge-ratelimit-…` headers, which say what remains of the quotas that processes
+    /// share.
     #[serde(default)]
     pub(crate) ratelimit_headers: bool,
-    /// What `Upgrade` may ask for; anything else is not passed on.
+    /// The protocols that agents may request with an `Upgrade` header. Any other `Upgrade` is removed from the request.
     #[schemars(extend("default" = default_upgrades()))]
     pub(crate) upgrades: Option<Vec<Spanned<String>>>,
 }
 
-/// Which calls belong together; the first that matches. A call that matches none has its route's own `workload`.
+/// Groups calls for objectives, budgets and reports. The first workload that matches a call is used. A call that
+/// matches none has the `workload` of its route.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
-    /// Becomes a label.
+    /// The name of the workload in call records and metric labels.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The route's name.
+    /// The name of the route that the call takes.
     pub(crate) route: Option<Spanned<String>>,
-    /// The model asked for; `*` is any run of characters.
+    /// A pattern for the requested model, such as `gpt-4*`. `*` matches any characters.
     pub(crate) model: Option<String>,
-    /// The agent, by its headers or user agent; `*` is any run of characters.
+    /// A pattern for the agent's name, such as `my-phone/*`. `*` matches any characters.
     pub(crate) agent: Option<String>,
-    /// Headers with exactly these values.
+    /// Headers that the request must have with exactly these values, such as `{ x-workload = "voice" }`.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Spanned<String>>,
-    /// A longer gap between tokens is a stall: its own, in place of that of `[measure]`.
+    /// A gap between tokens that is longer than this counts as a stall of this workload. The default is
+    /// `stall_threshold` in `[measure]`.
     pub(crate) stall_threshold: Option<Span>,
 }
