@@ -14,7 +14,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const API: &str = include_str!("../docs/api.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
 const METRICS: &str = include_str!("../docs/metrics.md");
-const GETTING_STARTED: &str = include_str!("../docs/getting-started.md");
+const GETTING_STARTED: &str = include_str!("../docs/cli.md");
 const README: &str = include_str!("../README.md");
 const SUMMARY: &str = include_str!("../docs/SUMMARY.md");
 
