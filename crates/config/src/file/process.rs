@@ -139,7 +139,7 @@ pub(crate) struct Limits {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measure {
-    /// Fewer tokens after the first frame give no `output_tps`.
+    /// Fewer tokens after the first chunk give no `output_tps`.
     #[schemars(extend("default" = settings::Measure::default().min_output_tokens))]
     pub(crate) min_output_tokens: Option<u64>,
     /// Tokens per second of one stream that no model reaches: what is faster was held back upstream.

@@ -10,7 +10,7 @@ const OVERHEAD: &[f64] = &[
 families! {
     /// Time from one socket to the other: of both heads together, and of a call's slowest chunk.
     PROXY_OVERHEAD: Histogram[Phase] = "tokengauge_proxy_overhead_seconds", Seconds, OVERHEAD;
-    /// Frames forwarded but not measured, for want of time or memory.
+    /// Chunks forwarded but not measured, for want of time or memory.
     METER_LAGGED_CHUNKS: Counter[] = "tokengauge_meter_lagged_frames_total", Count;
     /// Bodies forwarded but not measured: over a bound, or the background was full.
     METER_SKIPPED_BODIES: Counter[] = "tokengauge_meter_skipped_bodies_total", Count;
