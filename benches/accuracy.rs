@@ -4,7 +4,7 @@
 //! A simulated backend and the agents run here, the proxy is the built binary. Each
 //! call's record is joined by its session with what the backend really did (instants
 //! read when a write to the socket has returned) and with what the agent saw (instants
-//! read when a frame has come), all on the machine's one monotonic clock.
+//! read when a chunk has come), all on the machine's one monotonic clock.
 //!
 //! - **TTFT, backend's share**: the record's `ttft_upstream` against (first token
 //!   written − whole request read) at the backend. Two hops over loopback, and any
@@ -184,7 +184,7 @@ async fn call(proxy: SocketAddr, id: String) -> AgentCall {
     AgentCall { id, ttft }
 }
 
-/// Whether a frame has a delta with text: the first one says only the role.
+/// Whether a chunk has a delta with text: the first one says only the role.
 fn has_token(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     text.split(r#""content":""#)

@@ -1,6 +1,6 @@
 //! What measuring costs behind the tap: nanoseconds per wire event through the whole
 //! observer of a call (decode, count, timeline, live figures, Prometheus), each event a
-//! frame of its own with one token, as it comes off a socket.
+//! chunk of its own with one token, as it comes off a socket.
 //!
 //! `cargo bench --bench tap`, or with a part of a row's name to run only those.
 
@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_config::Measure;
-use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_core::observer::{CallStart, Chunk, End, ObservedCall, Observer, Side};
 use tokengauge_meter::{Meter, RecentCalls, Subscriber};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::wire::event_stream;
@@ -222,11 +222,11 @@ impl Bench {
         let begun = Instant::now();
         for (event, bytes) in case.events.iter().enumerate() {
             let at = self.start + Duration::from_millis(10 * event as u64);
-            let frame = Frame::new(at, bytes.clone());
+            let chunk = Chunk::new(at, bytes.clone());
             if tunnel {
-                call.tunnel_frame(Side::Upstream, black_box(frame));
+                call.tunnel_chunk(Side::Upstream, black_box(chunk));
             } else {
-                call.response_frame(black_box(frame));
+                call.response_chunk(black_box(chunk));
             }
         }
         let spent = begun.elapsed().as_nanos() as f64 / case.events.len() as f64;

@@ -141,11 +141,11 @@ impl Server {
     /// A chat of 4 thoughts and 40 words over 1 s, reported as 50.
     pub fn chat(&self) {
         let call = self.bench.chat();
-        self.bench.frame(&*call, 250, thoughts(4));
-        for frame in 1..=5 {
-            self.bench.frame(&*call, 250 + frame * 200, words(8));
+        self.bench.chunk(&*call, 250, thoughts(4));
+        for chunk in 1..=5 {
+            self.bench.chunk(&*call, 250 + chunk * 200, words(8));
         }
-        self.bench.frame(&*call, 1500, finish(Some(50)) + DONE);
+        self.bench.chunk(&*call, 1500, finish(Some(50)) + DONE);
         call.ended(self.bench.at(1600), End::Complete);
         assert!(self.bench.meter.flush(TIMEOUT));
     }
@@ -323,8 +323,8 @@ async fn streams_in_flight_show_live_tokens_and_go_away() {
     server.chat();
     let before = server.live_tokens().await;
     let call = server.bench.chat();
-    for frame in 0..5 {
-        server.bench.frame(&*call, 100 + frame * 10, words(8));
+    for chunk in 0..5 {
+        server.bench.chunk(&*call, 100 + chunk * 10, words(8));
     }
     let streams = server.json("/api/v1/streams").await;
     let stream = &streams["streams"][0];

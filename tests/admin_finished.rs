@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
     let call = begin(server, second, session, agent);
     let bench = &server.bench;
-    for frame in 0..=5 {
-        bench.frame(&*call, 250 + frame * 200, words(8));
+    for chunk in 0..=5 {
+        bench.chunk(&*call, 250 + chunk * 200, words(8));
     }
-    bench.frame(&*call, 1300, finish(Some(50)) + DONE);
+    bench.chunk(&*call, 1300, finish(Some(50)) + DONE);
     call.ended(bench.at(2000), End::Complete);
     assert!(bench.meter.flush(TIMEOUT));
 }
@@ -215,8 +215,8 @@ async fn coverage_says_which_calls_lack_a_figure_and_the_filter_of_calls_finds_t
         chat(&server, second, "a", "coder/1");
     }
     let short = begin(&server, 20, "b", "chat/1");
-    server.bench.frame(&*short, 250, words(2));
-    server.bench.frame(&*short, 300, finish(Some(2)) + DONE);
+    server.bench.chunk(&*short, 250, words(2));
+    server.bench.chunk(&*short, 300, finish(Some(2)) + DONE);
     short.ended(server.bench.at(400), End::Complete);
     // Neither a generation nor an embedding.
     let stored = server.bench.begin("/v1/files", &[]);
@@ -486,7 +486,7 @@ async fn calls_are_filtered_by_several_outcomes_and_by_all_that_are_failures() {
     chat(&server, 0, "a", "coder/1");
     for (second, end) in [(1, End::UpstreamReset), (2, End::ClientCancelled)] {
         let call = begin(&server, second, "a", "coder/1");
-        server.bench.frame(&*call, 300, words(8));
+        server.bench.chunk(&*call, 300, words(8));
         call.ended(server.bench.at(400), end);
     }
     assert!(server.bench.meter.flush(TIMEOUT));
@@ -611,7 +611,7 @@ async fn capacity_is_what_was_seen_of_upstreams_with_the_reason_for_no_knee() {
     );
     let call = begin(&server, 0, "a", "coder/1");
     for second in 1..=6 {
-        server.bench.frame(&*call, second * 1000, words(50));
+        server.bench.chunk(&*call, second * 1000, words(50));
     }
     server.throughput.take(server.bench.tick(20_000));
     let capacity = server.json("/api/v1/capacity?upstream=upstream").await;

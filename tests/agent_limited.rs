@@ -19,14 +19,14 @@ use tokio::time::sleep;
 const BODY: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-/// Frames of a stream, and milliseconds between them.
-const FRAMES: u64 = 100;
+/// Chunks of a stream, and milliseconds between them.
+const CHUNKS: u64 = 100;
 const GAP: u64 = 10;
 /// How long an agent takes nothing, each time.
 const PAUSE: Duration = Duration::from_millis(600);
 const PAUSES: usize = 2;
 
-/// Streams to everybody who asks, each frame with so many bytes that say nothing.
+/// Streams to everybody who asks, each chunk with so many bytes that say nothing.
 async fn backend(padding: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -50,7 +50,7 @@ async fn play(mut tcp: TcpStream, padding: usize) -> Option<()> {
         let event = event + &comment;
         format!("{:x}\r\n{event}\r\n", event.len())
     };
-    for _ in 0..FRAMES {
+    for _ in 0..CHUNKS {
         sleep(Duration::from_millis(GAP)).await;
         tcp.write_all(event(words(1)).as_bytes()).await.ok()?;
     }
@@ -84,7 +84,7 @@ async fn http1(address: SocketAddr, pauses: usize) {
     assert!(rest.ends_with(b"0\r\n\r\n"), "the stream is whole");
 }
 
-/// The same over HTTP/2, with a window of a few frames.
+/// The same over HTTP/2, with a window of a few chunks.
 async fn http2(address: SocketAddr, pauses: usize) {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -99,7 +99,7 @@ async fn http2(address: SocketAddr, pauses: usize) {
     let response = send.send_request(request).await.expect("answered");
     let mut body = response.into_body();
     for _ in 0..pauses {
-        body.frame().await.expect("a frame").expect("read");
+        body.frame().await.expect("a chunk").expect("read");
         sleep(PAUSE).await;
     }
     body.collect().await.expect("whole");
@@ -123,7 +123,7 @@ fn is_agent_limited(record: &CallRecord) {
     assert_eq!(record.tps.output, None);
     let blocked = record.seconds.agent_blocked.expect("known");
     assert!((0.3..3.0).contains(&blocked), "{blocked}");
-    assert_eq!(record.tokens.normalised.output, Some(FRAMES));
+    assert_eq!(record.tokens.normalised.output, Some(CHUNKS));
 }
 
 fn is_the_upstreams(record: &CallRecord) {
@@ -148,18 +148,18 @@ async fn a_slow_agent_over_http2_has_no_speed_of_the_upstreams() {
 fn waited(blocked: Duration) -> CallRecord {
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..100 {
-        let wait = if frame == 50 { blocked } else { Duration::ZERO };
-        let late = if frame < 50 {
+    for chunk in 0..100 {
+        let wait = if chunk == 50 { blocked } else { Duration::ZERO };
+        let late = if chunk < 50 {
             0
         } else {
             blocked.as_millis() as u64
         };
-        bench.frame_behind(&*call, wait, 100 + frame * 20 + late, words(1));
+        bench.chunk_behind(&*call, wait, 100 + chunk * 20 + late, words(1));
     }
     // The agent's last wait has nothing to do with the speed.
     let end = finish(None) + DONE;
-    bench.frame_behind(&*call, Duration::from_secs(5), 10_000, end);
+    bench.chunk_behind(&*call, Duration::from_secs(5), 10_000, end);
     bench.end(&*call, 10_000, End::Complete)
 }
 

@@ -31,8 +31,8 @@ fn cost(record: &CallRecord) -> Option<f64> {
 fn a_call_costs_what_the_provider_reported() {
     let (bench, _) = bench(PRICE);
     let call = bench.chat();
-    bench.frame(&*call, 100, words(8));
-    bench.frame(&*call, 200, finish(Some(50)) + DONE);
+    bench.chunk(&*call, 100, words(8));
+    bench.chunk(&*call, 200, finish(Some(50)) + DONE);
     let record = bench.end(&*call, 300, End::Complete);
     assert_eq!(cost(&record), Some((7.0 * 1000.0 + 50.0 * 2000.0) / 1e6));
     assert_eq!(record.cost_source, Some(CostSource::Configured));
@@ -46,8 +46,8 @@ fn tokens_before_a_bad_end_cost_by_our_own_count_which_is_an_estimate() {
     let body = br#"{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#;
     bench.send(&*call, body);
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, thoughts(3));
-    bench.frame(&*call, 200, words(8));
+    bench.chunk(&*call, 100, thoughts(3));
+    bench.chunk(&*call, 200, words(8));
     let record = bench.end(&*call, 300, End::UpstreamReset);
     let input = record.tokens.normalised.input.expect("counted") as f64;
     let tokens = input * 1000.0 + 8.0 * 2000.0 + 3.0 * 8000.0;
@@ -67,8 +67,8 @@ fn tokens_before_a_bad_end_cost_by_our_own_count_which_is_an_estimate() {
 fn a_model_without_a_price_has_no_cost_and_no_series() {
     let (bench, prometheus) = bench("");
     let call = bench.chat();
-    bench.frame(&*call, 100, words(8));
-    bench.frame(&*call, 200, finish(Some(50)) + DONE);
+    bench.chunk(&*call, 100, words(8));
+    bench.chunk(&*call, 200, finish(Some(50)) + DONE);
     let record = bench.end(&*call, 300, End::Complete);
     assert_eq!((record.cost_usd, record.cost_source), (None, None));
     let now = Instant::now();
@@ -85,8 +85,8 @@ fn a_call_of_a_batch_costs_its_share() {
             format!(r#"{{"model":"m-1","stream":true,"service_tier":"{tier}","messages":[]}}"#);
         bench.send(&*call, body.as_bytes());
         bench.answer(&*call, 200, "text/event-stream");
-        bench.frame(&*call, 100, words(8));
-        bench.frame(&*call, 200, finish(Some(50)) + DONE);
+        bench.chunk(&*call, 100, words(8));
+        bench.chunk(&*call, 200, finish(Some(50)) + DONE);
         cost(&bench.end(&*call, 300, End::Complete))
     };
     assert_eq!(cost_of("default"), Some(0.107));
@@ -105,7 +105,7 @@ fn calls_on_own_gpus_share_the_time_they_are_under_way() {
     // A dollar a second, from 2 ms on, when the upstream was reached.
     let one = bench.chat();
     let two = bench.chat();
-    bench.frame(&*one, 100, words(8) + &finish(Some(50)) + DONE);
+    bench.chunk(&*one, 100, words(8) + &finish(Some(50)) + DONE);
     let record = bench.end(&*one, 1002, End::Complete);
     assert_eq!(
         (cost(&record), record.cost_source),
@@ -167,9 +167,9 @@ fn chat_with(bench: &Bench, asked: &str, members: &str) -> CallRecord {
     let body = format!(r#"{{"model":"m-1","stream":true,{asked}"messages":[]}}"#);
     bench.send(&*call, body.as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, words(8));
+    bench.chunk(&*call, 100, words(8));
     let last = format!("data: {{\"model\":\"m-1\",\"choices\":[],{members}}}\n\n");
-    bench.frame(&*call, 200, finish(None) + &last + DONE);
+    bench.chunk(&*call, 200, finish(None) + &last + DONE);
     bench.end(&*call, 300, End::Complete)
 }
 
@@ -230,7 +230,7 @@ fn litellm_reports_the_cost_of_a_whole_answer_in_a_header() {
         let body = format!(
             r#"{{"choices":[{{"message":{{"content":"Hello"}},"finish_reason":"stop"}}],"usage":{{{USAGE}}}}}"#
         );
-        bench.frame(&*call, 100, body);
+        bench.chunk(&*call, 100, body);
         let record = bench.end(&*call, 200, End::Complete);
         (record.cost_usd, record.cost_source)
     };
@@ -257,7 +257,7 @@ fn what_tools_put_into_geminis_prompt_is_input() {
             r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":" word{event}"}}]}}{finish}}}],"usageMetadata":{{"promptTokenCount":17,"candidatesTokenCount":{event},"totalTokenCount":{},"trafficType":"ON_DEMAND_FLEX","toolUsePromptTokenCount":102}},"modelVersion":"g-1"}}"#,
             119 + event
         );
-        bench.frame(&*call, 100 * event, text + "\n\n");
+        bench.chunk(&*call, 100 * event, text + "\n\n");
     }
     let record = bench.end(&*call, 500, End::Complete);
     assert_eq!(record.tokens.reported.input, Some(119));

@@ -86,7 +86,7 @@ async fn a_chunk_leaves_before_the_next_is_there() {
     backend.write("0\r\n\r\n").await;
     assert_eq!(agent.read_until(b"0\r\n\r\n").await, b"0\r\n\r\n");
     let call = proxy.recorder.only_call().await;
-    assert_eq!(call.frames().len(), 50);
+    assert_eq!(call.chunks().len(), 50);
     assert_eq!(call.ended(), Some(End::Complete));
 }
 
@@ -187,7 +187,7 @@ async fn heads_without_a_body_keep_its_length_and_their_connection() {
     assert!(
         calls
             .iter()
-            .all(|call| call.ended() == Some(End::Complete) && call.frames().is_empty())
+            .all(|call| call.ended() == Some(End::Complete) && call.chunks().is_empty())
     );
 }
 

@@ -54,10 +54,10 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
     let everywhere: [fn(&ObserverEvent) -> bool; 8] = [
         |seen| matches!(seen, ObserverEvent::Endpoint(_)),
         |seen| matches!(seen, ObserverEvent::Connected(..)),
-        |seen| matches!(seen, ObserverEvent::RequestFrame(_)),
+        |seen| matches!(seen, ObserverEvent::RequestChunk(_)),
         |seen| matches!(seen, ObserverEvent::Sent(_)),
         |seen| matches!(seen, ObserverEvent::Head(..)),
-        |seen| matches!(seen, ObserverEvent::Frame(_)),
+        |seen| matches!(seen, ObserverEvent::Chunk(_)),
         |seen| matches!(seen, ObserverEvent::Overhead(..)),
         |seen| matches!(seen, ObserverEvent::Ended(..)),
     ];
@@ -72,10 +72,10 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
         assert_eq!(call.ended(), Some(End::Complete), "place {place}");
         assert_eq!(proxy.forwarder.observer_panics(), 1, "place {place}");
         // What it was not shown is said.
-        let shown = call.frames().len() as u64;
-        let panicked_at_a_frame = u64::from(place == 5);
+        let shown = call.chunks().len() as u64;
+        let panicked_at_a_chunk = u64::from(place == 5);
         assert_eq!(
-            shown - panicked_at_a_frame + call.lagged(),
+            shown - panicked_at_a_chunk + call.lagged(),
             5,
             "place {place}"
         );
@@ -335,7 +335,7 @@ async fn what_an_agent_does_not_read_is_measured_all_the_same() {
         written.expect("a connection");
         sleep(Duration::from_millis(1)).await;
     }
-    let shown = || proxy.recorder.calls()[0].frames().len();
+    let shown = || proxy.recorder.calls()[0].chunks().len();
     let before = shown();
     drop(agent);
     proxy.recorder.ended_calls(1).await;

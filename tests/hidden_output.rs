@@ -47,10 +47,10 @@ fn stream(bench: &Bench, text: &str, ratio: f64, reasoning: Option<(u64, usize)>
     let thought = " thought".repeat(thoughts);
     if thoughts > 0 {
         let delta = serde_json::json!({ "reasoning_content": thought });
-        bench.frame(&*call, 90, event(&delta.to_string()));
+        bench.chunk(&*call, 90, event(&delta.to_string()));
     }
-    for frame in 0..10 {
-        bench.frame(&*call, 100 + frame * 100, answer(text));
+    for chunk in 0..10 {
+        bench.chunk(&*call, 100 + chunk * 100, answer(text));
     }
     let ours = count(&text.repeat(10)) as f64;
     let reported = (ours * ratio) as u64 + reasoning.map_or(0, |(reported, _)| reported);
@@ -63,7 +63,7 @@ fn stream(bench: &Bench, text: &str, ratio: f64, reasoning: Option<(u64, usize)>
     let last = format!(
         "data: {{\"model\":\"m-1\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\"usage\":{usage}}}\n\n"
     );
-    bench.frame(&*call, 1200, last + DONE);
+    bench.chunk(&*call, 1200, last + DONE);
     bench.end(&*call, 1200, End::Complete)
 }
 
@@ -134,16 +134,16 @@ fn another_kind_of_text_of_a_known_model_hides_nothing() {
 fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..=300 {
+    for chunk in 0..=300 {
         // 20 tokens a second for 20 s, then half of that.
-        let at = if frame <= 200 {
-            frame * 100
+        let at = if chunk <= 200 {
+            chunk * 100
         } else {
-            20_000 + (frame - 200) * 200
+            20_000 + (chunk - 200) * 200
         };
-        bench.frame(&*call, 1005 + at, answer(" word word"));
+        bench.chunk(&*call, 1005 + at, answer(" word word"));
     }
-    bench.frame(&*call, 42_000, finish(Some(602)) + DONE);
+    bench.chunk(&*call, 42_000, finish(Some(602)) + DONE);
     let record = bench.end(&*call, 42_000, End::Complete);
     let segments: Vec<_> = record
         .segments
@@ -158,7 +158,7 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
     assert_eq!(
         Some(sum + 2),
         record.tokens.normalised.output,
-        "those of the first frame are left out"
+        "those of the first chunk are left out"
     );
     // 7 input tokens within the second after the request.
     let prefill = record.tps.prefill.expect("a speed");
@@ -166,15 +166,15 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
 }
 
 #[test]
-fn what_comes_in_one_frame_was_held_back() {
+fn what_comes_in_one_chunk_was_held_back() {
     let bench = Bench::default();
     let call = bench.chat();
     let text = " word".repeat(60);
-    bench.frame(&*call, 900, answer(&text) + &finish(Some(60)) + DONE);
+    bench.chunk(&*call, 900, answer(&text) + &finish(Some(60)) + DONE);
     let record = bench.end(&*call, 901, End::Complete);
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Buffered));
     let few = bench.chat();
-    bench.frame(&*few, 900, answer(" word word") + &finish(Some(2)) + DONE);
+    bench.chunk(&*few, 900, answer(" word word") + &finish(Some(2)) + DONE);
     let record = bench.end(&*few, 901, End::Complete);
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::TooFewTokens));
 }
@@ -184,8 +184,8 @@ fn a_call_of_a_tool_without_arguments_is_not_late() {
     let fixture = ObjectivesFixture::new("[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\n");
     let call = fixture.bench.chat();
     let tool = r#"{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"now","arguments":""}}]}"#;
-    fixture.bench.frame(&*call, 2500, choice(0, tool));
-    fixture.bench.frame(&*call, 2600, finish(Some(9)) + DONE);
+    fixture.bench.chunk(&*call, 2500, choice(0, tool));
+    fixture.bench.chunk(&*call, 2600, finish(Some(9)) + DONE);
     let record = fixture.bench.end(&*call, 2600, End::Complete);
     assert_eq!(record.dialect, dialect("openai_chat"));
     assert_eq!(fixture.counts(3000), only("excluded no_text", 1));

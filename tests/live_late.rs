@@ -1,5 +1,5 @@
 //! What is said of streams while they run must not be earlier than what is measured of
-//! them: over the real binary, whose frames wait to be measured together.
+//! them: over the real binary, whose chunks wait to be measured together.
 
 use crate::process::Process;
 use http_body_util::BodyExt;
@@ -104,8 +104,8 @@ fn sum(metrics: &std::collections::HashMap<String, f64>, name: &str, label: &str
     matching.map(|(_, value)| value).sum()
 }
 
-/// The first answer comes in time, as the last of a batch of frames, and then nothing for
-/// as long as a frame may wait to be measured.
+/// The first answer comes in time, as the last of a batch of chunks, and then nothing for
+/// as long as a chunk may wait to be measured.
 async fn an_answer_in_time_is_good(version: u8) {
     let mut script: Script = (0..10)
         .map(|n| (700 + 100 * n, delta("reasoning_content")))
@@ -151,9 +151,9 @@ async fn an_answer_in_time_is_not_judged_late_over_http2() {
     an_answer_in_time_is_good(2).await;
 }
 
-/// Frames less than the threshold apart are no stall, though they are measured together.
+/// Chunks less than the threshold apart are no stall, though they are measured together.
 #[tokio::test(flavor = "multi_thread")]
-async fn frames_below_the_threshold_apart_are_no_stall() {
+async fn chunks_below_the_threshold_apart_are_no_stall() {
     // Two gaps are above the threshold, and one is far enough below it for a machine that is busy.
     const GAP: u64 = 850;
     let script: Script = (0..14).map(|n| (GAP * n, delta("content"))).collect();

@@ -59,13 +59,13 @@ fn tokens_are_reported_live_and_add_up_to_the_record() {
     );
     // After the first call, the name of the model is known not to be an alias.
     let first = bench.chat();
-    bench.frame(&*first, 100, words(3) + &finish(None) + DONE);
+    bench.chunk(&*first, 100, words(3) + &finish(None) + DONE);
     bench.end(&*first, 200, End::Complete);
     live.counted.lock().expect("counted").clear();
     live.models.lock().expect("models").clear();
     let call = bench.chat();
-    for frame in 0..10 {
-        bench.frame(&*call, 100 + frame * 10, words(3));
+    for chunk in 0..10 {
+        bench.chunk(&*call, 100 + chunk * 10, words(3));
     }
     let sum = || -> u64 {
         live.counted
@@ -77,7 +77,7 @@ fn tokens_are_reported_live_and_add_up_to_the_record() {
     };
     let before = sum();
     assert!((27..=30).contains(&before), "while it runs: {before}");
-    bench.frame(&*call, 300, finish(None) + DONE);
+    bench.chunk(&*call, 300, finish(None) + DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(Some(sum()), record.tokens.normalised.output);
     assert_eq!(
@@ -94,10 +94,10 @@ fn a_panic_behind_the_tap_costs_one_call_its_measurement_and_is_counted() {
     });
     let bench = Bench::new(Measure::default(), vec![live as Arc<dyn Subscriber>]);
     let call = bench.chat();
-    for frame in 0..10 {
-        bench.frame(&*call, 100 + frame * 10, words(8));
+    for chunk in 0..10 {
+        bench.chunk(&*call, 100 + chunk * 10, words(8));
     }
-    bench.frame(&*call, 300, finish(Some(80)) + DONE);
+    bench.chunk(&*call, 300, finish(Some(80)) + DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Unparsed));
     assert_eq!(record.tokens.normalised.output, None);
@@ -116,8 +116,8 @@ fn a_body_over_the_bound_is_lagged_and_its_memory_given_back() {
     let call = bench.begin("/v1/chat/completions", &[]);
     bench.send(&*call, b"{}");
     bench.answer(&*call, 200, "application/json");
-    for frame in 0..20 {
-        bench.frame(&*call, 100 + frame, vec![b' '; 10_000]);
+    for chunk in 0..20 {
+        bench.chunk(&*call, 100 + chunk, vec![b' '; 10_000]);
     }
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::Lagged));
@@ -126,7 +126,7 @@ fn a_body_over_the_bound_is_lagged_and_its_memory_given_back() {
         (Some(false), 200_000)
     );
     let figures = bench.meter.stats(Instant::now());
-    assert!(figures.skipped_bodies > 0 && figures.lagged_frames > 0);
+    assert!(figures.skipped_bodies > 0 && figures.lagged_chunks > 0);
     assert_eq!(figures.held_bytes, 0);
 }
 
@@ -141,7 +141,7 @@ fn all_calls_together_hold_no_more_than_the_memory_they_are_given() {
         .map(|_| bench.begin("/v1/chat/completions", &[]))
         .collect();
     for call in &calls {
-        call.request_frame(&Bytes::from(vec![b' '; 100_000]));
+        call.request_chunk(&Bytes::from(vec![b' '; 100_000]));
         assert!(bench.meter.stats(Instant::now()).held_bytes <= 1 << 20);
     }
     assert!(bench.meter.stats(Instant::now()).skipped_bodies >= 40);
@@ -161,9 +161,9 @@ fn an_event_without_end_is_held_within_the_memory_and_no_longer() {
     };
     let bench = Bench::new(measure, Vec::new());
     let call = bench.chat();
-    bench.frame(&*call, 100, "data: {\"choices\":\"");
-    for frame in 0..40 {
-        bench.frame(&*call, 101 + frame, vec![b'x'; 50_000]);
+    bench.chunk(&*call, 100, "data: {\"choices\":\"");
+    for chunk in 0..40 {
+        bench.chunk(&*call, 101 + chunk, vec![b'x'; 50_000]);
         assert!(bench.meter.stats(Instant::now()).held_bytes <= 1 << 20);
     }
     let record = bench.end(&*call, 400, End::ClientCancelled);
@@ -180,11 +180,11 @@ fn the_prompt_is_freed_as_soon_as_the_provider_reports_its_tokens() {
         br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#,
     );
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, words(1));
+    bench.chunk(&*call, 100, words(1));
     assert!(bench.meter.stats(Instant::now()).held_bytes > 0);
-    bench.frame(&*call, 200, finish(Some(1)));
+    bench.chunk(&*call, 200, finish(Some(1)));
     assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
-    bench.frame(&*call, 300, DONE);
+    bench.chunk(&*call, 300, DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(
         (record.tokens.reported.input, record.tokens.normalised.input),
@@ -202,7 +202,7 @@ fn a_long_prompt_is_read_and_counted_in_the_background() {
     );
     bench.send(&*call, body.as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, words(40) + DONE);
+    bench.chunk(&*call, 100, words(40) + DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(record.model_requested.as_deref(), Some("far-behind"));
     assert_eq!(record.tokens.normalised.input, Some(50_000));
@@ -210,7 +210,7 @@ fn a_long_prompt_is_read_and_counted_in_the_background() {
 }
 
 #[test]
-fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
+fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_chunks() {
     let mut random = 1_u64;
     let mut padding = || {
         random = random
@@ -233,8 +233,8 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
         ("content-encoding", "gzip"),
     ]);
     call.head(bench.at(50), StatusCode::OK, &headers);
-    for (frame, piece) in body.chunks(70_000).enumerate() {
-        bench.frame(&*call, 1000 + frame as u64 * 1000, piece);
+    for (chunk, piece) in body.chunks(70_000).enumerate() {
+        bench.chunk(&*call, 1000 + chunk as u64 * 1000, piece);
     }
     assert!(bench.meter.stats(Instant::now()).held_bytes >= body.len());
     let record = bench.end(&*call, 900_000, End::Complete);

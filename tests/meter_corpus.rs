@@ -13,8 +13,8 @@ use tokengauge_core::call::{CallRecord, Dialect};
 use tokengauge_core::observer::{End, Side};
 use tokengauge_test_support::meter::{Bench, dialect, header_map};
 
-/// Bytes of a frame; small enough to cut most events.
-const FRAME: usize = 97;
+/// Bytes of a chunk; small enough to cut most events.
+const CHUNK: usize = 97;
 
 fn json(path: PathBuf) -> Value {
     let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
@@ -80,8 +80,8 @@ fn play(path: &Path, dialect: Dialect) -> (CallRecord, usize) {
     let status = StatusCode::from_u16(status).expect("a status");
     call.head(bench.at(50), status, &header_map(&headers));
     let body = std::fs::read(path.join("response.body")).expect("a body");
-    for (frame, piece) in body.chunks(FRAME).enumerate() {
-        bench.frame(&*call, 100 + frame as u64 * 10, piece);
+    for (chunk, piece) in body.chunks(CHUNK).enumerate() {
+        bench.chunk(&*call, 100 + chunk as u64 * 10, piece);
     }
     let record = bench.end(&*call, 10_000_000, End::Complete);
     assert_eq!(
@@ -227,8 +227,8 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
         millis += 10;
         for piece in websocket(&text, side).chunks(500) {
             let bytes = Bytes::copy_from_slice(piece);
-            let frame = tokengauge_core::observer::Frame::new(bench.at(millis), bytes);
-            call.tunnel_frame(side, frame);
+            let chunk = tokengauge_core::observer::Chunk::new(bench.at(millis), bytes);
+            call.tunnel_chunk(side, chunk);
         }
     }
     call.ended(bench.at(millis), End::Complete);

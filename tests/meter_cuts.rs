@@ -1,4 +1,4 @@
-//! However a body is cut into frames, its tokens, facts and instants are the same.
+//! However a body is cut into chunks, its tokens, facts and instants are the same.
 
 use proptest::prelude::*;
 use tokengauge_core::call::CallRecord;
@@ -15,7 +15,7 @@ fn play(body: &str, cuts: &[usize]) -> CallRecord {
     let ends = cuts.iter().copied().chain([body.len()]);
     let mut start = 0;
     for end in ends {
-        bench.frame(&*call, 100, &body.as_bytes()[start..end]);
+        bench.chunk(&*call, 100, &body.as_bytes()[start..end]);
         start = end;
     }
     bench.end(&*call, 200, End::Complete)
@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn cutting_a_body_into_frames_changes_no_count(
+    fn cutting_a_body_into_chunks_changes_no_count(
         pieces in prop::collection::vec("[ a-zA-Z0-9'.,\n世界é🎉]{1,12}", 1..20),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
     ) {

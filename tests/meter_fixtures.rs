@@ -14,8 +14,8 @@ use tokengauge_test_support::wire::frames::{Frame, socket};
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire::DIALECTS;
 
-/// Bytes of a frame; small enough to cut most events.
-const FRAME: usize = 97;
+/// Bytes of a chunk; small enough to cut most events.
+const CHUNK: usize = 97;
 
 /// What a record must say.
 #[derive(Debug, Default, PartialEq)]
@@ -138,8 +138,8 @@ fn play(fixture: &Fixture, dialect: Dialect, coding: Option<&str>) -> CallRecord
     call.head(bench.at(50), StatusCode::OK, &header_map(&headers));
     let encoded = coding.map(|coding| encode(coding, &fixture.body));
     let body = encoded.as_ref().unwrap_or(&fixture.body);
-    for (frame, piece) in body.chunks(FRAME).enumerate() {
-        bench.frame(&*call, 100 + frame as u64 * 10, piece);
+    for (chunk, piece) in body.chunks(CHUNK).enumerate() {
+        bench.chunk(&*call, 100 + chunk as u64 * 10, piece);
     }
     let record = bench.end(&*call, 10_000_000, End::Complete);
     let held = bench.meter.stats(std::time::Instant::now()).held_bytes;
@@ -203,7 +203,7 @@ fn play_socket(fixture: &Fixture) -> Vec<CallRecord> {
         millis += 10;
         let frame = Frame {
             mask: (from == Side::Agent).then_some([1, 2, 3, 4]),
-            fragment: Some(FRAME),
+            fragment: Some(CHUNK),
             ..Frame::default()
         };
         let bytes = socket(&[message.to_vec()], &frame);

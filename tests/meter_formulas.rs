@@ -12,16 +12,16 @@ fn close(is: Option<f64>, should: f64) -> bool {
 fn a_stream_gives_every_instant_and_every_speed() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(
+    bench.chunk(
         &*call,
         60,
         event("{\"role\":\"assistant\",\"content\":\"\"}"),
     );
-    bench.frame(&*call, 100, words(8));
-    for frame in 1..=8 {
-        bench.frame(&*call, 100 + frame * 125, words(7));
+    bench.chunk(&*call, 100, words(8));
+    for chunk in 1..=8 {
+        bench.chunk(&*call, 100 + chunk * 125, words(7));
     }
-    bench.frame(&*call, 1200, finish(Some(70)) + DONE);
+    bench.chunk(&*call, 1200, finish(Some(70)) + DONE);
     let record = bench.end(&*call, 1300, End::Complete);
 
     assert_eq!(record.tokens.normalised.output, Some(64));
@@ -48,13 +48,13 @@ fn a_stream_gives_every_instant_and_every_speed() {
 fn role_only_deltas_comments_usage_and_done_are_not_tokens() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 60, ": ping\n\n");
-    bench.frame(&*call, 70, event("{\"role\":\"assistant\"}"));
-    bench.frame(&*call, 80, event("{\"content\":\"\"}"));
-    bench.frame(&*call, 90, event("{\"content\":null}"));
-    bench.frame(&*call, 300, words(1));
-    bench.frame(&*call, 400, finish(Some(1)));
-    bench.frame(&*call, 500, DONE);
+    bench.chunk(&*call, 60, ": ping\n\n");
+    bench.chunk(&*call, 70, event("{\"role\":\"assistant\"}"));
+    bench.chunk(&*call, 80, event("{\"content\":\"\"}"));
+    bench.chunk(&*call, 90, event("{\"content\":null}"));
+    bench.chunk(&*call, 300, words(1));
+    bench.chunk(&*call, 400, finish(Some(1)));
+    bench.chunk(&*call, 500, DONE);
     let record = bench.end(&*call, 600, End::Complete);
     assert!(close(record.seconds.ttft, 0.3));
     assert_eq!((record.frames, record.first_token_event), (1, Some(3)));
@@ -65,13 +65,13 @@ fn role_only_deltas_comments_usage_and_done_are_not_tokens() {
 fn the_answer_is_timed_and_paced_without_the_reasoning_before_it() {
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..10 {
-        bench.frame(&*call, 1000 + frame * 100, thoughts(10));
+    for chunk in 0..10 {
+        bench.chunk(&*call, 1000 + chunk * 100, thoughts(10));
     }
-    for frame in 0..11 {
-        bench.frame(&*call, 4000 + frame * 100, words(5));
+    for chunk in 0..11 {
+        bench.chunk(&*call, 4000 + chunk * 100, words(5));
     }
-    bench.frame(&*call, 5100, finish(None) + DONE);
+    bench.chunk(&*call, 5100, finish(None) + DONE);
     let record = bench.end(&*call, 5200, End::Complete);
     let normalised = record.tokens.normalised;
     assert_eq!(
@@ -91,23 +91,23 @@ fn the_answer_is_timed_and_paced_without_the_reasoning_before_it() {
 fn total_tps_is_never_above_output_tps_for_a_steady_stream() {
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..50 {
-        bench.frame(&*call, 200 + frame * 20, words(2));
+    for chunk in 0..50 {
+        bench.chunk(&*call, 200 + chunk * 20, words(2));
     }
-    bench.frame(&*call, 1200, finish(None) + DONE);
+    bench.chunk(&*call, 1200, finish(None) + DONE);
     let record = bench.end(&*call, 1210, End::Complete);
     assert!(record.tps.total.expect("total") <= record.tps.output.expect("output"));
 }
 
 #[test]
-fn events_of_one_frame_share_its_instant_and_its_tokens_are_left_out_together() {
+fn events_of_one_chunk_share_its_instant_and_its_tokens_are_left_out_together() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 100, words(3) + &words(4) + &words(1));
-    for frame in 1..=4 {
-        bench.frame(&*call, 100 + frame * 250, words(7) + &words(7));
+    bench.chunk(&*call, 100, words(3) + &words(4) + &words(1));
+    for chunk in 1..=4 {
+        bench.chunk(&*call, 100 + chunk * 250, words(7) + &words(7));
     }
-    bench.frame(&*call, 1200, finish(None) + DONE);
+    bench.chunk(&*call, 1200, finish(None) + DONE);
     let record = bench.end(&*call, 1200, End::Complete);
     assert_eq!(record.frames, 5);
     assert!(close(record.tps.output, 56.0));
@@ -117,10 +117,10 @@ fn events_of_one_frame_share_its_instant_and_its_tokens_are_left_out_together() 
 fn latencies_by_token_add_up_to_the_decode_time() {
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..20 {
-        bench.frame(&*call, 100 + frame * 50, words(1 + frame as usize % 4));
+    for chunk in 0..20 {
+        bench.chunk(&*call, 100 + chunk * 50, words(1 + chunk as usize % 4));
     }
-    bench.frame(&*call, 1100, finish(None) + DONE);
+    bench.chunk(&*call, 1100, finish(None) + DONE);
     call.ended(bench.at(1200), End::Complete);
     let finished_call = bench.finished_calls()[0].clone();
     let inter_token = finished_call.inter_token.as_deref().expect("latencies");
@@ -146,8 +146,8 @@ fn a_body_that_came_whole_has_a_total_and_a_duration_and_no_ttft() {
     let body = format!(
         "{{\"model\":\"m-1\",\"choices\":[{{\"index\":0,\"message\":{{\"content\":\"{text}\"}},\"finish_reason\":\"stop\"}}]}}"
     );
-    for (frame, piece) in body.as_bytes().chunks(30).enumerate() {
-        bench.frame(&*call, 500 + frame as u64, piece);
+    for (chunk, piece) in body.as_bytes().chunks(30).enumerate() {
+        bench.chunk(&*call, 500 + chunk as u64, piece);
     }
     let record = bench.end(&*call, 2000, End::Complete);
     assert_eq!(record.streamed, Some(false));

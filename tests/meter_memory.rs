@@ -38,19 +38,19 @@ fn an_open_stream_costs_little_memory() {
     let bench = Bench::default();
     // The first stream brings the tables in.
     let first = bench.chat();
-    bench.frame(&*first, 100, words(50) + &finish(None) + DONE);
+    bench.chunk(&*first, 100, words(50) + &finish(None) + DONE);
     bench.end(&*first, 200, End::Complete);
     let before = resident();
     let calls: Vec<_> = (0..STREAMS)
         .map(|_| {
             let call = bench.chat();
-            bench.frame(
+            bench.chunk(
                 &*call,
                 60,
                 event("{\"role\":\"assistant\",\"content\":\"\"}"),
             );
-            for frame in 0..5 {
-                bench.frame(&*call, 100 + frame * 20, words(3));
+            for chunk in 0..5 {
+                bench.chunk(&*call, 100 + chunk * 20, words(3));
             }
             call
         })
@@ -65,10 +65,10 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     let _alone = ALONE.lock();
     let bench = Bench::default();
     let call = bench.chat();
-    for frame in 0..10 {
-        bench.frame(&*call, 100 + frame * 20, words(4));
+    for chunk in 0..10 {
+        bench.chunk(&*call, 100 + chunk * 20, words(4));
     }
-    bench.frame(&*call, 300, finish(Some(40)) + DONE);
+    bench.chunk(&*call, 300, finish(Some(40)) + DONE);
     call.ended(bench.at(400), End::Complete);
     let template = FinishedCall::clone(&bench.finished_calls()[0]);
     let prometheus = Prometheus::new(&[], &Measure::default());
@@ -129,7 +129,7 @@ fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
     let stream = |chunks: std::ops::Range<u64>, call: &dyn ObservedCall| {
         for chunk in chunks {
             let text = &texts[(chunk * 7 % 20) as usize];
-            bench.frame(call, 100 + chunk * 20 + chunk % 13, text);
+            bench.chunk(call, 100 + chunk * 20 + chunk % 13, text);
         }
     };
     let call = bench.chat();
@@ -142,7 +142,7 @@ fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
 
     let expected: u64 = (0..CHUNKS).map(|chunk| 1 + chunk * 7 % 20).sum();
     let end = 100 + CHUNKS * 20 + 100;
-    bench.frame(&*call, end, finish(None) + DONE);
+    bench.chunk(&*call, end, finish(None) + DONE);
     let record = bench.end(&*call, end + 1, End::Complete);
     let counted = record.tokens.normalised.output;
     assert_eq!(

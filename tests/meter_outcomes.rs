@@ -5,17 +5,17 @@ use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
-/// A chat with these frames, 100 ms apart.
-fn play(bench: &Bench, frames: &[String], end: End) -> CallRecord {
+/// A chat with these chunks, 100 ms apart.
+fn play(bench: &Bench, chunks: &[String], end: End) -> CallRecord {
     let call = bench.chat();
-    for (frame, body) in frames.iter().enumerate() {
-        bench.frame(&*call, 100 + frame as u64 * 100, body);
+    for (chunk, body) in chunks.iter().enumerate() {
+        bench.chunk(&*call, 100 + chunk as u64 * 100, body);
     }
     bench.end(&*call, 10_000, end)
 }
 
-fn outcome(frames: &[String], end: End) -> (Outcome, Option<String>) {
-    let record = play(&Bench::default(), frames, end);
+fn outcome(chunks: &[String], end: End) -> (Outcome, Option<String>) {
+    let record = play(&Bench::default(), chunks, end);
     (record.outcome, record.error_type)
 }
 
@@ -50,7 +50,7 @@ fn asked(request: &str, path: &str, payloads: &[&str], end: End) -> CallRecord {
     bench.send(&*call, request.as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
     for (n, payload) in payloads.iter().enumerate() {
-        bench.frame(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
+        bench.chunk(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
     }
     bench.end(&*call, 10_000, end)
 }
@@ -196,7 +196,7 @@ fn the_status_in_the_trailers_decides_how_a_grpc_call_ended() {
         let bench = Bench::default();
         let call = bench.begin("/inference.GRPCInferenceService/ModelStreamInfer", &[]);
         bench.answer(&*call, 200, "application/grpc+proto");
-        bench.frame(&*call, 100, "a message");
+        bench.chunk(&*call, 100, "a message");
         call.trailers(&fields);
         let record = bench.end(&*call, 200, End::Complete);
         assert_eq!((record.outcome, record.error_type), expected, "{status}");
@@ -253,9 +253,9 @@ fn an_agent_that_takes_nothing_has_cancelled_and_the_reason_is_named() {
 
 #[test]
 fn an_error_inside_a_200_is_recorded_by_its_type_and_never_by_its_message() {
-    let frames = [words(3), error_event()];
+    let chunks = [words(3), error_event()];
     for end in [End::Complete, End::ClientCancelled, End::UpstreamReset] {
-        let record = play(&Bench::default(), &frames, end);
+        let record = play(&Bench::default(), &chunks, end);
         assert_eq!(record.outcome, Outcome::ErrorEvent);
         let error = record.error_type.expect("a type");
         assert_eq!(error, "overloaded");
@@ -279,7 +279,7 @@ fn a_status_of_400_and_above_is_an_http_error_with_the_bodys_type() {
             br#"{"model":"m","messages":[{"role":"user","content":"a prompt of words"}]}"#,
         );
         bench.answer(&*call, status, "application/json");
-        bench.frame(&*call, 100, body);
+        bench.chunk(&*call, 100, body);
         let record = bench.end(&*call, 200, End::Complete);
         assert_eq!(
             (record.outcome, record.status),
@@ -338,10 +338,10 @@ fn an_idle_timeout_amid_a_stream_keeps_the_upstreams_status_and_the_tokens() {
 fn only_the_first_end_counts() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 100, words(3) + DONE);
+    bench.chunk(&*call, 100, words(3) + DONE);
     call.ended(bench.at(200), End::Complete);
     call.ended(bench.at(300), End::UpstreamReset);
-    bench.frame(&*call, 400, words(3));
+    bench.chunk(&*call, 400, words(3));
     drop(call);
     let finished_calls = bench.finished_calls();
     assert_eq!(finished_calls.len(), 1);
@@ -353,7 +353,7 @@ fn only_the_first_end_counts() {
 fn a_call_without_an_end_was_cancelled_at_the_last_instant_seen() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 700, words(3));
+    bench.chunk(&*call, 700, words(3));
     drop(call);
     let record = bench.newest();
     assert_eq!(record.outcome, Outcome::ClientCancelled);
@@ -394,7 +394,7 @@ fn calls_after_an_upstream_was_unreachable_are_warm_up() {
         if end == End::Complete {
             bench.send(&*call, b"{}");
             bench.answer(&*call, 200, "text/event-stream");
-            bench.frame(&*call, 100, event("{\"content\":\"a\"}") + DONE);
+            bench.chunk(&*call, 100, event("{\"content\":\"a\"}") + DONE);
         }
         bench.end(&*call, 200, end).warm_up
     };
@@ -424,7 +424,7 @@ fn calls_right_after_an_upstream_was_unreachable_are_warm_up() {
         FailureKind::Tls,
     ] {
         let away = bench.begin("/v1/chat/completions", &[]);
-        away.request_frame(
+        away.request_chunk(
             &br#"{"model":"asked","messages":[{"role":"user","content":"a b"}]}"#[..].into(),
         );
         away.sent(bench.at(5));

@@ -97,8 +97,8 @@ fn each_response_is_timed_from_what_asked_for_it() {
     );
     socket.agent(1000, r#"{"type":"response.create"}"#);
     socket.begin(1100);
-    for frame in 0..5 {
-        socket.words(1300 + frame * 100, 8);
+    for chunk in 0..5 {
+        socket.words(1300 + chunk * 100, 8);
     }
     socket.done(1800, "completed", 40);
     socket.begin(5000);

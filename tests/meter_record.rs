@@ -37,11 +37,11 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         br#"{"model":"asked","stream":true,"user":"ada","messages":[]}"#,
     );
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 250, thoughts(4));
-    for frame in 1..=4 {
-        bench.frame(&*call, 250 + frame * 250, words(8));
+    bench.chunk(&*call, 250, thoughts(4));
+    for chunk in 1..=4 {
+        bench.chunk(&*call, 250 + chunk * 250, words(8));
     }
-    bench.frame(&*call, 1500, finish(Some(50)) + DONE);
+    bench.chunk(&*call, 1500, finish(Some(50)) + DONE);
     let record = bench.end(&*call, 2000, End::Complete);
     let mut is = serde_json::to_value(&record).expect("JSON");
     let id = is["id"].take();
@@ -150,12 +150,12 @@ fn what_is_unknown_is_null_and_never_zero() {
 fn the_engines_own_figures_are_recorded_as_well() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 100, words(3));
+    bench.chunk(&*call, 100, words(3));
     let timings = "{\"prompt_n\":11,\"prompt_ms\":20.0,\"predicted_n\":3,\"predicted_ms\":150.0}";
     let last = format!(
         "data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\"timings\":{timings}}}\n\n"
     );
-    bench.frame(&*call, 200, last + DONE);
+    bench.chunk(&*call, 200, last + DONE);
     let engine = bench
         .end(&*call, 300, End::Complete)
         .engine

@@ -21,7 +21,7 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     let prometheus = Prometheus::new(&[], &measure);
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 100, words(3) + DONE);
+    bench.chunk(&*call, 100, words(3) + DONE);
     call.ended(bench.at(200), End::Complete);
     let template = FinishedCall::clone(&bench.finished_calls()[0]);
     let figures = bench.meter.stats(Instant::now());
@@ -63,15 +63,15 @@ fn tokens_whose_number_is_unknown_after_all_are_retracted() {
     let exported = |source| exported(&prometheus, &bench, "m-1", source);
     // After the first call, the name of the model is known not to be an alias.
     let call = bench.chat();
-    bench.frame(&*call, 100, words(10) + &finish(None) + DONE);
+    bench.chunk(&*call, 100, words(10) + &finish(None) + DONE);
     let whole = bench.end(&*call, 200, End::Complete);
     assert_eq!(whole.tokens.normalised.output, Some(10));
     assert_eq!((exported("counted"), exported("retracted")), (10, 0));
     let call = bench.chat();
-    bench.frame(&*call, 1000, words(50));
+    bench.chunk(&*call, 1000, words(50));
     assert!(exported("counted") >= 58, "while it streams");
     call.lagged(3, 300);
-    bench.frame(&*call, 2000, finish(None) + DONE);
+    bench.chunk(&*call, 2000, finish(None) + DONE);
     let lagged = bench.end(&*call, 2100, End::Complete);
     assert_eq!(lagged.tokens.normalised.output, None);
     assert!(exported("retracted") >= 48);
@@ -88,15 +88,15 @@ fn tokens_of_a_long_answer_follow_the_model_that_it_names_at_its_end() {
     for call in 1..3 {
         let before = of("m-1", "counted");
         let long = bench.chat();
-        for frame in 0..2000 {
-            bench.frame(&*long, 100 + frame * 10, words(1));
+        for chunk in 0..2000 {
+            bench.chunk(&*long, 100 + chunk * 10, words(1));
         }
         let live = of("m-1", "counted") - before;
         // After two seconds its name is trusted, unless it was an alias before.
         let should = if call == 1 { 1900..=2000 } else { 0..=0 };
         assert!(should.contains(&live), "{live} in call {call}");
         let last = finish(None).replace("m-1", "real") + &words(1).replace("m-1", "real");
-        bench.frame(&*long, 21_000, last + DONE);
+        bench.chunk(&*long, 21_000, last + DONE);
         let record = bench.end(&*long, 21_100, End::Complete);
         assert_eq!(record.model.as_deref(), Some("real"));
         assert_eq!(record.tokens.normalised.output, Some(2001));

@@ -139,8 +139,8 @@ fn each_response_over_a_socket_is_one_record_with_what_its_request_said() {
         r#"{"type":"response.create","model":"gpt-asked","input":"hi","user":"me","service_tier":"flex","prompt_cache_key":"k-1"}"#,
     );
     socket.created(1100, "resp_1");
-    for frame in 0..5 {
-        socket.words(1300 + frame * 100, 8);
+    for chunk in 0..5 {
+        socket.words(1300 + chunk * 100, 8);
     }
     socket.completed(1800, "resp_1", 40);
     socket.agent(
@@ -285,7 +285,7 @@ fn a_socket_on_which_nothing_was_asked_is_no_generation() {
     ] {
         let (bench, call) = Socket::asked("/v1/responses", &[]);
         bench.answer(&*call, status, "application/json");
-        bench.frame(&*call, 60, r#"{"error":{"code":"no"}}"#);
+        bench.chunk(&*call, 60, r#"{"error":{"code":"no"}}"#);
         let record = bench.end(&*call, 100, End::Complete);
         assert_eq!(record.operation_class, class, "{status}");
     }
@@ -313,9 +313,9 @@ fn each_turn_of_gemini_live_is_one_record() {
     let socket = Socket::live();
     let ask = r#"{"clientContent":{"turns":[{"role":"user","parts":[{"text":"hi"}]}],"turnComplete":true}}"#;
     socket.agent(1000, ask);
-    for frame in 0..5 {
+    for chunk in 0..5 {
         socket.upstream(
-            1300 + frame * 100,
+            1300 + chunk * 100,
             r#"{"serverContent":{"modelTurn":{"parts":[{"text":" word word word word word word word word"}]}}}"#,
         );
     }

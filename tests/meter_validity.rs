@@ -5,25 +5,25 @@ use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::observer::{End, ObservedCall};
 use tokengauge_test_support::meter::{Bench, DONE, choice, event, finish, thoughts, words};
 
-/// Plays `frames` as (milliseconds, body) and ends the call cleanly.
-fn play(bench: &Bench, frames: &[(u64, String)]) -> CallRecord {
+/// Plays `chunks` as (milliseconds, body) and ends the call cleanly.
+fn play(bench: &Bench, chunks: &[(u64, String)]) -> CallRecord {
     let call = bench.chat();
-    for (millis, body) in frames {
-        bench.frame(&*call, *millis, body);
+    for (millis, body) in chunks {
+        bench.chunk(&*call, *millis, body);
     }
     bench.end(&*call, 60_000, End::Complete)
 }
 
-/// `count` frames of `tokens` each, `gap` milliseconds apart.
+/// `count` chunks of `tokens` each, `gap` milliseconds apart.
 fn steady(count: u64, tokens: usize, gap: u64) -> Vec<(u64, String)> {
     (0..count)
-        .map(|frame| (1000 + frame * gap, words(tokens)))
+        .map(|chunk| (1000 + chunk * gap, words(tokens)))
         .collect()
 }
 
-fn ended(mut frames: Vec<(u64, String)>, output: Option<u64>) -> Vec<(u64, String)> {
-    frames.push((50_000, finish(output) + DONE));
-    frames
+fn ended(mut chunks: Vec<(u64, String)>, output: Option<u64>) -> Vec<(u64, String)> {
+    chunks.push((50_000, finish(output) + DONE));
+    chunks
 }
 
 fn assert_reason(record: &CallRecord, reason: TpsUnavailable) {
@@ -32,7 +32,7 @@ fn assert_reason(record: &CallRecord, reason: TpsUnavailable) {
 }
 
 #[test]
-fn enough_tokens_in_enough_frames_have_a_speed() {
+fn enough_tokens_in_enough_chunks_have_a_speed() {
     let record = play(&Bench::default(), &ended(steady(5, 8, 100), Some(40)));
     assert_eq!(record.tps.unavailable, None);
     assert_eq!(record.tps.output, Some(80.0), "32 tokens in 0.4 s");
@@ -40,16 +40,16 @@ fn enough_tokens_in_enough_frames_have_a_speed() {
 
 #[test]
 fn one_token_less_than_the_minimum_is_too_few() {
-    let mut frames = steady(4, 8, 100);
-    frames.push((1400, words(7)));
-    assert_reason(&play(&Bench::default(), &ended(frames, None)), TooFewTokens);
+    let mut chunks = steady(4, 8, 100);
+    chunks.push((1400, words(7)));
+    assert_reason(&play(&Bench::default(), &ended(chunks, None)), TooFewTokens);
 }
 
 #[test]
-fn three_frames_are_too_few_whatever_they_carry() {
+fn three_chunks_are_too_few_whatever_they_carry() {
     assert_reason(
         &play(&Bench::default(), &ended(steady(3, 50, 1000), None)),
-        TooFewFrames,
+        TooFewChunks,
     );
 }
 
@@ -65,11 +65,11 @@ fn faster_than_any_model_was_buffered() {
 
 #[test]
 fn several_choices_have_no_single_speed() {
-    let frames = (0..40).map(|frame| {
+    let chunks = (0..40).map(|chunk| {
         let delta = "{\"content\":\" word word\"}";
-        (1000 + frame * 100, choice(frame as u32 % 2, delta))
+        (1000 + chunk * 100, choice(chunk as u32 % 2, delta))
     });
-    let record = play(&Bench::default(), &ended(frames.collect(), None));
+    let record = play(&Bench::default(), &ended(chunks.collect(), None));
     assert_reason(&record, MultipleChoices);
     assert_eq!(record.tokens.normalised.output, Some(80));
 }
@@ -84,7 +84,7 @@ fn several_choices_asked_for_are_enough() {
     );
     bench.answer(&*call, 200, "text/event-stream");
     for (millis, body) in ended(steady(10, 8, 100), None) {
-        bench.frame(&*call, millis, body);
+        bench.chunk(&*call, millis, body);
     }
     assert_reason(&bench.end(&*call, 60_000, End::Complete), MultipleChoices);
 }
@@ -101,9 +101,9 @@ fn far_more_reported_than_streamed_is_hidden_reasoning() {
 fn output_that_cannot_have_been_sent_is_hidden_whatever_the_parts_say() {
     let play = |usage: &str| {
         let last = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
-        let mut frames = steady(10, 8, 100);
-        frames.push((50_000, finish(None) + &last + DONE));
-        play(&Bench::default(), &frames)
+        let mut chunks = steady(10, 8, 100);
+        chunks.push((50_000, finish(None) + &last + DONE));
+        play(&Bench::default(), &chunks)
     };
     for usage in [
         r#"{"completion_tokens":400,"completion_tokens_details":{"reasoning_tokens":0}}"#,
@@ -121,11 +121,11 @@ fn output_that_cannot_have_been_sent_is_hidden_whatever_the_parts_say() {
 
 #[test]
 fn streamed_reasoning_is_not_hidden() {
-    let mut frames: Vec<_> = (0..20).map(|n| (1000 + n * 100, thoughts(10))).collect();
-    frames.push((3000, words(5)));
-    let record = play(&Bench::default(), &ended(frames, Some(210)));
+    let mut chunks: Vec<_> = (0..20).map(|n| (1000 + n * 100, thoughts(10))).collect();
+    chunks.push((3000, words(5)));
+    let record = play(&Bench::default(), &ended(chunks, Some(210)));
     assert_eq!(record.tps.unavailable, None);
-    assert_eq!(record.tps.answer, None, "one frame of answer has no pace");
+    assert_eq!(record.tps.answer, None, "one chunk of answer has no pace");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_body_that_came_whole_was_not_streamed() {
     let call = bench.begin("/v1/chat/completions", &[]);
     bench.send(&*call, b"{}");
     bench.answer(&*call, 200, "application/json");
-    bench.frame(
+    bench.chunk(
         &*call,
         100,
         "{\"choices\":[{\"message\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}",
@@ -143,12 +143,12 @@ fn a_body_that_came_whole_was_not_streamed() {
 }
 
 #[test]
-fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
+fn chunks_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
     let bench = Bench::default();
     let call = bench.chat();
-    bench.frame(&*call, 1000, words(50));
+    bench.chunk(&*call, 1000, words(50));
     call.lagged(3, 300);
-    bench.frame(&*call, 2000, finish(None) + DONE);
+    bench.chunk(&*call, 2000, finish(None) + DONE);
     let record = bench.end(&*call, 2100, End::Complete);
     assert_reason(&record, Lagged);
     assert_eq!(record.outcome, Outcome::Complete);
@@ -164,7 +164,7 @@ fn frames_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
         "what was not shown counts"
     );
     assert_eq!(
-        bench.meter.stats(std::time::Instant::now()).lagged_frames,
+        bench.meter.stats(std::time::Instant::now()).lagged_chunks,
         3
     );
 }
@@ -175,13 +175,13 @@ fn an_unknown_dialect_and_an_unreadable_body_are_unparsed() {
     let unknown = bench.begin("/v1/models", &[]);
     bench.send(&*unknown, b"");
     bench.answer(&*unknown, 200, "application/json");
-    bench.frame(&*unknown, 100, "{}");
+    bench.chunk(&*unknown, 100, "{}");
     assert_reason(&bench.end(&*unknown, 200, End::Complete), Unparsed);
 
     let broken = bench.begin("/v1/chat/completions", &[]);
     bench.send(&*broken, b"{}");
     bench.answer(&*broken, 200, "application/json");
-    bench.frame(&*broken, 100, "<html>not JSON</html>");
+    bench.chunk(&*broken, 100, "<html>not JSON</html>");
     let record = bench.end(&*broken, 200, End::Complete);
     assert_reason(&record, Unparsed);
     assert_eq!(record.tokens.normalised.output, None);
@@ -198,17 +198,17 @@ fn an_encoding_that_is_not_one_is_unparsed() {
     ];
     let headers = tokengauge_test_support::meter::header_map(&headers);
     call.head(bench.at(50), http::StatusCode::OK, &headers);
-    bench.frame(&*call, 100, words(10));
+    bench.chunk(&*call, 100, words(10));
     assert_reason(&bench.end(&*call, 200, End::Complete), Unparsed);
 }
 
 #[test]
 fn a_bad_end_before_the_minimum_ended_early_and_after_it_does_not() {
     let bench = Bench::default();
-    let cancel = |frames: u64| {
+    let cancel = |chunks: u64| {
         let call = bench.chat();
-        for (millis, body) in steady(frames, 8, 100) {
-            bench.frame(&*call, millis, body);
+        for (millis, body) in steady(chunks, 8, 100) {
+            bench.chunk(&*call, millis, body);
         }
         bench.end(&*call, 60_000, End::ClientCancelled)
     };
@@ -233,7 +233,7 @@ fn a_call_without_an_answer_ended_early() {
 fn what_is_not_known_goes_before_what_is_too_little() {
     let bench = Bench::default();
     let call: std::sync::Arc<dyn ObservedCall> = bench.chat();
-    bench.frame(&*call, 1000, event("{\"content\":\"a\"}"));
+    bench.chunk(&*call, 1000, event("{\"content\":\"a\"}"));
     call.lagged(1, 100);
     assert_reason(&bench.end(&*call, 2000, End::ClientCancelled), Lagged);
 }

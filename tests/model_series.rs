@@ -19,8 +19,8 @@ use tokio::time::sleep;
 const TOLERANCE: f64 = 0.03;
 /// The same for what gzip makes of it: the digits of the figures are others each time.
 const GZIP_TOLERANCE: f64 = 0.06;
-/// Frames with a word of each stream, and milliseconds between them.
-const FRAMES: usize = 40;
+/// Chunks with a word of each stream, and milliseconds between them.
+const CHUNKS: usize = 40;
 const GAP: u64 = 15;
 
 /// One call: how it is answered, for which model, with how many prompt tokens, by which agent.
@@ -50,7 +50,7 @@ async fn answer(mut tcp: TcpStream) -> Option<()> {
     let (_, asked) = request(&mut tcp).await?;
     let (model, kind) = (asked["model"].as_str()?, asked["user"].as_str()?);
     let prompt = asked["seed"].as_u64()?;
-    let usage = json!({"prompt_tokens": prompt, "completion_tokens": FRAMES, "prompt_tokens_details": {"cached_tokens": prompt / 2}});
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": CHUNKS, "prompt_tokens_details": {"cached_tokens": prompt / 2}});
     if let Ok(status) = kind.parse::<u16>() {
         let body = r#"{"error":{"type":"busy"}}"#;
         return whole(&mut tcp, status, body).await;
@@ -67,11 +67,11 @@ async fn answer(mut tcp: TcpStream) -> Option<()> {
     if kind == "error" {
         event(&mut tcp, &json!({"error": {"type": "overloaded"}})).await?;
     } else {
-        for frame in 0..FRAMES {
+        for chunk in 0..CHUNKS {
             sleep(Duration::from_millis(GAP)).await;
-            let delta = match (kind, frame) {
-                ("think", ..FRAMES) if frame < FRAMES / 2 => json!({"reasoning_content": " so"}),
-                ("tools", ..FRAMES) if frame >= FRAMES / 2 => {
+            let delta = match (kind, chunk) {
+                ("think", ..CHUNKS) if chunk < CHUNKS / 2 => json!({"reasoning_content": " so"}),
+                ("tools", ..CHUNKS) if chunk >= CHUNKS / 2 => {
                     let call = json!({"index": 0, "id": "t", "function": {"name": "f", "arguments": " word"}});
                     json!({"tool_calls": [call]})
                 }
@@ -344,7 +344,7 @@ fn off(name: &str, found: &[f64]) -> Option<String> {
     (!same).then(|| format!("{name}: docs/fleet.md has {written:?}, it is {found:?}"))
 }
 
-/// A machine that is busy for seconds joins frames, and a call without a speed has fewer series.
+/// A machine that is busy for seconds joins chunks, and a call without a speed has fewer series.
 const ATTEMPTS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,25 +83,25 @@ impl ObjectivesFixture {
         all.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Frames of `tokens` tokens, `gap` ms apart, the first at `first`; gives when the
+    /// Chunks of `tokens` tokens, `gap` ms apart, the first at `first`; gives when the
     /// last one came.
     pub fn stream(
         &self,
         call: &dyn ObservedCall,
         first: u64,
         gap: u64,
-        frames: u64,
+        chunks: u64,
         tokens: usize,
     ) -> u64 {
-        for frame in 0..frames {
-            self.bench.frame(call, first + frame * gap, words(tokens));
+        for chunk in 0..chunks {
+            self.bench.chunk(call, first + chunk * gap, words(tokens));
         }
-        first + (frames - 1) * gap
+        first + (chunks - 1) * gap
     }
 
     pub fn complete(&self, call: &dyn ObservedCall, at: u64) {
-        self.bench.frame(call, at, finish(None));
-        self.bench.frame(call, at, DONE);
+        self.bench.chunk(call, at, finish(None));
+        self.bench.chunk(call, at, DONE);
         call.ended(self.bench.at(at), End::Complete);
     }
 }

@@ -30,7 +30,7 @@ fn every_chat_is_a_session_of_its_user() {
         let call = bench.begin(request["path"].as_str().expect("a path"), &headers);
         bench.send(&*call, request["body"].to_string().as_bytes());
         bench.answer(&*call, 200, "text/event-stream");
-        bench.frame(&*call, 100, words(8) + &finish(Some(8)) + DONE);
+        bench.chunk(&*call, 100, words(8) + &finish(Some(8)) + DONE);
         let record = bench.end(&*call, 200, End::Complete);
         assert_eq!(record.agent.as_deref(), Some("open-webui"));
         let user = record.user.expect("a user");

@@ -47,7 +47,7 @@ fn head(bench: &Bench, call: &dyn ObservedCall, status: u16, content_type: &str)
 fn answered(bench: &Bench, method: &Method, path: &str, status: u16, body: &str) -> CallRecord {
     let call = call(bench, method, path);
     head(bench, &*call, status, "application/json");
-    bench.frame(&*call, 60, body);
+    bench.chunk(&*call, 60, body);
     bench.end(&*call, 70, End::Complete)
 }
 
@@ -89,10 +89,10 @@ fn an_unknown_path_that_generates_is_a_generation() {
     let bench = Bench::default();
     let posted = call(&bench, &Method::POST, "/own/gateway/ask");
     head(&bench, &*posted, 200, "text/event-stream");
-    for frame in 0..5 {
-        bench.frame(&*posted, 100 + frame * 100, words(10));
+    for chunk in 0..5 {
+        bench.chunk(&*posted, 100 + chunk * 100, words(10));
     }
-    bench.frame(&*posted, 600, finish(None) + DONE);
+    bench.chunk(&*posted, 600, finish(None) + DONE);
     let record = bench.end(&*posted, 600, End::Complete);
     assert_eq!(record.operation_class, OperationClass::Generation);
     assert_eq!(record.tokens.normalised.output, Some(50));
@@ -105,7 +105,7 @@ fn asked(bench: &Bench, path: &str, body: &[u8]) -> CallRecord {
     bench.send(&*call, request);
     head(bench, &*call, 200, "application/json; charset=utf-8");
     for (piece, millis) in body.chunks(1000).zip(60..) {
-        bench.frame(&*call, millis, piece);
+        bench.chunk(&*call, millis, piece);
     }
     bench.end(&*call, 1000, End::Complete)
 }
@@ -163,21 +163,21 @@ fn what_is_no_answer_of_a_known_dialect_is_none_on_an_unknown_path() {
     }
     let stats = bench.meter.stats(Instant::now());
     assert_eq!((stats.held_bytes, stats.skipped_bodies), (0, 0));
-    assert_eq!(stats.lagged_frames, 0);
+    assert_eq!(stats.lagged_chunks, 0);
 }
 
 #[test]
 fn the_request_of_a_stream_on_an_unknown_path_is_read() {
     let bench = Bench::default();
     let request = br#"{"model":"asked","messages":[{"role":"user","content":"Hello"}]}"#;
-    for (frame, model) in [
+    for (chunk, model) in [
         (words(10) + &finish(None) + DONE, Some("asked")),
         ("data: {\"odd\":1}\n\n".to_owned(), None),
     ] {
         let call = bench.begin("/own/gateway/ask", &[("content-type", "application/json")]);
         bench.send(&*call, request);
         head(&bench, &*call, 200, "text/event-stream");
-        bench.frame(&*call, 60, frame);
+        bench.chunk(&*call, 60, chunk);
         let record = bench.end(&*call, 70, End::Complete);
         assert_eq!(record.model_requested.as_deref(), model);
         assert_eq!(record.tokens.normalised.input, model.map(|_| 1));
@@ -195,10 +195,10 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
     let path = "/v1/chat/completions/chatcmpl-1?stream=true";
     let again = call(&bench, &Method::GET, path);
     head(&bench, &*again, 200, "text/event-stream");
-    for frame in 0..20 {
-        bench.frame(&*again, 100 + frame, words(10));
+    for chunk in 0..20 {
+        bench.chunk(&*again, 100 + chunk, words(10));
     }
-    bench.frame(&*again, 130, finish(Some(200)) + DONE);
+    bench.chunk(&*again, 130, finish(Some(200)) + DONE);
     let record = bench.end(&*again, 130, End::Complete);
     assert_eq!(record.operation, Operation::Retrieve);
     assert_eq!(record.operation_class, OperationClass::Retrieve);
@@ -236,9 +236,9 @@ fn a_background_response_is_counted_once_when_its_usage_is_there() {
     };
     let asked = call(&bench, &Method::POST, "/v1/responses");
     let body = br#"{"model":"m-1","background":true,"input":"Tell me of rivers."}"#;
-    asked.request_frame(&body[..].into());
+    asked.request_chunk(&body[..].into());
     head(&bench, &*asked, 200, "application/json");
-    bench.frame(&*asked, 60, response("queued", "null"));
+    bench.chunk(&*asked, 60, response("queued", "null"));
     let queued = bench.end(&*asked, 70, End::Complete);
     assert_eq!(
         (queued.cost_usd, queued.tokens.source),
@@ -367,7 +367,7 @@ fn paths_other_than_chats_are_measured_or_have_a_class() {
     ] {
         let posted = call(&bench, &Method::POST, path);
         head(&bench, &*posted, 200, content_type);
-        bench.frame(&*posted, 60, body);
+        bench.chunk(&*posted, 60, body);
         let record = bench.end(&*posted, 70, End::Complete);
         let name = format!("{path} {content_type}");
         let tokens = (record.tokens.reported.input, record.tokens.reported.output);

@@ -65,11 +65,11 @@ fn chat(bench: &Bench) -> String {
     assert!(upstream.keeps_state);
     bench.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, thoughts(10));
-    bench.frame(&*call, 300, words(10));
-    bench.frame(&*call, 1800, words(10));
-    bench.frame(&*call, 2000, finish(Some(33)));
-    bench.frame(&*call, 2000, DONE);
+    bench.chunk(&*call, 100, thoughts(10));
+    bench.chunk(&*call, 300, words(10));
+    bench.chunk(&*call, 1800, words(10));
+    bench.chunk(&*call, 2000, finish(Some(33)));
+    bench.chunk(&*call, 2000, DONE);
     let record = bench.end(&*call, 2100, End::Complete);
     assert_eq!(record.trace_id.as_deref(), Some(TRACE));
     upstream.traceparent.to_str().expect("text").to_owned()
@@ -199,7 +199,7 @@ async fn grpc_carries_the_same_spans_headers_and_compression() {
 /// Code and `error.type` of both spans of a call that `end`s so, after `status`.
 async fn ending(
     status: Option<u16>,
-    frames: &[String],
+    chunks: &[String],
     end: End,
 ) -> [(StatusCode, Option<String>); 2] {
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
@@ -210,8 +210,8 @@ async fn ending(
     if let Some(status) = status {
         bench.answer(&*call, status, "text/event-stream");
     }
-    for frame in frames {
-        bench.frame(&*call, 100, frame);
+    for chunk in chunks {
+        bench.chunk(&*call, 100, chunk);
     }
     bench.end(&*call, 200, end);
     assert!(flush(&bench, otlp).await);

@@ -44,9 +44,9 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
         );
         bench.answer(&*call, status, "text/event-stream");
         if status == 200 {
-            (0..10).for_each(|n| bench.frame(&*call, 100 + 20 * n, words(10)));
-            bench.frame(&*call, 300, finish(Some(101)));
-            bench.frame(&*call, 300, DONE);
+            (0..10).for_each(|n| bench.chunk(&*call, 100 + 20 * n, words(10)));
+            bench.chunk(&*call, 300, finish(Some(101)));
+            bench.chunk(&*call, 300, DONE);
         }
         bench.end(&*call, 310, End::Complete);
     }

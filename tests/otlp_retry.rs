@@ -52,8 +52,8 @@ impl ExporterFixture {
             self.bench
                 .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
             self.bench.answer(&*call, 200, "text/event-stream");
-            self.bench.frame(&*call, 100, words(10));
-            self.bench.frame(&*call, 300, finish(Some(10)) + DONE);
+            self.bench.chunk(&*call, 100, words(10));
+            self.bench.chunk(&*call, 300, finish(Some(10)) + DONE);
             call.ended(self.bench.at(310), End::Complete);
         }
         assert!(self.bench.meter.flush(TIMEOUT));

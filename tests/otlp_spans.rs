@@ -70,9 +70,9 @@ impl TracingFixture {
         let call = self.call("/v1/chat/completions", headers, body);
         call.overhead(Phase::Head, Duration::from_micros(1500));
         self.bench.answer(&*call, 200, STREAM);
-        self.bench.frame(&*call, 100, words(10));
-        self.bench.frame(&*call, 300, words(10));
-        self.bench.frame(&*call, 300, finish(Some(33)) + DONE);
+        self.bench.chunk(&*call, 100, words(10));
+        self.bench.chunk(&*call, 300, words(10));
+        self.bench.chunk(&*call, 300, finish(Some(33)) + DONE);
         self.bench.end(&*call, 310, End::Complete);
     }
 
@@ -206,8 +206,8 @@ async fn langfuse_gets_cost_and_first_token_under_its_names_where_asked_for() {
     fixture.bench.answer(&*call, 200, STREAM);
     let named =
         r#"data: {"id":"c","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
-    fixture.bench.frame(&*call, 100, format!("{named}\n\n"));
-    fixture.bench.frame(&*call, 300, finish(Some(33)) + DONE);
+    fixture.bench.chunk(&*call, 100, format!("{named}\n\n"));
+    fixture.bench.chunk(&*call, 300, finish(Some(33)) + DONE);
     let record = fixture.bench.end(&*call, 310, End::Complete);
     let client = of(&fixture.end().await.spans(), SpanKind::Client);
     let first = &client["langfuse.observation.completion_start_time"];
@@ -231,7 +231,7 @@ async fn the_phases_of_every_call_add_up_to_its_duration() {
                     r#"{"model":"m","messages":[]}"#,
                 );
                 fixture.bench.answer(&*call, 200, "application/json");
-                fixture.bench.frame(&*call, 400, WHOLE);
+                fixture.bench.chunk(&*call, 400, WHOLE);
                 fixture.bench.end(&*call, 410, End::Complete);
             }),
         ),
@@ -290,16 +290,16 @@ async fn span_and_metric_have_one_error_type() {
         (Some(200), None, End::UpstreamReset, "upstream_reset"),
         (None, None, broken(), "upstream_connect"),
     ];
-    for (status, frame, end, expected) in kinds {
+    for (status, chunk, end, expected) in kinds {
         let fixture = TracingFixture::new(false).await;
         let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
         let call = fixture.call("/v1/chat/completions", &[], body);
         if let Some(status) = status {
             fixture.bench.answer(&*call, status, STREAM);
-            fixture.bench.frame(&*call, 100, words(5));
+            fixture.bench.chunk(&*call, 100, words(5));
         }
-        if let Some(frame) = frame {
-            fixture.bench.frame(&*call, 200, frame);
+        if let Some(chunk) = chunk {
+            fixture.bench.chunk(&*call, 200, chunk);
         }
         fixture.bench.end(&*call, 300, end);
         let receiver = fixture.end().await;
@@ -361,7 +361,7 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
         let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
         let call = fixture.call("/ml/v1/text/chat_stream", &[], body);
         fixture.bench.answer(&*call, 200, kind);
-        fixture.bench.frame(&*call, 100, answer);
+        fixture.bench.chunk(&*call, 100, answer);
         let record = fixture.bench.end(&*call, 310, End::Complete);
         assert_eq!(record.operation, Operation::Unknown, "{name}");
         let receiver = fixture.end().await;
@@ -408,7 +408,7 @@ async fn the_span_of_a_refused_call_has_no_tokens() {
         let fixture = TracingFixture::new(false).await;
         let call = fixture.call("/v1/chat/completions", &[], body);
         fixture.bench.answer(&*call, status, kind);
-        fixture.bench.frame(&*call, 100, answer);
+        fixture.bench.chunk(&*call, 100, answer);
         fixture.bench.end(&*call, 200, End::Complete);
         let spans = fixture.end().await.spans();
         let client = of(&spans, SpanKind::Client);

@@ -51,8 +51,8 @@ async fn spans(
     let (otlp, lost) = exporters(&variables, Conventions::Current);
     let bench = Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer());
     let call = bench.chat();
-    bench.frame(&*call, 100, words(10));
-    bench.frame(&*call, 200, finish(Some(10)) + DONE);
+    bench.chunk(&*call, 100, words(10));
+    bench.chunk(&*call, 200, finish(Some(10)) + DONE);
     bench.end(&*call, 300, End::Complete);
     assert!(bench.meter.flush(TIMEOUT));
     let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));

@@ -31,10 +31,10 @@ fn chat_of(bench: &Bench, parent: &str) {
     let call = bench.begin("/v1/chat/completions", &[("traceparent", parent)]);
     bench.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
     bench.answer(&*call, 200, "text/event-stream");
-    for frame in 0..=5 {
-        bench.frame(&*call, 250 + frame * 200, words(8));
+    for chunk in 0..=5 {
+        bench.chunk(&*call, 250 + chunk * 200, words(8));
     }
-    bench.frame(&*call, 1500, finish(Some(50)) + DONE);
+    bench.chunk(&*call, 1500, finish(Some(50)) + DONE);
     call.ended(bench.at(1600), End::Complete);
     assert!(bench.meter.flush(TIMEOUT));
 }
@@ -192,7 +192,7 @@ fn gauges_come_back_to_0_after_ten_thousand_aborted_streams() {
     let open: Vec<_> = (0..STREAMS)
         .map(|_| {
             let call = bench.chat();
-            bench.frame(&*call, 100, words(3));
+            bench.chunk(&*call, 100, words(3));
             call
         })
         .collect();

@@ -23,7 +23,7 @@ fn call(bench: &Bench, path: &str, headers: &[(&str, &str)], body: &Value) -> Ca
     let call = bench.begin(path, headers);
     bench.send(&*call, body.to_string().as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
-    bench.frame(&*call, 100, words(4) + &finish(None) + DONE);
+    bench.chunk(&*call, 100, words(4) + &finish(None) + DONE);
     bench.end(&*call, 110, End::Complete)
 }
 

@@ -132,7 +132,7 @@ async fn a_head_can_come_later_than_the_request_and_earlier_than_the_first_token
     let started = Instant::now();
     let answer = sim.post(CHAT, "", chat()).await;
     let opened = answer
-        .frames
+        .chunks
         .first()
         .expect("a role")
         .0
@@ -142,7 +142,7 @@ async fn a_head_can_come_later_than_the_request_and_earlier_than_the_first_token
 }
 
 #[tokio::test]
-async fn gzip_frames_can_be_read_as_they_come() {
+async fn gzip_chunks_can_be_read_as_they_come() {
     use compression_codecs::{Decode, GzipDecoder};
     use compression_core::util::PartialBuffer;
     let sim = start("ttft=1ms,gap=15ms,tokens=12,gzip").await;
@@ -150,8 +150,8 @@ async fn gzip_frames_can_be_read_as_they_come() {
     assert_eq!(answer.headers["content-encoding"], "gzip");
     let mut decoder = GzipDecoder::new();
     let mut seen = Vec::new();
-    for (_, frame) in &answer.frames {
-        let mut input = PartialBuffer::new(frame.as_ref());
+    for (_, chunk) in &answer.chunks {
+        let mut input = PartialBuffer::new(chunk.as_ref());
         let mut output = PartialBuffer::new([0u8; 16 * 1024]);
         while !input.unwritten().is_empty() {
             decoder.decode(&mut input, &mut output).expect("gzip");
@@ -161,7 +161,7 @@ async fn gzip_frames_can_be_read_as_they_come() {
         seen.push(text);
     }
     assert_eq!(events(&seen.concat()), 12);
-    assert!(seen.len() >= 6, "{} frames", seen.len());
+    assert!(seen.len() >= 6, "{} chunks", seen.len());
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn a_recorded_body_is_served_byte_for_byte_cut_and_paced() {
         witness: None,
     }))
     .await;
-    for (settings, frames) in [
+    for (settings, chunks) in [
         ("", 40),
         ("cut=100", body.len().div_ceil(100) as u64),
         ("stall=100ms@3", 40),
@@ -245,7 +245,7 @@ async fn a_recorded_body_is_served_byte_for_byte_cut_and_paced() {
         let truth = sim.truth_of(&answer).await;
         assert_eq!(truth.tokens, None, "{settings}");
         assert!(
-            (2..=frames).contains(&truth.frames),
+            (2..=chunks).contains(&truth.frames),
             "{settings}: {}",
             truth.frames
         );

@@ -99,7 +99,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
     let answer = sim.post("/v1/messages", asked, chat(true)).await;
     let truth = sim.truth().await;
     let first = answer
-        .frames
+        .chunks
         .iter()
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
     let (seen, _) = first.expect("a first token");

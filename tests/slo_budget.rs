@@ -216,7 +216,7 @@ fn reasoning_is_no_answer() {
     let call = fixture.bench.chat();
     fixture
         .bench
-        .frame(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
+        .chunk(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
     fixture.tick(2_600);
     assert_eq!(fixture.counts(2_600), only("bad deadline", 1));
 }

@@ -75,7 +75,7 @@ fn an_answer_in_one_body_has_no_deadline_for_its_first_token() {
     fixture.tick(5_000);
     fixture.bench.answer(&*call, 200, "application/json");
     let body = r#"{"model":"m","choices":[{"index":0,"message":{"content":"a b c"},"finish_reason":"stop"}]}"#;
-    fixture.bench.frame(&*call, 6_000, body);
+    fixture.bench.chunk(&*call, 6_000, body);
     call.ended(fixture.bench.at(6_000), End::Complete);
     assert_eq!(fixture.counts(7_000), only("excluded not_streamed", 1));
 }
@@ -92,7 +92,7 @@ fn availability_is_the_upstreams_and_the_proxys() {
             let call = fixture.bench.begin("/v1/chat/completions", &[]);
             fixture.bench.send(&*call, b"{}");
             fixture.bench.answer(&*call, status, "application/json");
-            fixture.bench.frame(&*call, 60, "{}");
+            fixture.bench.chunk(&*call, 60, "{}");
             call.ended(fixture.bench.at(70), End::Complete);
         })
     };
@@ -128,7 +128,7 @@ fn availability_is_the_upstreams_and_the_proxys() {
     );
     let error_inside = fixture(&|fixture| {
         let call = fixture.bench.chat();
-        fixture.bench.frame(
+        fixture.bench.chunk(
             &*call,
             100,
             "data: {\"error\":{\"type\":\"overloaded\"}}\n\n",
@@ -159,7 +159,7 @@ fn a_call_without_a_speed_is_excluded_with_its_reason() {
     assert_eq!(fixture.counts(9_000), only("excluded too_few_tokens", 1));
     let fixture = ObjectivesFixture::new(slo);
     let call = fixture.bench.chat();
-    fixture.bench.frame(&*call, 100, words(1));
+    fixture.bench.chunk(&*call, 100, words(1));
     call.ended(fixture.bench.at(200), End::ClientCancelled);
     assert_eq!(fixture.counts(9_000), only("excluded client_cancelled", 1));
 }
@@ -200,7 +200,7 @@ fn tokens_of_a_long_stream_count_by_segments_while_it_runs() {
     assert_eq!(
         fixture.counts(25_000),
         all,
-        "every token behind the first frame, once"
+        "every token behind the first chunk, once"
     );
     assert_eq!(fixture.status(25_000).good, 260.0);
 }
@@ -216,7 +216,7 @@ fn the_tokens_behind_a_gap_answer_for_it() {
     assert_eq!(
         fixture.counts(40_000),
         only("good met", 40),
-        "closed at the last frame before the gap"
+        "closed at the last chunk before the gap"
     );
     let last = fixture.stream(&*call, 40_000, 50, 20, 1);
     fixture.complete(&*call, last + 1);

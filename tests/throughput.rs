@@ -12,7 +12,7 @@ use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
-/// What is measured of the last frames, in milliseconds.
+/// What is measured of the last chunks, in milliseconds.
 const DELAY: u64 = MAX_MEASURE_DELAY.as_millis() as u64;
 
 /// Calls played in the order of their instants.
@@ -25,7 +25,7 @@ struct CallScript {
 enum ScriptStep {
     Begin,
     Head(&'static str),
-    Frame(String),
+    Chunk(String),
     End,
 }
 
@@ -35,14 +35,14 @@ impl CallScript {
         self.steps.insert((millis, call, turn), step);
     }
 
-    /// A stream that begins at `begin`, whose first frame comes at `first` and the others in
+    /// A stream that begins at `begin`, whose first chunk comes at `first` and the others in
     /// steps of `gap`, all of `tokens`; its body ends `tail` later.
     fn stream(
         &mut self,
         begin: u64,
         first: u64,
         gap: u64,
-        frames: u64,
+        chunks: u64,
         tokens: usize,
         tail: u64,
     ) -> u64 {
@@ -51,12 +51,12 @@ impl CallScript {
         self.at(begin, call, ScriptStep::Begin);
         self.at(begin, call, ScriptStep::Head("text/event-stream"));
         let mut at = first;
-        for frame in 0..frames {
-            at = first + frame * gap;
-            self.at(at, call, ScriptStep::Frame(words(tokens)));
+        for chunk in 0..chunks {
+            at = first + chunk * gap;
+            self.at(at, call, ScriptStep::Chunk(words(tokens)));
         }
         let end = at + tail;
-        self.at(end, call, ScriptStep::Frame(finish(None) + DONE));
+        self.at(end, call, ScriptStep::Chunk(finish(None) + DONE));
         self.at(end, call, ScriptStep::End);
         end
     }
@@ -71,7 +71,7 @@ impl CallScript {
             " word".repeat(tokens)
         );
         self.at(begin + took, call, ScriptStep::Head("application/json"));
-        self.at(begin + took, call, ScriptStep::Frame(body));
+        self.at(begin + took, call, ScriptStep::Chunk(body));
         self.at(begin + took, call, ScriptStep::End);
         begin + took
     }
@@ -103,7 +103,7 @@ impl CallScript {
                     )]);
                     calls[&call].head(bench.at(millis), http::StatusCode::OK, &headers);
                 }
-                ScriptStep::Frame(bytes) => bench.frame(&*calls[&call], millis, bytes),
+                ScriptStep::Chunk(bytes) => bench.chunk(&*calls[&call], millis, bytes),
                 ScriptStep::End => {
                     calls
                         .remove(&call)
@@ -181,7 +181,7 @@ fn a_slow_stream_has_its_speed_and_one_that_stalls_falls_to_nothing() {
         let streams = bench.meter.streams(bench.at(millis), 10);
         speeds.insert(millis / 1000, streams.first().and_then(|stream| stream.tps));
     });
-    assert_eq!(speeds[&2], None, "the second frame has not come");
+    assert_eq!(speeds[&2], None, "the second chunk has not come");
     for second in 8..=31 {
         let speed = speeds[&second].expect("a speed");
         assert!(near(speed, 2.0, 0.01), "{speed} after {second} s");
@@ -316,18 +316,18 @@ fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint
             while at < from + 12_000 {
                 // All end at once: their speed is that of so many.
                 let left = ((from + 12_000 - at) as f64 / gap) as u64;
-                let frames = length(number).min(left.max(1));
+                let chunks = length(number).min(left.max(1));
                 number += 1;
                 let call = play.calls;
                 play.calls += 1;
                 play.at(at, call, ScriptStep::Begin);
                 play.at(at, call, ScriptStep::Head("text/event-stream"));
                 let mut end = at;
-                for frame in 1..=frames {
-                    end = at + (frame as f64 * gap) as u64;
-                    play.at(end, call, ScriptStep::Frame(words(1)));
+                for chunk in 1..=chunks {
+                    end = at + (chunk as f64 * gap) as u64;
+                    play.at(end, call, ScriptStep::Chunk(words(1)));
                 }
-                play.at(end + tail, call, ScriptStep::Frame(finish(None) + DONE));
+                play.at(end + tail, call, ScriptStep::Chunk(finish(None) + DONE));
                 play.at(end + tail, call, ScriptStep::End);
                 // The agent goes on with its next call when the last token has come.
                 at = end;

@@ -77,7 +77,7 @@ impl Report {
         if let Some(runs) = self.find(scenario, Peer::Tokengauge) {
             let sum = |of: fn(&RunResult) -> f64| runs.done().map(of).sum::<f64>();
             println!(
-                "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} frames",
+                "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} chunks",
                 sum(|run| run.counted),
                 sum(|run| run.lagged)
             );

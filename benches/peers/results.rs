@@ -31,7 +31,7 @@ pub struct RunResult {
     pub busy_kb: f64,
     /// Streams that were open in the middle.
     pub open: usize,
-    /// Tokens that tokengauge says it counted, and frames it skipped.
+    /// Tokens that tokengauge says it counted, and chunks it skipped.
     pub counted: f64,
     pub lagged: f64,
     /// The share that a hypervisor took of a core in that time.

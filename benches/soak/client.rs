@@ -86,7 +86,7 @@ impl Connection {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadBehaviour {
-    /// How long it waits after each frame.
+    /// How long it waits after each chunk.
     pub pause: Duration,
     /// When it disconnects, from the start of the call.
     pub leaves: Option<Duration>,

@@ -199,7 +199,7 @@ impl Records {
             outcome: records.first().map(|record| record.outcome),
             bytes: call.received.received,
             tokens,
-            frames: records.iter().map(|record| record.frames).sum(),
+            chunks: records.iter().map(|record| record.frames).sum(),
         });
     }
 

@@ -41,7 +41,7 @@ struct Row {
     outcomes: BTreeMap<&'static str, u64>,
     bytes: u64,
     tokens: u64,
-    frames: u64,
+    chunks: u64,
 }
 
 pub struct VerifiedCall {
@@ -50,7 +50,7 @@ pub struct VerifiedCall {
     pub outcome: Option<Outcome>,
     pub bytes: u64,
     pub tokens: u64,
-    pub frames: u64,
+    pub chunks: u64,
 }
 
 pub struct RunSummary {
@@ -167,8 +167,8 @@ impl Report {
         );
         println!(
             "{:<34}{:>12.0}",
-            "frames with tokens a second",
-            sums.all.frames as f64 / seconds
+            "chunks with tokens a second",
+            sums.all.chunks as f64 / seconds
         );
         if let Some(memory) = end.memory {
             let rows = [
@@ -202,7 +202,7 @@ impl Row {
         *self.outcomes.entry(outcome).or_default() += 1;
         self.bytes += call.bytes;
         self.tokens += call.tokens;
-        self.frames += call.frames;
+        self.chunks += call.chunks;
     }
 
     fn line(&self, name: &str) -> String {

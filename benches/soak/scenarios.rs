@@ -203,7 +203,7 @@ pub enum Scenario {
     InvalidText,
     /// A compressed body whose bytes are wrong.
     BrokenGzip,
-    /// A byte a frame.
+    /// A byte a chunk.
     Trickle,
     /// One event of a megabyte.
     GiantEvent,
@@ -270,7 +270,7 @@ impl Scenario {
             Scenario::Abandoned => "agent leaves while it asks",
             Scenario::InvalidText => "bytes that are no UTF-8",
             Scenario::BrokenGzip => "broken gzip",
-            Scenario::Trickle => "a byte a frame",
+            Scenario::Trickle => "a byte a chunk",
             Scenario::GiantEvent => "an event of a megabyte",
             Scenario::Garbage => "what is not HTTP",
             Scenario::HangUp => "upstream hangs up",

@@ -155,10 +155,10 @@ pub struct RecordArgs {
     /// The response's status
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: u16,
-    /// Bytes of one frame [default: the whole body is one]
+    /// Bytes of one chunk [default: the whole body is one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frame_bytes: Option<u32>,
-    /// Time between frames as the meter gets it; nothing waits
+    /// Time between chunks as the meter gets it; nothing waits
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
     pub gap: std::time::Duration,
     /// The records are JSON in any case

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_config::Measure;
 use tokengauge_core::call::CallRecord;
-use tokengauge_core::observer::{CallStart, End, Frame, Observer};
+use tokengauge_core::observer::{CallStart, Chunk, End, Observer};
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use tokengauge_process::output;
 
@@ -71,13 +71,13 @@ fn measured(
         variant: None,
     });
     call.connected(received, true);
-    call.request_frame(&recording.request);
+    call.request_chunk(&recording.request);
     call.sent(received);
     let mut at = received;
     call.head(at, recording.status, &recording.headers);
-    for bytes in pace.frames(&recording.body) {
+    for bytes in pace.chunks(&recording.body) {
         at += pace.gap;
-        recording.show(call.as_ref(), Frame::new(at, bytes));
+        recording.show(call.as_ref(), Chunk::new(at, bytes));
     }
     call.ended(at, End::Complete);
     drop(call);

@@ -121,7 +121,7 @@ impl AttackCost {
         let peak = cost.fixture.peak().saturating_sub(at_rest);
         println!(
             "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak, {} KB held, \
-             {lost} frames not measured",
+             {lost} chunks not measured",
             peak >> 10,
             held as u64 >> 10
         );

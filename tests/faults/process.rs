@@ -393,8 +393,8 @@ async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
         });
         bench.send(&*call, b"{\"stream\":true}");
         bench.answer(&*call, 200, "text/event-stream");
-        (0..10).for_each(|frame| bench.frame(&*call, 100 + frame * 100, words(10)));
-        bench.frame(&*call, 1100, finish(Some(100)) + DONE);
+        (0..10).for_each(|chunk| bench.chunk(&*call, 100 + chunk * 100, words(10)));
+        bench.chunk(&*call, 1100, finish(Some(100)) + DONE);
         let record = bench.end(&*call, 1200, End::Complete);
         assert_eq!(record.seconds.duration, Some(1.2), "{wall:?}");
         assert_eq!(record.tps.output, Some(100.0), "{wall:?}");

@@ -8,10 +8,10 @@ async fn reasoning_in_the_text_of_an_answer_is_reasoning() {
     let counted = |reasoning: u64, answer: u64| json!({"outcome": "complete", "tokens": {"normalised": {"reasoning": reasoning, "answer": answer}}});
     let chat = |pieces: &[&str]| {
         let delta = |text: &&str| sse(chat_delta(&json!({"content": text})));
-        let mut frames: Vec<_> = pieces.iter().map(delta).collect();
-        frames.push(sse(chat_finish("stop")));
-        frames.push(done());
-        frames
+        let mut chunks: Vec<_> = pieces.iter().map(delta).collect();
+        chunks.push(sse(chat_finish("stop")));
+        chunks.push(done());
+        chunks
     };
     let ollama = |text: &str, end: bool| {
         line(json!({"model": "m", "message": {"role": "assistant", "content": text}, "done": end}))
@@ -180,24 +180,24 @@ async fn what_is_billed_apart_from_tokens_leaves_no_cost_or_is_in_it() {
         "image_generation_call",
     ] {
         let item = json!({"type": kind, "id": "s", "status": "completed"});
-        let mut frames = vec![delta.clone(); 5];
+        let mut chunks = vec![delta.clone(); 5];
         for state in ["in_progress", "completed"] {
-            frames.push(typed(
+            chunks.push(typed(
                 &json!({"type": format!("response.{kind}.{state}"), "item_id": "s", "output_index": 1}),
             ));
         }
-        frames.push(typed(
+        chunks.push(typed(
             &json!({"type": "response.output_item.done", "output_index": 1, "item": item}),
         ));
         let whole = response(json!([]));
-        frames.push(typed(
+        chunks.push(typed(
             &json!({"type": "response.completed", "response": whole}),
         ));
         cases.push(Case::new(
             &format!("{kind} without output"),
             RESPONSES,
             SSE,
-            frames,
+            chunks,
             absent.clone(),
         ));
         let said =

@@ -47,15 +47,15 @@ async fn one_event_that_cannot_be_read_is_left_out() {
             ("surrogate", member(r#""note":"\ud83d""#), (61, 0)),
         ];
         for (kind, data, (words, skipped)) in odd {
-            let mut frames = stream.words(60);
-            frames.insert(30, frame(&data));
-            frames.extend((stream.end)());
+            let mut chunks = stream.words(60);
+            chunks.insert(30, frame(&data));
+            chunks.extend((stream.end)());
             let name = format!("{} {kind}", stream.name);
             cases.push(Case::new(
                 &name,
                 stream.path,
                 stream.content_type,
-                frames,
+                chunks,
                 expected(words, skipped),
             ));
         }
@@ -70,18 +70,18 @@ async fn one_event_that_cannot_be_read_is_left_out() {
         let mut elements = vec![word; 60];
         elements.insert(30, odd);
         elements.push(json!({"candidates": [{"index": 0, "finishReason": "STOP"}]}).to_string());
-        let mut frames: Vec<String> = elements
+        let mut chunks: Vec<String> = elements
             .iter()
             .map(|element| format!("{element},\n"))
             .collect();
-        frames[0].insert(0, '[');
-        let last = frames.last_mut().expect("frames");
+        chunks[0].insert(0, '[');
+        let last = chunks.last_mut().expect("chunks");
         *last = last.replace(",\n", "]");
         cases.push(Case::new(
             &format!("gemini array {kind}"),
             GEMINI_ARRAY,
             "application/json; charset=UTF-8",
-            frames,
+            chunks,
             expected(61, 0),
         ));
     }
@@ -93,15 +93,15 @@ async fn one_event_that_cannot_be_read_is_left_out() {
             NDJSON => line("null"),
             _ => sse("null"),
         };
-        let mut frames = vec![odd];
-        frames.extend(stream.words(60));
-        frames.extend((stream.end)());
+        let mut chunks = vec![odd];
+        chunks.extend(stream.words(60));
+        chunks.extend((stream.end)());
         let name = format!("{} first", stream.name);
         cases.push(Case::new(
             &name,
             stream.path,
             stream.content_type,
-            frames,
+            chunks,
             expected(60, 1),
         ));
     }
@@ -148,9 +148,9 @@ async fn a_body_with_numbers_that_json_lacks_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_that_come_in_another_shape_midway_are_counted() {
     let counted = |reasoning: u64, answer: u64, calls: u64| json!({"outcome": "complete", "tokens": {"normalised": {"reasoning": reasoning, "answer": answer, "tool_call": calls}}});
-    let ended = |mut frames: Vec<Vec<u8>>, reason: &str| {
-        frames.extend([sse(chat_finish(reason)), done()]);
-        frames
+    let ended = |mut chunks: Vec<Vec<u8>>, reason: &str| {
+        chunks.extend([sse(chat_finish(reason)), done()]);
+        chunks
     };
     let fields = [
         ("reasoning_content", json!({"reasoning_content": " word"})),
@@ -163,14 +163,14 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
     let mut cases = Vec::new();
     for (first, one) in &fields {
         for (second, other) in &fields {
-            let mut frames = vec![sse(chat_delta(one)); 10];
-            frames.extend(vec![sse(chat_delta(other)); 7]);
-            frames.extend(CHAT_STREAM.words(5));
+            let mut chunks = vec![sse(chat_delta(one)); 10];
+            chunks.extend(vec![sse(chat_delta(other)); 7]);
+            chunks.extend(CHAT_STREAM.words(5));
             cases.push(Case::new(
                 &format!("{first} then {second}"),
                 CHAT,
                 SSE,
-                ended(frames, "stop"),
+                ended(chunks, "stop"),
                 counted(17, 5, 0),
             ));
         }
@@ -179,12 +179,12 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         for (name, value) in fields[1].1.as_object().expect("an object") {
             both[name] = value.clone();
         }
-        let frames = vec![sse(chat_delta(&both)); 10];
+        let chunks = vec![sse(chat_delta(&both)); 10];
         cases.push(Case::new(
             &format!("{first} and reasoning"),
             CHAT,
             SSE,
-            ended(frames, "stop"),
+            ended(chunks, "stop"),
             counted(10, 0, 0),
         ));
     }
@@ -197,7 +197,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
     };
     let tools = |tools: &str| json!({"outcome": "complete", "tools": tools});
     for (kind, index) in [("one index", json!(0)), ("no index", Value::Null)] {
-        let frames = vec![
+        let chunks = vec![
             call(index.clone(), "fetch", r#"{"a": 1}"#),
             call(index.clone(), "search", r#"{"b": 2}"#),
         ];
@@ -205,23 +205,23 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
             &format!("two calls, {kind}"),
             CHAT,
             SSE,
-            ended(frames, "tool_calls"),
+            ended(chunks, "tool_calls"),
             tools("fetch+search"),
         ));
     }
     // Arguments in pieces, and calls of one tool.
     for (kind, index) in [("one index", json!(0)), ("no index", Value::Null)] {
-        let mut frames = Vec::new();
+        let mut chunks = Vec::new();
         for name in ["fetch", "search", "fetch"] {
-            frames.push(call(index.clone(), name, ""));
+            chunks.push(call(index.clone(), name, ""));
             for piece in ["{\"a\"", ": {\"b\": \"}\\\"\"}", "}"] {
-                frames.push(call(index.clone(), "", piece));
+                chunks.push(call(index.clone(), "", piece));
             }
         }
-        cases.push(Case::new(&format!("three calls in pieces, {kind}"), CHAT, SSE, ended(frames, "tool_calls"), json!({"outcome": "complete", "tools": "fetch+search", "tokens": {"normalised": {"answer": 0, "reasoning": 0}}})));
+        cases.push(Case::new(&format!("three calls in pieces, {kind}"), CHAT, SSE, ended(chunks, "tool_calls"), json!({"outcome": "complete", "tools": "fetch+search", "tokens": {"normalised": {"answer": 0, "reasoning": 0}}})));
     }
     // The last event repeats all reasoning in another field.
-    let mut frames: Vec<_> = (0..20)
+    let mut chunks: Vec<_> = (0..20)
         .map(|at| {
             sse(chat_delta(
                 &json!({"reasoning_content": format!(" word{}", " word".repeat(at % 3))}),
@@ -229,34 +229,34 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         })
         .collect();
     let words = (0..20).map(|at| 1 + at % 3).sum::<usize>();
-    frames.push(sse(chat_delta(
+    chunks.push(sse(chat_delta(
         &json!({"reasoning": " word".repeat(words)}),
     )));
     cases.push(Case::new(
         "all reasoning again",
         CHAT,
         SSE,
-        ended(frames, "stop"),
+        ended(chunks, "stop"),
         counted(words as u64, 0, 0),
     ));
     // The field changes after the first event.
-    let mut frames = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
-    frames.extend(vec![sse(chat_delta(&json!({"reasoning": " also"}))); 7]);
+    let mut chunks = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
+    chunks.extend(vec![sse(chat_delta(&json!({"reasoning": " also"}))); 7]);
     cases.push(Case::new(
         "another field at once",
         CHAT,
         SSE,
-        ended(frames, "stop"),
+        ended(chunks, "stop"),
         counted(8, 0, 0),
     ));
     // And goes on with the same word.
-    let mut frames = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
-    frames.extend(vec![sse(chat_delta(&json!({"reasoning": " word"}))); 10]);
+    let mut chunks = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
+    chunks.extend(vec![sse(chat_delta(&json!({"reasoning": " word"}))); 10]);
     cases.push(Case::new(
         "another field, the same word",
         CHAT,
         SSE,
-        ended(frames, "stop"),
+        ended(chunks, "stop"),
         counted(11, 0, 0),
     ));
     // A Responses text that only arrives when it is done.
@@ -273,7 +273,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         };
         let mut event = json!({"type": format!("response.{kind}.done"), "item_id": "i", "output_index": 0, "content_index": 0, "summary_index": 0});
         event[member] = json!(" word word word");
-        let frames = vec![
+        let chunks = vec![
             typed(&event),
             typed(
                 &json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": []}}),
@@ -283,7 +283,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
             &format!("only done: {kind}"),
             RESPONSES,
             SSE,
-            frames,
+            chunks,
             json!({"outcome": "complete", "tokens": {"normalised": {"output": 3}}}),
         ));
     }
@@ -482,12 +482,12 @@ async fn a_stream_that_breaks_midway_has_no_count_anywhere() {
     let unknown = json!({"outcome": "complete", "tps": {"output": null, "unavailable": "unparsed"}, "tokens": {"normalised": {"output": null}, "reported": {"output": null}}, "cost_usd": null});
     let mut cases = Vec::new();
     for stream in STREAMS {
-        let mut frames = stream.words(60);
+        let mut chunks = stream.words(60);
         if stream.content_type == AWS {
-            frames.push(b"<html>502 Bad Gateway</html>".to_vec());
+            chunks.push(b"<html>502 Bad Gateway</html>".to_vec());
         } else {
             let torn = String::from_utf8((stream.frame)(&(stream.word)())).expect("text");
-            frames.extend(vec![torn.replacen("}\n", "\n", 1).into_bytes(); 10]);
+            chunks.extend(vec![torn.replacen("}\n", "\n", 1).into_bytes(); 10]);
             let ends = (stream.end)()
                 .into_iter()
                 .filter_map(|end| String::from_utf8(end).ok());
@@ -498,13 +498,13 @@ async fn a_stream_that_breaks_midway_has_no_count_anywhere() {
                     .replace("tokens_predicted", "p")
                     .replace("generated_tokens", "g")
             };
-            frames.extend(ends.map(plain).map(String::into_bytes));
+            chunks.extend(ends.map(plain).map(String::into_bytes));
         }
         cases.push(Case::new(
             stream.name,
             stream.path,
             stream.content_type,
-            frames,
+            chunks,
             unknown.clone(),
         ));
     }

@@ -9,23 +9,23 @@ async fn an_error_after_text_is_one_in_every_stream() {
     let mut cases = Vec::new();
     for stream in STREAMS {
         for (shape, error) in errors() {
-            let mut frames = stream.words(5);
-            frames.push((stream.frame)(&error));
+            let mut chunks = stream.words(5);
+            chunks.push((stream.frame)(&error));
             let name = format!("{}, {shape}", stream.name);
             cases.push(Case::new(
                 &name,
                 stream.path,
                 stream.content_type,
-                frames.clone(),
+                chunks.clone(),
                 expected.clone(),
             ));
-            frames.extend((stream.end)());
+            chunks.extend((stream.end)());
             let name = format!("{name}, then an end");
             cases.push(Case::new(
                 &name,
                 stream.path,
                 stream.content_type,
-                frames,
+                chunks,
                 expected.clone(),
             ));
         }
@@ -35,15 +35,15 @@ async fn an_error_after_text_is_one_in_every_stream() {
                 ("named text", "Internal Server Error"),
                 ("named empty", "{}"),
             ] {
-                let mut frames = stream.words(5);
-                frames.push(named("error", error));
+                let mut chunks = stream.words(5);
+                chunks.push(named("error", error));
                 let name = format!("{}, {shape}", stream.name);
                 cases.push(
                     Case::new(
                         &name,
                         stream.path,
                         stream.content_type,
-                        frames,
+                        chunks,
                         expected.clone(),
                     )
                     .cut(),
@@ -114,13 +114,13 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             "function_call_filter: malformed_function_call",
         ),
     ] {
-        let mut frames = CHAT_STREAM.words(5);
-        frames.extend([sse(chat_finish(reason)), done()]);
+        let mut chunks = CHAT_STREAM.words(5);
+        chunks.extend([sse(chat_finish(reason)), done()]);
         cases.push(Case::new(
             &format!("chat stream {reason}"),
             CHAT,
             SSE,
-            frames,
+            chunks,
             failed(kind),
         ));
         let body = json!({"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": " word"}, "finish_reason": reason}]});
@@ -167,21 +167,21 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
         ));
     }
     let delta = json!({"error": {"code": "provider_failed", "message": "it failed"}});
-    let mut frames = CHAT_STREAM.words(5);
-    frames.extend([sse(chat_delta(&delta)), sse(chat_finish("stop")), done()]);
+    let mut chunks = CHAT_STREAM.words(5);
+    chunks.extend([sse(chat_delta(&delta)), sse(chat_finish("stop")), done()]);
     cases.push(Case::new(
         "error in a delta",
         CHAT,
         SSE,
-        frames,
+        chunks,
         failed("provider_failed"),
     ));
     let error = json!({"code": 502, "message": "it failed", "type": "provider_unavailable"});
     let choice =
         json!({"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": error});
-    let mut frames = CHAT_STREAM.words(5);
-    frames.extend([sse(json!({"model": "m", "choices": [choice]})), done()]);
-    cases.push(Case::new("openrouter stream", CHAT, SSE, frames, json!({"outcome": "error_event", "error_type": "provider_unavailable", "finish_reasons": ["error"]})));
+    let mut chunks = CHAT_STREAM.words(5);
+    chunks.extend([sse(json!({"model": "m", "choices": [choice]})), done()]);
+    cases.push(Case::new("openrouter stream", CHAT, SSE, chunks, json!({"outcome": "error_event", "error_type": "provider_unavailable", "finish_reasons": ["error"]})));
     for (name, path, text) in [
         ("chat", CHAT, "message"),
         ("completions", COMPLETIONS, "text"),
@@ -294,7 +294,7 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
 async fn a_stream_that_is_cut_is_not_complete() {
     let mut cases = Vec::new();
     for stream in STREAMS {
-        let frames = stream.words(30);
+        let chunks = stream.words(30);
         // These end a response by its connection.
         let reset = json!({"outcome": "upstream_reset", "error_type": "upstream_reset", "tokens": {"normalised": {"output": 30}}});
         let unterminated = json!({"outcome": "upstream_reset", "error_type": "unterminated", "tokens": {"normalised": {"output": 30}}});
@@ -303,7 +303,7 @@ async fn a_stream_that_is_cut_is_not_complete() {
                 &format!("{} cut", stream.name),
                 stream.path,
                 stream.content_type,
-                frames.clone(),
+                chunks.clone(),
                 reset,
             )
             .cut(),
@@ -312,19 +312,19 @@ async fn a_stream_that_is_cut_is_not_complete() {
             &format!("{} unterminated", stream.name),
             stream.path,
             stream.content_type,
-            frames.clone(),
+            chunks.clone(),
             unterminated.clone(),
         ));
         if stream.content_type != AWS {
-            let mut frames = stream.words(30);
+            let mut chunks = stream.words(30);
             let torn = (stream.frame)(&(stream.word)());
             let text = String::from_utf8(torn).expect("text");
-            frames.push(text.replace("}\n", "\n").into_bytes());
+            chunks.push(text.replace("}\n", "\n").into_bytes());
             cases.push(Case::new(
                 &format!("{} unterminated, one event unreadable", stream.name),
                 stream.path,
                 stream.content_type,
-                frames,
+                chunks,
                 unterminated,
             ));
         }
@@ -716,13 +716,13 @@ async fn a_damaged_answer_is_not_a_successful_generation() {
             let text = String::from_utf8((stream.frame)(data)).expect("text");
             text.replacen("}\n", "\n", 1).into_bytes()
         };
-        let case = |name: &str, frames: Vec<Vec<u8>>, record: &Value| {
+        let case = |name: &str, chunks: Vec<Vec<u8>>, record: &Value| {
             let name = format!("{} {name}", stream.name);
             Case::new(
                 &name,
                 stream.path,
                 stream.content_type,
-                frames,
+                chunks,
                 record.clone(),
             )
         };
@@ -731,14 +731,14 @@ async fn a_damaged_answer_is_not_a_successful_generation() {
             cases.push(case("garbage", garbage, &not_json));
             continue;
         }
-        let frames = vec![torn(&(stream.word)()); 3];
-        cases.push(case("all torn", frames.clone(), &reset));
+        let chunks = vec![torn(&(stream.word)()); 3];
+        cases.push(case("all torn", chunks.clone(), &reset));
         if stream.content_type == SSE {
-            let mut ended = frames;
+            let mut ended = chunks;
             ended.push(done());
             cases.push(case("all torn, then an end", ended, &not_json));
-            let frames = vec![sse("null"), sse("busy"), done()];
-            cases.push(case("nothing in it", frames, &empty));
+            let chunks = vec![sse("null"), sse("busy"), done()];
+            cases.push(case("nothing in it", chunks, &empty));
         }
     }
     let triton = "/v2/models/m/generate_stream";
@@ -922,13 +922,13 @@ async fn an_answer_that_only_mentions_errors_is_complete() {
             body
         };
         for stream in STREAMS {
-            let mut frames = vec![(stream.frame)(&with((stream.word)())); 4];
-            frames.extend((stream.end)());
+            let mut chunks = vec![(stream.frame)(&with((stream.word)())); 4];
+            chunks.extend((stream.end)());
             cases.push(Case::new(
                 &format!("{} {kind}", stream.name),
                 stream.path,
                 stream.content_type,
-                frames,
+                chunks,
                 complete.clone(),
             ));
         }

@@ -27,10 +27,10 @@ async fn a_stream_of_nothing_but_other_events_has_no_answer() {
         let events = foreign().into_iter();
         for (name, event) in events.filter(|(_, event)| !is_damaged(&stream, event)) {
             for count in [1, 3] {
-                let frames = vec![(stream.frame)(&event); count];
+                let chunks = vec![(stream.frame)(&event); count];
                 let name = format!("{}: {name}, {count}", stream.name);
                 let kind = stream.content_type;
-                cases.push(Case::new(&name, stream.path, kind, frames, empty.clone()));
+                cases.push(Case::new(&name, stream.path, kind, chunks, empty.clone()));
             }
         }
     }
@@ -44,8 +44,8 @@ async fn other_servers_may_stream_events_of_their_own() {
     let other = json!({"outcome": "complete", "error_type": null, "dialect": "unknown"});
     let asks = json!({"id": 17, "stream": true});
     let case = |path: &'static str| {
-        let frames = vec![sse(json!({"progress": 0.5})); 3];
-        Case::new(path, path, SSE, frames, other.clone()).asked(&asks)
+        let chunks = vec![sse(json!({"progress": 0.5})); 3];
+        Case::new(path, path, SSE, chunks, other.clone()).asked(&asks)
     };
     play(
         [CHAT, OLLAMA, "/generate_stream", "/own/path"]
@@ -62,16 +62,16 @@ async fn other_events_around_an_answer_change_nothing() {
     let ping = json!({"type": "ping"});
     for stream in STREAMS.iter().filter(|stream| !is_damaged(stream, &ping)) {
         let ping = (stream.frame)(&ping);
-        let mut frames = vec![ping.clone(); 2];
-        frames.extend(stream.words(40));
-        frames.push(ping);
-        frames.extend((stream.end)());
+        let mut chunks = vec![ping.clone(); 2];
+        chunks.extend(stream.words(40));
+        chunks.push(ping);
+        chunks.extend((stream.end)());
         let kind = stream.content_type;
         cases.push(Case::new(
             stream.name,
             stream.path,
             kind,
-            frames,
+            chunks,
             complete.clone(),
         ));
     }

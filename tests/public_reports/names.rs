@@ -12,13 +12,13 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
             .iter()
             .find(|stream| stream.name == "llama.cpp")
             .expect("llama.cpp");
-        let mut frames = stream.words(100);
-        frames.push(sse(json!({"index": 0, "content": "", "stop": true, "stop_type": "eos", "model": "late.gguf", "tokens_predicted": 100})));
+        let mut chunks = stream.words(100);
+        chunks.push(sse(json!({"index": 0, "content": "", "stop": true, "stop_type": "eos", "model": "late.gguf", "tokens_predicted": 100})));
         cases.push(Case::new(
             &format!("llama.cpp {call}"),
             stream.path,
             SSE,
-            frames,
+            chunks,
             late("late.gguf"),
         ));
         for (name, path, text) in [
@@ -34,29 +34,29 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 };
                 sse(json!({"id": "c", "model": model, "choices": [choice]}))
             };
-            let mut frames = vec![word(&format!("router-{name}"), Value::Null)];
-            frames.extend(vec![word(&format!("served-{name}"), Value::Null); 98]);
-            frames.extend([word(&format!("served-{name}"), json!("stop")), done()]);
+            let mut chunks = vec![word(&format!("router-{name}"), Value::Null)];
+            chunks.extend(vec![word(&format!("served-{name}"), Value::Null); 98]);
+            chunks.extend([word(&format!("served-{name}"), json!("stop")), done()]);
             cases.push(Case::new(
                 &format!("router {name} {call}"),
                 path,
                 SSE,
-                frames,
+                chunks,
                 late(&format!("served-{name}")),
             ));
             for (kind, aliases) in [("last", 99), ("after two", 2), ("after one", 1)] {
                 let model = format!("real-{name}-{aliases}");
                 let alias = format!("alias-{name}-{aliases}");
-                let mut frames = vec![word(&alias, Value::Null); aliases];
-                frames.extend(vec![word(&model, Value::Null); 99 - aliases]);
-                frames.extend([word(&model, json!("stop")), done()]);
-                let frames = || frames.clone();
+                let mut chunks = vec![word(&alias, Value::Null); aliases];
+                chunks.extend(vec![word(&model, Value::Null); 99 - aliases]);
+                chunks.extend([word(&model, json!("stop")), done()]);
+                let chunks = || chunks.clone();
                 let asked = json!({"model": alias});
                 cases.push(Case::new(
                     &format!("{kind} {name} {call}"),
                     path,
                     SSE,
-                    frames(),
+                    chunks(),
                     late(&model),
                 ));
                 cases.push(
@@ -64,34 +64,34 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                         &format!("{kind} {name} as asked {call}"),
                         path,
                         SSE,
-                        frames(),
+                        chunks(),
                         late(&model),
                     )
                     .asking(&asked),
                 );
             }
-            let mut frames = vec![word(&format!("one-{name}"), Value::Null)];
-            frames.extend(vec![word(&format!("two-{name}"), Value::Null); 98]);
-            frames.extend([word(&format!("three-{name}"), json!("stop")), done()]);
+            let mut chunks = vec![word(&format!("one-{name}"), Value::Null)];
+            chunks.extend(vec![word(&format!("two-{name}"), Value::Null); 98]);
+            chunks.extend([word(&format!("three-{name}"), json!("stop")), done()]);
             cases.push(Case::new(
                 &format!("three names {name} {call}"),
                 path,
                 SSE,
-                frames,
+                chunks,
                 late(&format!("three-{name}")),
             ));
             // Its name is believed after two seconds, and is another at the end.
-            let mut frames = Vec::new();
+            let mut chunks = Vec::new();
             for _ in 0..3 {
-                frames.extend(vec![word(&format!("slow-{name}-{call}"), Value::Null); 33]);
-                frames.push(Vec::new());
+                chunks.extend(vec![word(&format!("slow-{name}-{call}"), Value::Null); 33]);
+                chunks.push(Vec::new());
             }
-            frames.extend([word(&format!("slow-real-{name}"), json!("stop")), done()]);
+            chunks.extend([word(&format!("slow-real-{name}"), json!("stop")), done()]);
             cases.push(Case::new(
                 &format!("slow {name} {call}"),
                 path,
                 SSE,
-                frames,
+                chunks,
                 late(&format!("slow-real-{name}")),
             ));
             let nameless = |finish: Value| {
@@ -103,79 +103,79 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 };
                 sse(json!({"id": "c", "choices": [choice]}))
             };
-            let mut frames = vec![nameless(Value::Null); 99];
-            frames.extend([word(&format!("only-last-{name}"), json!("stop")), done()]);
+            let mut chunks = vec![nameless(Value::Null); 99];
+            chunks.extend([word(&format!("only-last-{name}"), json!("stop")), done()]);
             cases.push(Case::new(
                 &format!("only last {name} {call}"),
                 path,
                 SSE,
-                frames,
+                chunks,
                 late(&format!("only-last-{name}")),
             ));
-            let mut frames = vec![nameless(Value::Null); 99];
-            frames.extend([nameless(json!("stop")), done()]);
+            let mut chunks = vec![nameless(Value::Null); 99];
+            chunks.extend([nameless(json!("stop")), done()]);
             cases.push(
                 Case::new(
                     &format!("never {name} {call}"),
                     path,
                     SSE,
-                    frames,
+                    chunks,
                     json!({"outcome": "complete", "model": null, "tokens": {"normalised": {"output": 100}}}),
                 )
                 .asking(&json!({"model": format!("never-{name}")})),
             );
         }
-        let mut frames = vec![typed(
+        let mut chunks = vec![typed(
             &json!({"type": "message_start", "message": {"id": "m", "model": "alias-a", "usage": {"input_tokens": 5, "output_tokens": 1}}}),
         )];
-        frames.extend(ANTHROPIC_STREAM.words(100));
-        frames.extend((ANTHROPIC_STREAM.end)());
+        chunks.extend(ANTHROPIC_STREAM.words(100));
+        chunks.extend((ANTHROPIC_STREAM.end)());
         cases.push(Case::new(
             &format!("anthropic {call}"),
             MESSAGES,
             SSE,
-            frames,
+            chunks,
             late("alias-a"),
         ));
-        let mut frames = vec![
+        let mut chunks = vec![
             sse(
                 json!({"candidates": [{"index": 0, "content": {"parts": [{"text": " word"}]}}]})
             );
             100
         ];
-        frames.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "modelVersion": "late-gemini"})));
+        chunks.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "modelVersion": "late-gemini"})));
         cases.push(Case::new(
             &format!("gemini {call}"),
             GEMINI_STREAM,
             SSE,
-            frames,
+            chunks,
             late("late-gemini"),
         ));
         let created = typed(
             &json!({"type": "response.created", "response": {"id": "r", "model": "alias-r", "status": "in_progress", "output": []}}),
         );
-        let mut frames = vec![created.clone()];
-        frames.extend(STREAMS[3].words(100));
-        frames.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "real-r", "status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 100}}})));
+        let mut chunks = vec![created.clone()];
+        chunks.extend(STREAMS[3].words(100));
+        chunks.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "real-r", "status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 100}}})));
         cases.push(Case::new(
             &format!("responses {call}"),
             RESPONSES,
             SSE,
-            frames,
+            chunks,
             late("real-r"),
         ));
-        let mut frames = vec![sse(gemini_text(" word")), sse(gemini_text(" word"))];
+        let mut chunks = vec![sse(gemini_text(" word")), sse(gemini_text(" word"))];
         let mut named = gemini_text(" word");
         named["modelVersion"] = json!("real-gemini");
-        frames.extend(vec![sse(&named); 98]);
+        chunks.extend(vec![sse(&named); 98]);
         named["candidates"][0]["finishReason"] = json!("STOP");
         named["candidates"][0]["content"] = json!(null);
-        frames.push(sse(&named));
+        chunks.push(sse(&named));
         cases.push(Case::new(
             &format!("gemini after two {call}"),
             GEMINI_STREAM,
             SSE,
-            frames,
+            chunks,
             late("real-gemini"),
         ));
         let ollama = |model: &str, done: bool| {
@@ -183,13 +183,13 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 json!({"model": model, "message": {"content": " word"}, "done": done, "done_reason": done.then_some("stop")}),
             )
         };
-        let mut frames = vec![ollama("alias-ollama", false); 99];
-        frames.push(ollama("real-ollama", true));
+        let mut chunks = vec![ollama("alias-ollama", false); 99];
+        chunks.push(ollama("real-ollama", true));
         cases.push(Case::new(
             &format!("ollama {call}"),
             OLLAMA,
             NDJSON,
-            frames,
+            chunks,
             late("real-ollama"),
         ));
     }

@@ -1,4 +1,4 @@
-//! Plays responses through the real binary: an upstream that sends given frames with pauses, an
+//! Plays responses through the real binary: an upstream that sends given chunks with pauses, an
 //! agent that asks for them, and a comparison of everything that operators can read.
 
 use crate::admin_events::Listener;
@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 
 const LEDGER: &str = "ledger.sqlite";
 const PAUSE: Duration = Duration::from_millis(10);
-/// A frame in which nothing comes for this time: an empty one.
+/// A chunk in which nothing comes for this time: an empty one.
 pub const SILENCE: Duration = Duration::from_secs(1);
 /// How many calls run at the same time.
 const AT_ONCE: usize = 32;
@@ -61,10 +61,10 @@ pub struct Case {
     request: Value,
     content_type: &'static str,
     headers: &'static str,
-    frames: Vec<Vec<u8>>,
+    chunks: Vec<Vec<u8>>,
     ending: Ending,
     record: Value,
-    /// Whether the agent has the frames before the silence.
+    /// Whether the agent has the chunks before the silence.
     delivered: Arc<watch::Sender<bool>>,
 }
 
@@ -73,7 +73,7 @@ impl Case {
         name: &str,
         path: &'static str,
         content_type: &'static str,
-        frames: impl IntoIterator<Item = impl Into<Vec<u8>>>,
+        chunks: impl IntoIterator<Item = impl Into<Vec<u8>>>,
         record: Value,
     ) -> Case {
         let streamed = content_type != JSON && !content_type.starts_with("text/html");
@@ -83,7 +83,7 @@ impl Case {
             request: json!({"model": "m", "stream": streamed, "prompt": "hi", "messages": [{"role": "user", "content": "hi"}]}),
             content_type,
             headers: "",
-            frames: frames.into_iter().map(Into::into).collect(),
+            chunks: chunks.into_iter().map(Into::into).collect(),
             ending: Ending::Whole,
             record,
             delivered: Arc::default(),
@@ -116,7 +116,7 @@ impl Case {
 
     /// The agent has received `answer` so far.
     fn received(&self, answer: &[u8]) {
-        let before = self.frames.iter().take_while(|frame| !frame.is_empty());
+        let before = self.chunks.iter().take_while(|chunk| !chunk.is_empty());
         let last = before.last();
         let delivered = last.is_none_or(|last| memchr::memmem::find(answer, last).is_some());
         self.delivered.send_replace(delivered);
@@ -125,7 +125,7 @@ impl Case {
     fn head(&self) -> String {
         let framing = match self.content_type {
             JSON => {
-                let length: usize = self.frames.iter().map(Vec::len).sum();
+                let length: usize = self.chunks.iter().map(Vec::len).sum();
                 format!("content-length: {length}")
             }
             _ => "transfer-encoding: chunked".to_owned(),
@@ -183,8 +183,8 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
         let case = &cases[&name];
         tcp.write_all(case.head().as_bytes()).await.ok()?;
         let chunked = case.content_type != JSON;
-        for frame in &case.frames {
-            if frame.is_empty() {
+        for chunk in &case.chunks {
+            if chunk.is_empty() {
                 // A proxy that reads late would measure less.
                 let mut delivered = case.delivered.subscribe();
                 delivered.wait_for(|delivered| *delivered).await.ok()?;
@@ -192,10 +192,10 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
                 continue;
             }
             sleep(PAUSE).await;
-            let mut bytes = frame.clone();
+            let mut bytes = chunk.clone();
             if chunked {
-                bytes = format!("{:x}\r\n", frame.len()).into_bytes();
-                bytes.extend_from_slice(frame);
+                bytes = format!("{:x}\r\n", chunk.len()).into_bytes();
+                bytes.extend_from_slice(chunk);
                 bytes.extend_from_slice(b"\r\n");
             }
             tcp.write_all(&bytes).await.ok()?;
@@ -229,9 +229,9 @@ async fn ask_http1(proxy: SocketAddr, case: &Case) {
         let read = timeout(TIMEOUT, tcp.read_buf(&mut answer)).await;
         more = read.expect("an end").is_ok_and(|length| length > 0);
     }
-    for frame in &case.frames {
-        let delivered = memchr::memmem::find(&answer, frame).is_some();
-        assert!(delivered, "{}: a frame was not delivered", case.name);
+    for chunk in &case.chunks {
+        let delivered = memchr::memmem::find(&answer, chunk).is_some();
+        assert!(delivered, "{}: a chunk was not delivered", case.name);
     }
 }
 
@@ -253,7 +253,7 @@ async fn ask_http2(proxy: SocketAddr, case: &Case) {
             None => break,
         }
     }
-    assert_eq!(answer, case.frames.concat(), "{}", case.name);
+    assert_eq!(answer, case.chunks.concat(), "{}", case.name);
 }
 
 /// The binary in front of the upstream.

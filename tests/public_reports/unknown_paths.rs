@@ -99,13 +99,13 @@ async fn a_stream_on_an_unknown_path_has_the_model_that_was_asked_for() {
             json!({"id": "c", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}),
         )
     };
-    let mut frames = vec![nameless(" word", Value::Null); 40];
-    frames.extend([nameless("", json!("stop")), done()]);
+    let mut chunks = vec![nameless(" word", Value::Null); 40];
+    chunks.extend([nameless("", json!("stop")), done()]);
     let asked = json!({"model": "asked"});
     let named = CHAT_STREAM.words(40).into_iter().chain((CHAT_STREAM.end)());
     play(vec![
         Case::new("named", "/foo/bar", SSE, named, expected.clone()).asking(&asked),
-        Case::new("nameless", "/foo/bar", SSE, frames, expected).asking(&asked),
+        Case::new("nameless", "/foo/bar", SSE, chunks, expected).asking(&asked),
     ])
     .await;
 }

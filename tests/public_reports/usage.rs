@@ -5,13 +5,13 @@ use super::*;
 
 /// A chat stream of `words` words that reports this usage at its end.
 fn chat_with_usage(words: usize, usage: &Value) -> Vec<Vec<u8>> {
-    let mut frames = CHAT_STREAM.words(words);
-    frames.push(sse(chat_finish("stop")));
-    frames.push(sse(
+    let mut chunks = CHAT_STREAM.words(words);
+    chunks.push(sse(chat_finish("stop")));
+    chunks.push(sse(
         json!({"id": "c", "model": "m", "choices": [], "usage": usage}),
     ));
-    frames.push(done());
-    frames
+    chunks.push(done());
+    chunks
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,24 +25,24 @@ async fn tokens_that_were_billed_and_not_sent_are_in_no_speed() {
         chat_with_usage(64, &usage),
         hidden.clone(),
     )];
-    let mut frames = ANTHROPIC_STREAM.words(64);
-    frames.insert(0, typed(&json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 9, "output_tokens": 1}}})));
-    frames.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1660, "output_tokens_details": {"thinking_tokens": 0}}})));
-    frames.push(typed(&json!({"type": "message_stop"})));
+    let mut chunks = ANTHROPIC_STREAM.words(64);
+    chunks.insert(0, typed(&json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 9, "output_tokens": 1}}})));
+    chunks.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1660, "output_tokens_details": {"thinking_tokens": 0}}})));
+    chunks.push(typed(&json!({"type": "message_stop"})));
     cases.push(Case::new(
         "anthropic",
         MESSAGES,
         SSE,
-        frames,
+        chunks,
         hidden.clone(),
     ));
-    let mut frames = vec![sse(gemini_text(" word")); 64];
-    frames.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 1660, "thoughtsTokenCount": 0, "totalTokenCount": 1669}})));
+    let mut chunks = vec![sse(gemini_text(" word")); 64];
+    chunks.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 1660, "thoughtsTokenCount": 0, "totalTokenCount": 1669}})));
     cases.push(Case::new(
         "gemini",
         GEMINI_STREAM,
         SSE,
-        frames,
+        chunks,
         hidden.clone(),
     ));
     for name in ["responses", "ollama", "cohere", "converse"] {
@@ -50,12 +50,12 @@ async fn tokens_that_were_billed_and_not_sent_are_in_no_speed() {
             .iter()
             .find(|stream| stream.name == name)
             .expect("a stream");
-        let mut frames = stream.words(64);
+        let mut chunks = stream.words(64);
         let bytes = |text: &[u8]| String::from_utf8(text.to_vec()).expect("text");
-        for frame in (stream.end)() {
-            frames.push(match stream.content_type {
-                AWS => frame,
-                _ => bytes(&frame)
+        for chunk in (stream.end)() {
+            chunks.push(match stream.content_type {
+                AWS => chunk,
+                _ => bytes(&chunk)
                     .replace("\"output_tokens\":60", "\"output_tokens\":1660")
                     .replace(
                         "\"eval_count\":60",
@@ -65,8 +65,8 @@ async fn tokens_that_were_billed_and_not_sent_are_in_no_speed() {
             });
         }
         if stream.content_type == AWS {
-            frames.pop();
-            frames.push(aws(
+            chunks.pop();
+            chunks.push(aws(
                 "metadata",
                 json!({"usage": {"inputTokens": 9, "outputTokens": 1660}}),
             ));
@@ -75,7 +75,7 @@ async fn tokens_that_were_billed_and_not_sent_are_in_no_speed() {
             name,
             stream.path,
             stream.content_type,
-            frames,
+            chunks,
             hidden.clone(),
         ));
     }
@@ -83,10 +83,10 @@ async fn tokens_that_were_billed_and_not_sent_are_in_no_speed() {
         {"type": "compaction", "input_tokens": 5000, "output_tokens": 1000},
         {"type": "message", "input_tokens": 9, "output_tokens": 64},
     ]});
-    let mut frames = ANTHROPIC_STREAM.words(64);
-    frames.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": iterations})));
-    frames.push(typed(&json!({"type": "message_stop"})));
-    cases.push(Case::new("compacted", MESSAGES, SSE, frames, json!({"outcome": "complete", "tps": {"output": KNOWN, "reported": KNOWN}, "tokens": {"reported": {"output": 1064}}})));
+    let mut chunks = ANTHROPIC_STREAM.words(64);
+    chunks.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": iterations})));
+    chunks.push(typed(&json!({"type": "message_stop"})));
+    cases.push(Case::new("compacted", MESSAGES, SSE, chunks, json!({"outcome": "complete", "tps": {"output": KNOWN, "reported": KNOWN}, "tokens": {"reported": {"output": 1064}}})));
     let rejected = json!({"prompt_tokens": 9, "completion_tokens": 1062, "total_tokens": 1071, "completion_tokens_details": {"reasoning_tokens": 0, "accepted_prediction_tokens": 20, "rejected_prediction_tokens": 1000}});
     cases.push(Case::new("rejected", CHAT, SSE, chat_with_usage(62, &rejected), json!({"outcome": "complete", "tps": {"output": KNOWN, "reported": KNOWN}, "tokens": {"reported": {"output": 1062}}})));
     let played = play(cases).await;
@@ -115,10 +115,10 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         )
     };
     let anthropic = |name: &str, first: Value, last: Value, record: Value| {
-        let mut frames = vec![start(first)];
-        frames.extend(ANTHROPIC_STREAM.words(8));
-        frames.extend([delta(last), typed(&json!({"type": "message_stop"}))]);
-        Case::new(name, MESSAGES, SSE, frames, record)
+        let mut chunks = vec![start(first)];
+        chunks.extend(ANTHROPIC_STREAM.words(8));
+        chunks.extend([delta(last), typed(&json!({"type": "message_stop"}))]);
+        Case::new(name, MESSAGES, SSE, chunks, record)
     };
     let mut cases = vec![
         anthropic(
@@ -149,55 +149,55 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
     let real = json!({"prompt_tokens": 1500, "completion_tokens": 8, "total_tokens": 1508});
     let zeros = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
     for stream in STREAMS.iter().take(2) {
-        let mut frames = stream.words(8);
+        let mut chunks = stream.words(8);
         let mut last = (stream.word)();
         last["usage"] = real.clone();
         last["choices"] = json!([]);
-        frames.push((stream.frame)(&last));
+        chunks.push((stream.frame)(&last));
         last["usage"] = zeros.clone();
-        frames.push((stream.frame)(&last));
-        frames.extend((stream.end)());
+        chunks.push((stream.frame)(&last));
+        chunks.extend((stream.end)());
         cases.push(Case::new(
             &format!("{} zeros", stream.name),
             stream.path,
             SSE,
-            frames,
+            chunks,
             reported(1500, 8),
         ));
         // Zeros in every event until the last, as some gateways send them.
-        let mut frames = Vec::new();
+        let mut chunks = Vec::new();
         for at in 0..8 {
             let mut word = (stream.word)();
             word["usage"] = if at == 4 { real.clone() } else { zeros.clone() };
-            frames.push((stream.frame)(&word));
+            chunks.push((stream.frame)(&word));
         }
-        frames.extend((stream.end)());
+        chunks.extend((stream.end)());
         cases.push(Case::new(
             &format!("{} zeros in every event", stream.name),
             stream.path,
             SSE,
-            frames,
+            chunks,
             reported(1500, 8),
         ));
         // Nothing but zeros says nothing.
-        let mut frames = stream.words(8);
-        frames.push((stream.frame)(&last));
-        frames.extend((stream.end)());
+        let mut chunks = stream.words(8);
+        chunks.push((stream.frame)(&last));
+        chunks.extend((stream.end)());
         let unknown = json!({"tokens": {"normalised": {"output": 8}, "reported": {"output": 0}}, "cost_usd": null, "cost_unavailable": "no_tokens"});
         cases.push(Case::new(
             &format!("{} only zeros", stream.name),
             stream.path,
             SSE,
-            frames,
+            chunks,
             unknown,
         ));
     }
     let gemini = |name: &str, usages: [Value; 2]| {
-        let mut frames = vec![sse(gemini_text(" word")); 8];
+        let mut chunks = vec![sse(gemini_text(" word")); 8];
         for usage in usages {
-            frames.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "usageMetadata": usage, "modelVersion": "m"})));
+            chunks.push(sse(json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "usageMetadata": usage, "modelVersion": "m"})));
         }
-        Case::new(name, GEMINI_STREAM, SSE, frames, reported(1500, 8))
+        Case::new(name, GEMINI_STREAM, SSE, chunks, reported(1500, 8))
     };
     cases.push(gemini(
         "gemini zeros",
@@ -218,14 +218,14 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
             json!({"model": "m", "message": {"content": ""}, "done": true, "done_reason": "stop", "prompt_eval_count": input, "eval_count": output}),
         )
     };
-    let mut frames =
+    let mut chunks =
         vec![line(json!({"model": "m", "message": {"content": " word"}, "done": false})); 8];
-    frames.extend([ollama(1500, 8), ollama(0, 0)]);
+    chunks.extend([ollama(1500, 8), ollama(0, 0)]);
     cases.push(Case::new(
         "ollama zeros",
         OLLAMA,
         NDJSON,
-        frames,
+        chunks,
         reported(1500, 8),
     ));
     let cohere = |input: u64, output: u64| {
@@ -233,17 +233,17 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
             &json!({"type": "message-end", "delta": {"finish_reason": "COMPLETE", "usage": {"tokens": {"input_tokens": input, "output_tokens": output}}}}),
         )
     };
-    let mut frames = STREAMS
+    let mut chunks = STREAMS
         .iter()
         .find(|stream| stream.name == "cohere")
         .expect("cohere")
         .words(8);
-    frames.extend([cohere(1500, 8), cohere(0, 0)]);
+    chunks.extend([cohere(1500, 8), cohere(0, 0)]);
     cases.push(Case::new(
         "cohere zeros",
         COHERE,
         SSE,
-        frames,
+        chunks,
         reported(1500, 8),
     ));
     let response = |usage: Value| {
@@ -251,8 +251,8 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
             &json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [], "usage": usage}}),
         )
     };
-    let mut frames = STREAMS[3].words(8);
-    frames.push(response(
+    let mut chunks = STREAMS[3].words(8);
+    chunks.push(response(
         json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}),
     ));
     let unknown = json!({"outcome": "complete", "tokens": {"normalised": {"output": 8}, "reported": {"input": 0, "output": 0}}, "cost_usd": null});
@@ -260,15 +260,15 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         "responses only zeros",
         RESPONSES,
         SSE,
-        frames,
+        chunks,
         unknown.clone(),
     ));
-    let mut frames = STREAMS
+    let mut chunks = STREAMS
         .iter()
         .find(|stream| stream.name == "converse")
         .expect("converse")
         .words(8);
-    frames.extend([
+    chunks.extend([
         aws("messageStop", json!({"stopReason": "end_turn"})),
         aws(
             "metadata",
@@ -279,7 +279,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         "converse only zeros",
         CONVERSE_STREAM,
         AWS,
-        frames,
+        chunks,
         unknown.clone(),
     ));
     let body = json!({"model": "m", "choices": [{"index": 0, "message": {"content": " word".repeat(8)}, "finish_reason": "stop"}], "usage": zeros});
@@ -291,17 +291,17 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         unknown,
     ));
     // Bedrock counts where the model's own counts are zeros.
-    let mut frames = vec![aws_chunk(
+    let mut chunks = vec![aws_chunk(
         json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 0, "output_tokens": 0}}}),
     )];
-    frames.extend(INVOKE_STREAMED.words(8));
-    frames.push(aws_chunk(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 0, "output_tokens": 0}})));
-    frames.push(aws_chunk(json!({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1500, "outputTokenCount": 8}})));
+    chunks.extend(INVOKE_STREAMED.words(8));
+    chunks.push(aws_chunk(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": 0, "output_tokens": 0}})));
+    chunks.push(aws_chunk(json!({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1500, "outputTokenCount": 8}})));
     cases.push(Case::new(
         "bedrock counts",
         INVOKE_STREAM,
         AWS,
-        frames,
+        chunks,
         reported(1500, 8),
     ));
     play(cases).await;
@@ -409,29 +409,29 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
         ));
     }
     for (name, stream) in [("chat", &STREAMS[0]), ("completions", &STREAMS[1])] {
-        let mut frames = stream.words(8);
+        let mut chunks = stream.words(8);
         let mut last = (stream.word)();
         last["choices"][0] =
             json!({"index": 0, "delta": {}, "text": "", "finish_reason": "stop", "usage": plain});
-        frames.extend([sse(&last), done()]);
+        chunks.extend([sse(&last), done()]);
         cases.push(Case::new(
             &format!("kimi {name}"),
             stream.path,
             SSE,
-            frames,
+            chunks,
             reported(json!({})),
         ));
         // Names of Anthropic's and of responses, which gateways give to chat.
-        let mut frames = stream.words(8);
+        let mut chunks = stream.words(8);
         last["choices"] = json!([]);
         last["usage"] = json!({"input_tokens": 1500, "output_tokens": 8});
-        frames.push(sse(&last));
-        frames.extend((stream.end)());
+        chunks.push(sse(&last));
+        chunks.extend((stream.end)());
         cases.push(Case::new(
             &format!("input_tokens of {name}"),
             stream.path,
             SSE,
-            frames,
+            chunks,
             reported(json!({})),
         ));
     }
@@ -541,17 +541,17 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
         ("compaction invoke stream", INVOKE_STREAMED),
     ] {
         let frame = stream.frame;
-        let mut frames = vec![frame(
+        let mut chunks = vec![frame(
             &json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 1000, "output_tokens": 1}}}),
         )];
-        frames.extend(stream.words(8));
-        frames.push(frame(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": iterations})));
-        frames.push(frame(&json!({"type": "message_stop"})));
+        chunks.extend(stream.words(8));
+        chunks.push(frame(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": iterations})));
+        chunks.push(frame(&json!({"type": "message_stop"})));
         cases.push(Case::new(
             name,
             stream.path,
             stream.content_type,
-            frames,
+            chunks,
             compacted.clone(),
         ));
     }
@@ -604,21 +604,21 @@ async fn counts_that_are_texts_or_fractions_are_read() {
         let all = record(json!({"input": 1500, "cached_input": 400, "output": 8, "reasoning": 3}));
         let cached = record(json!({"input": 1500, "cached_input": 400, "output": 8}));
         let plain = record(json!({"input": 1500, "output": 8}));
-        let mut add = |name: &str, path, content_type, frames: Vec<Vec<u8>>, record: &Value| {
+        let mut add = |name: &str, path, content_type, chunks: Vec<Vec<u8>>, record: &Value| {
             let name = format!("{name}, {how}");
-            cases.push(Case::new(&name, path, content_type, frames, record.clone()));
+            cases.push(Case::new(&name, path, content_type, chunks, record.clone()));
         };
         let body = |body: Value| vec![body.to_string().into_bytes()];
         let usage = written(&chat, number);
         add("chat stream", CHAT, SSE, chat_with_usage(8, &usage), &all);
-        let mut frames = Vec::new();
+        let mut chunks = Vec::new();
         for _ in 0..8 {
             let mut word = chat_delta(&json!({"content": " word"}));
             word["usage"] = usage.clone();
-            frames.push(sse(word));
+            chunks.push(sse(word));
         }
-        frames.extend([sse(chat_finish("stop")), done()]);
-        add("chat, in every event", CHAT, SSE, frames, &all);
+        chunks.extend([sse(chat_finish("stop")), done()]);
+        add("chat, in every event", CHAT, SSE, chunks, &all);
         add(
             "chat",
             CHAT,
@@ -653,24 +653,24 @@ async fn counts_that_are_texts_or_fractions_are_read() {
         let message = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage});
         add("messages", MESSAGES, JSON, body(message.clone()), &cached);
         add("invoke", INVOKE, JSON, body(message), &cached);
-        let mut frames = vec![typed(
+        let mut chunks = vec![typed(
             &json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": usage}}),
         )];
-        frames.extend(ANTHROPIC_STREAM.words(8));
-        frames.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": number(8)}})));
-        frames.push(typed(&json!({"type": "message_stop"})));
-        add("messages stream", MESSAGES, SSE, frames, &cached);
+        chunks.extend(ANTHROPIC_STREAM.words(8));
+        chunks.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": number(8)}})));
+        chunks.push(typed(&json!({"type": "message_stop"})));
+        add("messages stream", MESSAGES, SSE, chunks, &cached);
         let usage = written(&gemini, number);
-        let mut frames = Vec::new();
+        let mut chunks = Vec::new();
         for _ in 0..8 {
             let mut word = gemini_text(" word");
             word["usageMetadata"] = usage.clone();
-            frames.push(sse(word));
+            chunks.push(sse(word));
         }
-        frames.push(sse(
+        chunks.push(sse(
             json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "modelVersion": "m"}),
         ));
-        add("gemini stream", GEMINI_STREAM, SSE, frames, &all);
+        add("gemini stream", GEMINI_STREAM, SSE, chunks, &all);
         add(
             "gemini",
             GEMINI,

@@ -15,11 +15,11 @@ REASONS = {"openai_chat": "stop", "openai_completions": "stop", "anthropic": "en
 
 
 class Writer:
-    """The frames of one answer: `(bytes, channel or None, text, seconds before)`."""
+    """The chunks of one answer: `(bytes, channel or None, text, seconds before)`."""
 
     def __init__(self, case):
         self.case, self.model, self.usage = case, case["model"], case["usage"]
-        self.frames = []
+        self.chunks = []
 
     def json(self, value):
         return json.dumps(value, ensure_ascii=self.case["ascii"], separators=(",", ":")).encode()
@@ -28,7 +28,7 @@ class Writer:
         return (f"event: {event}\n".encode() if event else b"") + b"data: " + self.json(value) + b"\n\n"
 
     def add(self, data, channel=None, text="", wait=0.0):
-        self.frames.append((data, channel, text, wait))
+        self.chunks.append((data, channel, text, wait))
 
     def runs(self):
         """The pieces of each channel, in the order in which the channels come."""
@@ -44,17 +44,17 @@ class Writer:
 
     def write(self):
         getattr(self, self.case["dialect"] if self.case["stream"] else f"{self.case['dialect']}_whole")()
-        return self.frames
+        return self.chunks
 
-    def finish(self, *frames):
+    def finish(self, *chunks):
         """The end of a stream that reaches it."""
         wait = self.case["tail"]
         if self.case["end"] == "error":
-            frames = [self.error()]
+            chunks = [self.error()]
         elif self.case["end"] != "complete":
             return
-        for frame in frames:
-            self.add(frame, wait=wait)
+        for chunk in chunks:
+            self.add(chunk, wait=wait)
             wait = 0.0
 
     def error(self):
@@ -304,18 +304,18 @@ class Backend:
     async def play(self, case, writer):
         """Answers; False where the connection is to be lost."""
         asked = time.monotonic()
-        # Each frame with text: channel, text, when it was handed to the socket, the body's bytes up to its end.
-        truth = self.truth[case["id"]] = {"asked": asked, "frames": [], "ended": None, "bytes": 0}
+        # Each chunk with text: channel, text, when it was handed to the socket, the body's bytes up to its end.
+        truth = self.truth[case["id"]] = {"asked": asked, "chunks": [], "ended": None, "bytes": 0}
         if case["end"] == "refused":
             body = json.dumps({"error": {"type": "overloaded_error", "message": "later"}}).encode()
             head = f"HTTP/1.1 {case['status']} No\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
             truth["ended"] = time.monotonic()
             return True
-        frames = Writer(case).write()
+        chunks = Writer(case).write()
         if not case["stream"]:
             await asyncio.sleep(sum(wait for _, _, wait in case["pieces"]))
-            (body, *_), = frames
+            (body, *_), = chunks
             head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
             truth |= {"ended": time.monotonic(), "bytes": len(body)}
@@ -323,7 +323,7 @@ class Backend:
         kind = "application/x-ndjson" if case["dialect"] == "ollama" else "text/event-stream"
         writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
         due = asked
-        for data, channel, text, wait in frames:
+        for data, channel, text, wait in chunks:
             due += wait
             if wait:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -332,7 +332,7 @@ class Backend:
             await writer.drain()
             truth["bytes"] += len(data)
             if channel:
-                truth["frames"].append((channel, text, at, truth["bytes"]))
+                truth["chunks"].append((channel, text, at, truth["bytes"]))
         truth["ended"] = time.monotonic()
         if case["end"] == "cut":
             await asyncio.sleep(0.02)

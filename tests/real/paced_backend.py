@@ -1,5 +1,5 @@
 """A backend that streams at an even pace and keeps, by its own clock, which tokens it sent in which second:
-`paced_backend.py`. The path says how: `/{name}/{streams of}/{tokens}/{every ms}/{frames}/v1/chat/completions`, or
+`paced_backend.py`. The path says how: `/{name}/{streams of}/{tokens}/{every ms}/{chunks}/v1/chat/completions`, or
 `/{name}/whole/{tokens}/{after ms}/0/…` for one body. `GET /truth` gives `{name: {"streamed": {second: tokens}, "whole":
 [[from, to, tokens], …]}}`, seconds since 1970. A word is a token. A path without a name has the one stream that benchmarks
 are compared on (see BENCH)."""
@@ -10,9 +10,9 @@ import json
 import time
 
 TRUTH = collections.defaultdict(lambda: {"streamed": collections.Counter(), "whole": []})
-# One stream whose parts differ enough to show what is counted: the role comes `role` seconds after the request, frames of
+# One stream whose parts differ enough to show what is counted: the role comes `role` seconds after the request, chunks of
 # four words (for which the engine reports five tokens) from `first` on every `every`, the finish reason `tail` behind the last.
-BENCH = {"role": 0.1, "first": 0.3, "every": 0.04, "tail": 0.2, "frames": 31, "words": 4, "reported": 5}
+BENCH = {"role": 0.1, "first": 0.3, "every": 0.04, "tail": 0.2, "chunks": 31, "words": 4, "reported": 5}
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -22,16 +22,16 @@ def chunk(delta, reason=None):
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def stream(writer, name, tokens, every, frames):
+async def stream(writer, name, tokens, every, chunks):
     writer.write(HEAD)
-    frame, came = chunk({"content": " word" * tokens}), TRUTH[name]["streamed"]
+    data, came = chunk({"content": " word" * tokens}), TRUTH[name]["streamed"]
     loop = asyncio.get_running_loop()
     due = loop.time()
-    for _ in range(frames):
+    for _ in range(chunks):
         due += every
         await asyncio.sleep(due - loop.time())
         came[int(time.time())] += tokens
-        writer.write(frame)
+        writer.write(data)
         await writer.drain()
     end = b"data: [DONE]\n\n"
     writer.write(chunk({}, "stop") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(end), end))
@@ -54,11 +54,11 @@ async def bench(writer):
 
     writer.write(HEAD)
     await send(plan["role"], {"role": "assistant", "content": ""})
-    for frame in range(plan["frames"]):
-        after = plan["every"] if frame else plan["first"] - plan["role"]
-        await send(after, {"content": " word" * plan["words"]}, tokens=plan["reported"] * (frame + 1))
-    await send(plan["tail"], {}, "stop", plan["reported"] * plan["frames"])
-    await send(0, None, tokens=plan["reported"] * plan["frames"])
+    for index in range(plan["chunks"]):
+        after = plan["every"] if index else plan["first"] - plan["role"]
+        await send(after, {"content": " word" * plan["words"]}, tokens=plan["reported"] * (index + 1))
+    await send(plan["tail"], {}, "stop", plan["reported"] * plan["chunks"])
+    await send(0, None, tokens=plan["reported"] * plan["chunks"])
     writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 
 
@@ -86,11 +86,11 @@ async def serve(reader, writer):
                 if path.startswith("/v1/"):
                     await bench(writer)
                     continue
-                _, name, kind, tokens, millis, frames, *_ = path.split("/")
+                _, name, kind, tokens, millis, chunks, *_ = path.split("/")
                 if kind == "whole":
                     await whole(writer, name, int(tokens), int(millis) / 1000)
                 else:
-                    await stream(writer, name, int(tokens), int(millis) / 1000, int(frames))
+                    await stream(writer, name, int(tokens), int(millis) / 1000, int(chunks))
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass

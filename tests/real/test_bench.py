@@ -1,5 +1,5 @@
 """`tokengauge bench` beside AIPerf and guidellm: the same backend through the same proxy, the same closed loop, and figures that
-are defined alike. The tools stamp frames in processes of their own, with clocks and tokenizers that are not ours."""
+are defined alike. The tools stamp chunks in processes of their own, with clocks and tokenizers that are not ours."""
 
 import json
 import statistics
@@ -44,7 +44,7 @@ def ours(paced, tokengauge):
 def test_aiperf_has_the_same_figures(paced, ours, tmp_path):
     calls = aiperf(paced, tmp_path, "sim-model").values()
     mean = lambda name: statistics.mean(call[name] for call in calls)  # noqa: E731
-    # Each frame is a token, so that leaving out one token and leaving out those of the first frame is the same.
+    # Each chunk is a token, so that leaving out one token and leaving out those of the first chunk is the same.
     assert ours["tps_mean"] == pytest.approx(1000 / mean("inter_token_latency"), rel=SHARE)
     assert ours["itl_mean"] == pytest.approx(mean("inter_token_latency") / 1000, rel=SHARE)
     assert ours["ttft_p50"] == pytest.approx(statistics.median(call["time_to_first_token"] for call in calls) / 1000, rel=SHARE, abs=OF_PYTHON)

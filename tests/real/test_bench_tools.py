@@ -1,5 +1,5 @@
 """AIPerf and guidellm against the simulator and a real engine, through the proxy: their figures of each call beside ours.
-They stamp frames in processes of their own, on the agent's side, with clocks and tokenizers that are not ours."""
+They stamp chunks in processes of their own, on the agent's side, with clocks and tokenizers that are not ours."""
 
 import json
 import os
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.part("bench-tools")
 
 TOOLS = PROJECT / ".cache/real/bench-tools"
 CALLS, STREAMS = 20, 3
-# What a loaded machine may add between the proxy's reading of a frame and the tool's, in seconds, for the worst of
+# What a loaded machine may add between the proxy's reading of a chunk and the tool's, in seconds, for the worst of
 # the calls; the median of the calls is held to a tenth of it.
 WORST = 0.5
 
 
 @pytest.fixture(scope="module")
 def paced(gauge, tokengauge, logs):
-    """A proxy in front of a simulator that takes its time, so that a frame is a token."""
+    """A proxy in front of a simulator that takes its time, so that a chunk is a token."""
     command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", "ttft=80ms,gap=8ms~3ms,tokens=60..120,usage=on"]
     with running(command, logs / "paced-simulator.log") as process:
         simulator = "http://" + process.wait_for_line(r"listening on (\S+)")

@@ -2,7 +2,7 @@
 tools" of docs/measurement.md holds the same numbers.
 
 AIPerf and guidellm run, through the proxy. The others are too large for a test, or retired: their formulas, written down
-from their sources, are worked out over the instants at which the frames of this very stream came to a client."""
+from their sources, are worked out over the instants at which the chunks of this very stream came to a client."""
 
 import json
 import re
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.part("bench-tools")
 
 CALLS = 3
 PLAN = paced_backend.BENCH
-WORDS, REPORTED = PLAN["frames"] * PLAN["words"], PLAN["frames"] * PLAN["reported"]
-DECODE = (PLAN["frames"] - 1) * PLAN["every"]
+WORDS, REPORTED = PLAN["chunks"] * PLAN["words"], PLAN["chunks"] * PLAN["reported"]
+DECODE = (PLAN["chunks"] - 1) * PLAN["every"]
 # What clocks of a loaded machine may be off by, as a share, and what the document may be off by.
 CLOCKS, WRITTEN = 0.05, 0.005
 # The least that tells two rows of the table from each other is 2.5 %.

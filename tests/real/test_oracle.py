@@ -30,10 +30,10 @@ from tokens import counts
 pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
-MIN_TOKENS, MIN_FRAMES = 32, 4
+MIN_TOKENS, MIN_CHUNKS = 32, 4
 SKETCH = 0.01  # how far, as a share, a quantile may be off the value at its rank (docs/ledger.md)
 STALL, SLOW = 0.25, 0.4  # seconds: the threshold configured, the gap of cases that stall
-# Objectives whose limits no case comes near: first tokens come within 60 ms or after 300 ms, frames after 6 or 40 ms.
+# Objectives whose limits no case comes near: first tokens come within 60 ms or after 300 ms, chunks after 6 or 40 ms.
 CONFIG = """
 listen = "127.0.0.1:0"
 [admin]
@@ -269,7 +269,7 @@ def test_every_call_ended_as_the_backend_says(played):
 def bounds_of_output(played, made):
     """Between what the agent had and what the backend sent, in tokens of each channel."""
     texts, got = collections.defaultdict(str), collections.defaultdict(str)
-    for channel, text, _, offset in played.truth[made["id"]]["frames"]:
+    for channel, text, _, offset in played.truth[made["id"]]["chunks"]:
         texts[channel] += text
         if played.seen[made["id"]].has(offset):
             got[channel] += text
@@ -302,23 +302,23 @@ def test_reported_tokens_are_those_of_the_provider(played):
 
 
 def test_every_duration_lies_between_what_both_ends_saw(played):
-    """The proxy reads a frame after the backend sent it and before the agent has it: no allowance for a slow machine."""
+    """The proxy reads a chunk after the backend sent it and before the agent has it: no allowance for a slow machine."""
     slack = 0.002
     offs = []
     for made in played.of("complete", stream=True):
         name = made["id"]
         truth, seen, seconds = played.truth[name], played.seen[name], played.records[name]["seconds"]
-        frames = [(channel, sent, seen.has(offset)) for channel, _, sent, offset in truth["frames"]]
-        sent, got = frames[0][1:]
+        chunks = [(channel, sent, seen.has(offset)) for channel, _, sent, offset in truth["chunks"]]
+        sent, got = chunks[0][1:]
         assert sent - truth["asked"] - slack <= seconds["ttft"] <= got - seen.began + slack, name
         offs.append(seconds["ttft"] - (sent - truth["asked"]))
-        answers = next((frame for frame in frames if frame[0] != "reasoning"), None)
+        answers = next((chunk for chunk in chunks if chunk[0] != "reasoning"), None)
         assert answers, name
         low, high = answers[1] - truth["asked"] - slack, answers[2] - seen.began + slack
         assert low <= seconds["first_answer"] <= high, name
-        last, last_got = frames[-1][1:]
+        last, last_got = chunks[-1][1:]
         assert last - truth["asked"] - slack <= seconds["last_token"] <= last_got - seen.began + slack, name
-        pairs = list(itertools.pairwise(frames))
+        pairs = list(itertools.pairwise(chunks))
         low = max(after[1] - before[2] for before, after in pairs)
         high = max(after[2] - before[1] for before, after in pairs)
         assert low - slack <= seconds["longest_gap"] <= high + slack, name
@@ -330,20 +330,20 @@ def test_every_duration_lies_between_what_both_ends_saw(played):
 
 
 def speed_of(played, made):
-    """The true speed after the first frame, and its least and greatest possible value at the proxy."""
+    """The true speed after the first chunk, and its least and greatest possible value at the proxy."""
     truth, seen = played.truth[made["id"]], played.seen[made["id"]]
-    first, last = truth["frames"][0], truth["frames"][-1]
+    first, last = truth["chunks"][0], truth["chunks"][-1]
     tokens = sum(made["tokens"].values()) - made["first_tokens"]
     longest, shortest = seen.has(last[3]) - first[2], last[2] - seen.has(first[3])
-    # Where the agent had the first frame only after the backend had sent the last, nothing bounds the speed from above.
+    # Where the agent had the first chunk only after the backend had sent the last, nothing bounds the speed from above.
     greatest = (tokens + 2) / shortest if shortest > 0 else math.inf
-    # What the first frame begins may become one token with the second's.
+    # What the first chunk begins may become one token with the second's.
     return tokens / (last[2] - first[2]), (tokens - 2) / longest, greatest
 
 
 def measurable(made):
     tokens = sum(made["tokens"].values()) - made["first_tokens"]
-    return tokens >= MIN_TOKENS and len(made["pieces"]) >= MIN_FRAMES
+    return tokens >= MIN_TOKENS and len(made["pieces"]) >= MIN_CHUNKS
 
 
 def test_speeds_are_the_backends(played):
@@ -351,7 +351,7 @@ def test_speeds_are_the_backends(played):
     for made in played.of("complete", stream=True):
         tps = played.records[made["id"]]["tps"]
         if not measurable(made):
-            expected = "too_few_tokens" if len(made["pieces"]) > MIN_FRAMES else "too_few_frames"
+            expected = "too_few_tokens" if len(made["pieces"]) > MIN_CHUNKS else "too_few_frames"
             assert (tps["output"], tps["unavailable"]) == (None, expected), made["id"]
             continue
         speed, least, greatest = speed_of(played, made)
@@ -442,7 +442,7 @@ def test_sums_of_metrics_are_those_of_the_truth(played):
 
 
 def decode(record):
-    """Tokens after the first frame and the seconds that they took, from a record alone."""
+    """Tokens after the first chunk and the seconds that they took, from a record alone."""
     seconds = record["seconds"]["last_token"] - record["seconds"]["ttft"]
     return record["tps"]["output"] * seconds, seconds
 
@@ -475,7 +475,7 @@ def test_reports_have_the_fleets_mean_and_counts(played, tokengauge):
 
 def test_objectives_have_the_events_of_the_truth(played):
     slos = {slo["name"]: slo for slo in json.loads(played.gauge.scrape("/api/v1/slos"))["slos"]}
-    late = lambda made: played.truth[made["id"]]["frames"][0][2] - played.truth[made["id"]]["asked"] > 0.25  # noqa: E731
+    late = lambda made: played.truth[made["id"]]["chunks"][0][2] - played.truth[made["id"]]["asked"] > 0.25  # noqa: E731
     streams = played.of("complete", stream=True)
     # Other ends are bad or left out; those that are good had their first token in time.
     assert slos["first"]["good"] >= sum(not late(made) for made in streams)
@@ -523,7 +523,7 @@ def shown_between(text, low, high, name, near=0.0):
 def ttft_of(played, name):
     """The least and the greatest time to the first token that the proxy can have seen."""
     truth, seen = played.truth[name], played.seen[name]
-    _, _, sent, offset = truth["frames"][0]
+    _, _, sent, offset = truth["chunks"][0]
     return sent - truth["asked"] - 0.002, seen.has(offset) - seen.began + 0.002
 
 

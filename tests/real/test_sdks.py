@@ -101,8 +101,8 @@ def test_a_streamed_call_has_times_that_can_be(pair, name):
     assert decoding / record["frames"] * 0.5 <= seconds["longest_gap"] <= decoding
     assert tps["unavailable"] is None
     assert tps["total"] <= tps["output"]
-    # The text after the first frame took no longer than the rest of the call. On a busy machine the first frame has many events
-    # (one for each of the engine's tokens). Each other frame has at least one event, and a few have no text.
+    # The text after the first chunk took no longer than the rest of the call. On a busy machine the first chunk has many events
+    # (one for each of the engine's tokens). Each other chunk has at least one event, and a few have no text.
     tokens = record["tokens"]
     events = max(record["frames"], tokens["reported"]["output"] or 0)
     after_first = tokens["normalised"]["output"] * (record["frames"] - 8) / events

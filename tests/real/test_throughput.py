@@ -25,7 +25,7 @@ pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
 # Streams of ten tokens a second each, begun over the first seconds, and answers that come whole.
-STREAMS, TOKENS, EVERY, FRAMES = 600, 5, 500, 50
+STREAMS, TOKENS, EVERY, CHUNKS = 600, 5, 500, 50
 WHOLE, WHOLE_TOKENS, WHOLE_AFTER = 10, 1000, 16_000
 PROXIES = ("memory", "ledger")
 STEADY = STREAMS * TOKENS * 1000 / EVERY
@@ -61,7 +61,7 @@ async def call(base, path, delay):
 
 async def calls(bases):
     """All calls of all proxies; those of one stand under its name."""
-    stream, whole = f"/stream/{TOKENS}/{EVERY}/{FRAMES}", f"/whole/{WHOLE_TOKENS}/{WHOLE_AFTER}/0"
+    stream, whole = f"/stream/{TOKENS}/{EVERY}/{CHUNKS}", f"/whole/{WHOLE_TOKENS}/{WHOLE_AFTER}/0"
     all_calls = []
     for name, base in bases.items():
         all_calls += [call(base, f"/{name}{stream}", 3 * number / STREAMS) for number in range(STREAMS)]
@@ -166,10 +166,10 @@ def test_every_second_has_what_came_in_it(seen, name):
     gauges, _, _, truth, began = seen
     points = series(gauges[name], 1, began)
     streamed = {int(second): tokens for second, tokens in truth[name]["streamed"].items()}
-    assert sum(streamed.values()) == STREAMS * TOKENS * FRAMES
+    assert sum(streamed.values()) == STREAMS * TOKENS * CHUNKS
     ours = {second: all_tokens - spread for second, (all_tokens, spread) in points.items()}
     assert sum(ours.values()) == pytest.approx(sum(streamed.values()), abs=0.5)
-    # Frames are stamped a moment after they were sent: some of them in the next second.
+    # Chunks are stamped a moment after they were sent: some of them in the next second.
     full = [second for second, tokens in streamed.items() if tokens > 0.99 * STEADY]
     assert len(full) > 15
     off = {second: abs(ours[second] / streamed[second] - 1) for second in full[1:-1]}
@@ -195,7 +195,7 @@ def test_the_peak_is_of_the_sum_and_longer_steps_say_the_same(seen, name):
     assert scraped == pytest.approx(STEADY, rel=NEAR), "what is scraped cannot look back"
     points = series(gauges[name], 60, began - 60)
     assert sum(all_tokens for all_tokens, _ in points.values()) * 60 == pytest.approx(
-        STREAMS * TOKENS * FRAMES + WHOLE * WHOLE_TOKENS, abs=1
+        STREAMS * TOKENS * CHUNKS + WHOLE * WHOLE_TOKENS, abs=1
     )
     assert sum(all_tokens for all_tokens, _ in series(gauges[name], 60, began - 60, model="else").values()) == 0
 

@@ -90,7 +90,7 @@ pub struct RouteInfo {
 #[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
 #[schemars(rename = "Measure")]
 pub struct Settings {
-    /// Fewer tokens after the first frame give no `tps.output`.
+    /// Fewer tokens after the first chunk give no `tps.output`.
     pub min_output_tokens: u64,
     /// Tokens per second of one stream that no model reaches.
     pub buffered_above: f64,

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_core::observer::{CallStart, End, FailureKind, Frame, ObservedCall, Observer};
+use tokengauge_core::observer::{CallStart, Chunk, End, FailureKind, ObservedCall, Observer};
 use tokengauge_meter::Meter;
 use tokengauge_net::tls::ClientTls;
 
@@ -181,7 +181,7 @@ async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     while let Some(frame) = body.frame().await {
         let at = now();
         match frame.map(|frame| frame.into_data()) {
-            Ok(Ok(bytes)) => observed.response_frame(Frame::new(at, bytes)),
+            Ok(Ok(bytes)) => observed.response_chunk(Chunk::new(at, bytes)),
             Ok(Err(_)) => {} // trailers
             Err(_) => return End::UpstreamReset,
         }

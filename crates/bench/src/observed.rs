@@ -31,7 +31,7 @@ pub struct Call {
     pub begun: f64,
     pub ended: f64,
     pub ttft: Option<f64>,
-    /// Tokens after the first frame, and the seconds they took.
+    /// Tokens after the first chunk, and the seconds they took.
     pub decode: Option<(u64, f64)>,
     /// Why its speed is not known.
     pub no_tps: Option<TpsUnavailable>,

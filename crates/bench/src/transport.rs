@@ -311,7 +311,7 @@ impl http_body::Body for RequestBody {
         let Some(bytes) = self.bytes.take() else {
             return Poll::Ready(None);
         };
-        self.call.request_frame(&bytes);
+        self.call.request_chunk(&bytes);
         self.call.sent(now());
         Poll::Ready(Some(Ok(http_body::Frame::data(bytes))))
     }

@@ -91,7 +91,7 @@ pub struct Call {
     pub gap: Option<f64>,
     /// Gaps over the stall threshold.
     pub stalls: u64,
-    /// The longest gap between frames with tokens.
+    /// The longest gap between chunks with tokens.
     pub longest_gap: Option<f64>,
 }
 

@@ -496,10 +496,12 @@ impl Outcome {
 pub enum TpsUnavailable {
     /// The answer came as one body.
     NotStreamed,
-    /// Fewer tokens after the first frame than the configured minimum.
+    /// Fewer tokens after the first chunk than the configured minimum.
     TooFewTokens,
-    /// Fewer than four frames with tokens.
-    TooFewFrames,
+    /// Fewer than four chunks with tokens.
+    #[serde(rename = "too_few_frames")]
+    #[strum(serialize = "too_few_frames")]
+    TooFewChunks,
     /// Held back upstream and let go in a burst.
     Buffered,
     /// Several choices interleave.
@@ -508,7 +510,7 @@ pub enum TpsUnavailable {
     HiddenOutput,
     /// The agent read so slowly that the upstream's speed cannot be known.
     AgentLimited,
-    /// Frames were skipped because the meter outran its budget.
+    /// Chunks were skipped because the meter outran its budget.
     Lagged,
     /// Unknown dialect or undecodable body.
     Unparsed,
@@ -521,7 +523,7 @@ impl TpsUnavailable {
     pub const ALL: [TpsUnavailable; 10] = [
         TpsUnavailable::NotStreamed,
         TpsUnavailable::TooFewTokens,
-        TpsUnavailable::TooFewFrames,
+        TpsUnavailable::TooFewChunks,
         TpsUnavailable::Buffered,
         TpsUnavailable::MultipleChoices,
         TpsUnavailable::HiddenOutput,
@@ -735,9 +737,9 @@ pub struct CallRecord {
     pub seconds: Seconds,
     /// Speeds.
     pub tps: Tps,
-    /// Frames that carried generated text.
+    /// Chunks that carried generated text.
     pub frames: u64,
-    /// Gaps between such frames over the stall threshold.
+    /// Gaps between such chunks over the stall threshold.
     pub stalls: u64,
     /// The speed within a long stream, in segments of ten seconds from its first token.
     #[serde(default)]
@@ -822,7 +824,7 @@ pub struct Seconds {
     pub upload: Option<f64>,
     /// last_token − received.
     pub last_token: Option<f64>,
-    /// The longest gap between frames with generated text.
+    /// The longest gap between chunks with generated text.
     pub longest_gap: Option<f64>,
     /// ended − received.
     pub duration: Option<f64>,
@@ -841,7 +843,7 @@ pub const SEGMENT_SECONDS: u64 = 10;
 /// A part of a stream, ten seconds long but for the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SpeedSegment {
-    /// Normalised tokens that came within it, those of the first frame left out.
+    /// Normalised tokens that came within it, those of the first chunk left out.
     pub tokens: u64,
     /// How long it was.
     pub seconds: f64,

@@ -43,13 +43,13 @@ pub struct FinishedCall {
     pub charges: Arc<[Charge]>,
     /// Streams in flight on the upstream when the call began, itself included.
     pub concurrency: u32,
-    /// Tokens after the first frame and the seconds they took, if `output_tps` is known.
+    /// Tokens after the first chunk and the seconds they took, if `output_tps` is known.
     pub decode: Option<(u64, f64)>,
     /// A hash of the name and the arguments of each tool call of the answer, by a key of this process.
     pub tool_calls: Box<[u64]>,
     /// Latencies by token.
     pub inter_token: Option<Box<InterToken>>,
-    /// Gaps between frames with generated text, in the same classes.
+    /// Gaps between chunks with generated text, in the same classes.
     pub inter_chunk: Option<Box<InterToken>>,
     /// The time that the proxy spent on the heads.
     pub head_overhead: Option<Duration>,

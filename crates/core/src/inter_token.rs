@@ -9,7 +9,7 @@ pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
 
-/// Inter-token latencies, token-weighted: a frame with k tokens after a gap counts
+/// Inter-token latencies, token-weighted: a chunk with k tokens after a gap counts
 /// k times gap/k. Kept by class, with the exact sum of each class: a class is the part of a
 /// [bucket](log_buckets) between two bounds, so that there are 1,500 of them at most.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -55,35 +55,35 @@ pub struct CallStart<'a> {
     pub variant: Option<&'a AssignedVariant>,
 }
 
-/// A frame is measured within this time of being read off the socket, unless the machine is too
+/// A chunk is measured within this time of being read off the socket, unless the machine is too
 /// busy. Everything that judges a call while it runs allows for this delay.
 pub const MAX_MEASURE_DELAY: Duration = Duration::from_secs(3);
 
-/// Which frames of a response have been forwarded but not yet measured. The proxy notes them;
+/// Which chunks of a response have been forwarded but not yet measured. The proxy notes them;
 /// what judges a call while it runs reads them.
 #[derive(Debug)]
-pub struct UnmeasuredFrames {
+pub struct UnmeasuredChunks {
     began: Instant,
-    /// Nanoseconds from `began` to the oldest unmeasured frame; 0 while there is none.
+    /// Nanoseconds from `began` to the oldest unmeasured chunk; 0 while there is none.
     oldest: AtomicU64,
     /// The same for the newest.
     newest: AtomicU64,
 }
 
-impl UnmeasuredFrames {
-    /// A frame is noted within this time of being read off the socket.
+impl UnmeasuredChunks {
+    /// A chunk is noted within this time of being read off the socket.
     pub const MAX_NOTE_DELAY: Duration = Duration::from_millis(500);
 
-    /// No unmeasured frames, of a call that began at `began`.
-    pub fn new(began: Instant) -> UnmeasuredFrames {
-        UnmeasuredFrames {
+    /// No unmeasured chunks, of a call that began at `began`.
+    pub fn new(began: Instant) -> UnmeasuredChunks {
+        UnmeasuredChunks {
             began,
             oldest: AtomicU64::new(0),
             newest: AtomicU64::new(0),
         }
     }
 
-    /// A frame that arrived at `at` was forwarded and waits to be measured.
+    /// A chunk that arrived at `at` was forwarded and waits to be measured.
     pub fn forwarded(&self, at: Instant) {
         let nanos = self.nanos(at);
         self.newest.store(nanos, Ordering::Relaxed);
@@ -92,15 +92,15 @@ impl UnmeasuredFrames {
         }
     }
 
-    /// Every frame before `oldest` has been measured; all of them if it is `None`.
+    /// Every chunk before `oldest` has been measured; all of them if it is `None`.
     pub fn measured(&self, oldest: Option<Instant>) {
         let nanos = oldest.map_or(0, |at| self.nanos(at));
         self.oldest.store(nanos, Ordering::Release);
     }
 
-    /// When the oldest and the newest unmeasured frame arrived. Read this before what has been
-    /// measured, so that every frame is seen in at least one of the two.
-    pub fn frames(&self) -> Option<(Instant, Instant)> {
+    /// When the oldest and the newest unmeasured chunk arrived. Read this before what has been
+    /// measured, so that every chunk is seen in at least one of the two.
+    pub fn chunks(&self) -> Option<(Instant, Instant)> {
         let oldest = self.oldest.load(Ordering::Acquire);
         let newest = self.newest.load(Ordering::Relaxed).max(oldest);
         let at = |nanos| self.began + Duration::from_nanos(nanos);
@@ -125,38 +125,38 @@ pub trait CallObserver: Send + Sync {
     /// An upstream connection is ready.
     fn connected(&self, _at: Instant, _reused: bool) {}
     /// A piece of the request body has been passed on.
-    fn request_frame(&self, _bytes: &Bytes) {}
+    fn request_chunk(&self, _bytes: &Bytes) {}
     /// The last byte of the request body has been passed on.
     fn sent(&self, _at: Instant) {}
     /// The agent is sent a refusal. The rest of its body may still be read, but the call no
     /// longer counts towards a quota on concurrent calls.
     fn refused(&self) {}
     /// A piece of the body of a request that is not forwarded.
-    fn unsent_frame(&self, _bytes: &Bytes) {}
+    fn unsent_chunk(&self, _bytes: &Bytes) {}
     /// The body of a request that is not forwarded has been read to its end.
     fn unsent_whole(&self) {}
     /// The final response head has arrived.
     fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
-    /// Called once: where to note frames of the response that wait to be measured.
-    fn unmeasured_frames(&self) -> Option<Arc<UnmeasuredFrames>> {
+    /// Called once: where to note chunks of the response that wait to be measured.
+    fn unmeasured_chunks(&self) -> Option<Arc<UnmeasuredChunks>> {
         None
     }
     /// A piece of the response body has been passed on. Called after the
     /// forwarding of it; does the measuring inline.
-    fn response_frame(&self, _frame: Frame) {}
+    fn response_chunk(&self, _chunk: Chunk) {}
     /// The trailers of the response have been passed on.
     fn trailers(&self, _trailers: &HeaderMap) {}
-    /// Frames of the response, of so many bytes in all, were not shown to this observer,
+    /// Chunks of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
-    fn lagged(&self, _frames: u64, _bytes: u64) {}
-    /// For how long the agent did not read after the last frame.
+    fn lagged(&self, _chunks: u64, _bytes: u64) {}
+    /// For how long the agent did not read after the last chunk.
     fn agent_blocked(&self, _waited: Duration) {}
     /// The time that the proxy itself spent.
     fn overhead(&self, _phase: Phase, _cost: Duration) {}
     /// The call has ended. Must always be called; only the first time counts.
     fn ended(&self, _at: Instant, _end: End) {}
     /// Bytes of an upgraded connection, either way.
-    fn tunnel_frame(&self, _from: Side, _frame: Frame) {}
+    fn tunnel_chunk(&self, _from: Side, _chunk: Chunk) {}
     /// One side of an upgraded connection sends nothing more.
     fn tunnel_over(&self, _from: Side) {}
 }
@@ -235,7 +235,7 @@ pub trait Filter: Send {
 
 /// One piece of a body and the instant it came off the socket.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct Chunk {
     /// When the forwarding path read it.
     pub at: Instant,
     /// The bytes, shared with the forwarding path.
@@ -245,10 +245,10 @@ pub struct Frame {
     pub agent_blocked: Duration,
 }
 
-impl Frame {
+impl Chunk {
     /// A piece that was not delayed by the agent.
-    pub fn new(at: Instant, bytes: Bytes) -> Frame {
-        Frame {
+    pub fn new(at: Instant, bytes: Bytes) -> Chunk {
+        Chunk {
             at,
             bytes,
             agent_blocked: Duration::ZERO,

@@ -64,7 +64,7 @@ pub struct RateSeries {
 pub struct Upstream {
     /// Milliseconds of all generations together, by second.
     busy_millis: Ring,
-    /// Tokens after first frames, and the milliseconds they took.
+    /// Tokens after first chunks, and the milliseconds they took.
     decoded: Ring,
     decode_millis: Ring,
     /// The next second to be collected; 0 before the first.

@@ -44,7 +44,7 @@ pub struct Sums {
     pub tps_below: u64,
     /// Calls whose decode speed was withheld, for a reason.
     pub tps_unavailable: u64,
-    /// Normalised tokens after first frames, of calls with a decode speed.
+    /// Normalised tokens after first chunks, of calls with a decode speed.
     pub decode_tokens: u64,
     /// The microseconds they took.
     pub decode_us: u64,

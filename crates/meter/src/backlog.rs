@@ -1,17 +1,17 @@
-//! Frames that are read later: a whole body, or bulk compressed data.
+//! Chunks that are read later: a whole body, or bulk compressed data.
 
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::memory::{Buffer, Memory, Share};
 
-/// The most frames with different instants in one backlog.
-const MAX_FRAMES: usize = 64 * 1024;
+/// The most chunks with different instants in one backlog.
+const MAX_CHUNKS: usize = 64 * 1024;
 
-/// The bytes of frames and the instant of each.
+/// The bytes of chunks and the instant of each.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     bytes: Buffer,
-    /// The end of each frame and its instant. Frames of the same instant are merged.
+    /// The end of each chunk and its instant. Chunks of the same instant are merged.
     ends: Vec<(usize, Instant)>,
     /// What `ends` takes of the memory.
     share: Share,
@@ -26,7 +26,7 @@ impl Backlog {
         }
     }
 
-    /// Adds a frame; `false` if a bound does not allow it.
+    /// Adds a chunk; `false` if a bound does not allow it.
     #[must_use]
     pub(crate) fn push(&mut self, at: Instant, bytes: &[u8]) -> bool {
         if self.bytes.extend(bytes).is_err() {
@@ -39,14 +39,14 @@ impl Backlog {
             *last = end;
             return true;
         }
-        let fits = self.ends.len() < MAX_FRAMES && self.has_room();
+        let fits = self.ends.len() < MAX_CHUNKS && self.has_room();
         if fits {
             self.ends.push((end, at));
         }
         fits
     }
 
-    /// Makes room for the end of one more frame; `false` if the memory does not allow it.
+    /// Makes room for the end of one more chunk; `false` if the memory does not allow it.
     fn has_room(&mut self) -> bool {
         if self.ends.len() < self.ends.capacity() {
             return true;
@@ -59,12 +59,12 @@ impl Backlog {
         allowed
     }
 
-    /// The frames in their order.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = (Instant, &[u8])> {
+    /// The chunks in their order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (Instant, &[u8])> {
         let bytes = self.bytes.as_slice();
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
-        let frames = starts.zip(&self.ends);
-        frames.map(|(start, (end, at))| (*at, &bytes[start..*end]))
+        let chunks = starts.zip(&self.ends);
+        chunks.map(|(start, (end, at))| (*at, &bytes[start..*end]))
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn frames_come_out_as_they_went_in_with_their_instants() {
+    fn chunks_come_out_as_they_went_in_with_their_instants() {
         let memory = Memory::new(1000);
         let start = Instant::now();
         let later = start + Duration::from_millis(5);
@@ -82,8 +82,8 @@ mod tests {
         assert!(
             backlog.push(start, b"ab") && backlog.push(start, b"c") && backlog.push(later, b"d")
         );
-        let frames: Vec<_> = backlog.frames().collect();
-        assert_eq!(frames, [(start, &b"abc"[..]), (later, &b"d"[..])]);
+        let chunks: Vec<_> = backlog.chunks().collect();
+        assert_eq!(chunks, [(start, &b"abc"[..]), (later, &b"d"[..])]);
         assert!(!backlog.push(later, &[0; 100]));
     }
 }

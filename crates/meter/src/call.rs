@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tokengauge_accounting::LimitedCall;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
-    Admission, CallObserver, CallPolicy, End, ErrorReply, Failure, Filter, Frame, Phase,
-    RequestBody, Side, UnmeasuredFrames, UpstreamTrace,
+    Admission, CallObserver, CallPolicy, Chunk, End, ErrorReply, Failure, Filter, Phase,
+    RequestBody, Side, UnmeasuredChunks, UpstreamTrace,
 };
 use tokengauge_wire as wire;
 
@@ -84,7 +84,7 @@ impl CallObserver for Call {
         });
     }
 
-    fn request_frame(&self, bytes: &Bytes) {
+    fn request_chunk(&self, bytes: &Bytes) {
         self.with(|context, state| {
             state.bytes.request += bytes.len() as u64;
             if !context.request().push(bytes) {
@@ -111,7 +111,7 @@ impl CallObserver for Call {
         });
     }
 
-    fn unsent_frame(&self, bytes: &Bytes) {
+    fn unsent_chunk(&self, bytes: &Bytes) {
         self.with(|context, _| {
             if !context.request().push(bytes) {
                 context.shared.counters.body_skipped();
@@ -137,22 +137,22 @@ impl CallObserver for Call {
         });
     }
 
-    fn unmeasured_frames(&self) -> Option<Arc<UnmeasuredFrames>> {
-        Some(Arc::clone(&self.context.unmeasured_frames))
+    fn unmeasured_chunks(&self) -> Option<Arc<UnmeasuredChunks>> {
+        Some(Arc::clone(&self.context.unmeasured_chunks))
     }
 
-    fn response_frame(&self, frame: Frame) {
-        self.with(|context, state| state.frame(context, &frame));
+    fn response_chunk(&self, chunk: Chunk) {
+        self.with(|context, state| state.chunk(context, &chunk));
     }
 
     fn trailers(&self, trailers: &HeaderMap) {
         self.with(|_, state| state.grpc_status(trailers));
     }
 
-    fn lagged(&self, frames: u64, bytes: u64) {
+    fn lagged(&self, chunks: u64, bytes: u64) {
         self.with_turns(|context, state, turns| {
             state.bytes.response += bytes;
-            state.lag(context, frames);
+            state.lag(context, chunks);
             if let Some(turns) = turns {
                 turns.give_up();
             }
@@ -179,14 +179,14 @@ impl CallObserver for Call {
         }
     }
 
-    fn tunnel_frame(&self, from: Side, frame: Frame) {
+    fn tunnel_chunk(&self, from: Side, chunk: Chunk) {
         self.with_turns(|context, state, turns| {
-            state.saw(frame.at);
+            state.saw(chunk.at);
             let Some(turns) = turns else {
-                state.pass(from, &frame);
+                state.pass(from, &chunk);
                 return;
             };
-            if guarded(|| turns.frame(context, state, from, &frame)).is_none() {
+            if guarded(|| turns.chunk(context, state, from, &chunk)).is_none() {
                 context.shared.counters.panicked();
                 state.broken = true;
                 turns.give_up();

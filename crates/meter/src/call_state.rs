@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_accounting::cost::GpuShare;
 use tokengauge_core::call::{self, Dialect, Event};
-use tokengauge_core::observer::{Frame, Side};
+use tokengauge_core::observer::{Chunk, Side};
 use tokengauge_wire::{DecodeError, Decoder, ResponseHead};
 
 #[derive(Default)]
@@ -100,12 +100,12 @@ impl CallState {
         self.latest = self.latest.max(Some(at));
     }
 
-    pub(crate) fn frame(&mut self, context: &CallContext, frame: &Frame) {
-        self.saw(frame.at);
-        self.run.generation.timeline.blocked(frame.agent_blocked);
-        self.bytes.response += frame.bytes.len() as u64;
+    pub(crate) fn chunk(&mut self, context: &CallContext, chunk: &Chunk) {
+        self.saw(chunk.at);
+        self.run.generation.timeline.blocked(chunk.agent_blocked);
+        self.bytes.response += chunk.bytes.len() as u64;
         let shared = &context.shared;
-        let length = frame.bytes.len();
+        let length = chunk.bytes.len();
         let sniffs = self.sniffs(context);
         let limit = if sniffs {
             context.measure.sniffed_bytes()
@@ -116,7 +116,7 @@ impl CallState {
         if matches!(self.reading, Reading::Deferred { .. }) {
             self.unseen();
         }
-        if !self.reading.buffer(frame.at, &frame.bytes) {
+        if !self.reading.buffer(chunk.at, &chunk.bytes) {
             if sniffs {
                 return self.stop_reading();
             }
@@ -128,8 +128,8 @@ impl CallState {
             return;
         };
         let generation = &mut self.run.generation;
-        let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
-        self.run.frame(context, frame.at, accepted);
+        let read = decoder.push(&chunk.bytes, &mut |event| generation.event(event));
+        self.run.chunk(context, chunk.at, accepted);
         if let Err(error) = read {
             if !sniffs {
                 self.unreadable(context, error);
@@ -153,8 +153,8 @@ impl CallState {
     }
 
     /// Counts the bytes of an upgraded connection that is not read.
-    pub(crate) fn pass(&mut self, from: Side, frame: &Frame) {
-        let length = frame.bytes.len() as u64;
+    pub(crate) fn pass(&mut self, from: Side, chunk: &Chunk) {
+        let length = chunk.bytes.len() as u64;
         match from {
             Side::Agent => self.bytes.request += length,
             Side::Upstream => self.bytes.response += length,
@@ -198,9 +198,9 @@ impl CallState {
         self.stop_reading();
     }
 
-    /// `frames` were not measured, nor is what follows them.
-    pub(crate) fn lag(&mut self, context: &CallContext, frames: u64) {
-        context.shared.counters.lagged(frames);
+    /// `chunks` were not measured, nor is what follows them.
+    pub(crate) fn lag(&mut self, context: &CallContext, chunks: u64) {
+        context.shared.counters.lagged(chunks);
         self.lagged = true;
         self.stop_reading();
     }

@@ -16,7 +16,7 @@ use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, Workloa
 use tokengauge_accounting::{Accounting, AdmissionRequest, LimitedCall};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::experiment::AssignedVariant;
-use tokengauge_core::observer::{Admission, CallStart, RequestBody, UnmeasuredFrames};
+use tokengauge_core::observer::{Admission, CallStart, RequestBody, UnmeasuredChunks};
 use tokengauge_core::payer::Payer;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
@@ -34,7 +34,7 @@ pub(crate) struct CallContext {
     pub(super) assignment: WorkloadAssignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
-    pub(crate) unmeasured_frames: Arc<UnmeasuredFrames>,
+    pub(crate) unmeasured_chunks: Arc<UnmeasuredChunks>,
     pub(crate) started_at: SystemTime,
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
@@ -128,7 +128,7 @@ impl CallContext {
             assignment,
             id: id(start.started_at),
             received: start.received,
-            unmeasured_frames: Arc::new(UnmeasuredFrames::new(start.received)),
+            unmeasured_chunks: Arc::new(UnmeasuredChunks::new(start.received)),
             started_at: start.started_at,
             dialect,
             operation: detected.operation,
@@ -230,7 +230,7 @@ impl CallContext {
             .name(&self.measure.workloads, || self.model_requested())
     }
 
-    /// A longer gap between frames with tokens is a stall.
+    /// A longer gap between chunks with tokens is a stall.
     pub(crate) fn stall_threshold(&self) -> Duration {
         let own = self
             .assignment

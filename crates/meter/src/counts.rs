@@ -43,12 +43,12 @@ struct OpenText {
     settled: u64,
     /// Whether text came since then.
     changed: bool,
-    /// The frame that last added to it.
-    frame: u32,
+    /// The chunk that last added to it.
+    chunk: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FrameContent {
+pub(crate) struct ChunkContent {
     /// Generated text on any channel.
     pub(crate) text: bool,
     /// Generated text on a channel other than reasoning.
@@ -64,8 +64,8 @@ pub(crate) struct Counts {
     running: ByChannel,
     /// The part of `running` that no continuation can change.
     settled: ByChannel,
-    content: FrameContent,
-    frame: u32,
+    content: ChunkContent,
+    chunk: u32,
     first_choice: Option<u32>,
     /// Whether more than one choice carried text.
     pub(crate) several_choices: bool,
@@ -89,14 +89,14 @@ impl Counts {
             Channel::Answer | Channel::ToolCall => self.other_scripts.push(text),
         }
         open.changed = true;
-        open.frame = self.frame;
+        open.chunk = self.chunk;
     }
 
-    /// Ends a frame: counts the texts it changed and returns what it carried.
-    pub(crate) fn frame(&mut self) -> FrameContent {
+    /// Ends a chunk: counts the texts it changed and returns what it carried.
+    pub(crate) fn chunk(&mut self) -> ChunkContent {
         let content = std::mem::take(&mut self.content);
         if content.text {
-            self.frame = self.frame.wrapping_add(1);
+            self.chunk = self.chunk.wrapping_add(1);
             for open in self.open.iter_mut().filter(|open| open.changed) {
                 let (counted, settled) = (open.counter.count(), open.counter.settled());
                 update_counts(&mut self.running, &mut self.settled, open, counted, settled);
@@ -159,7 +159,7 @@ impl Counts {
             counted: 0,
             settled: 0,
             changed: false,
-            frame: self.frame,
+            chunk: self.chunk,
         };
         if self.open.len() < MAX_OPEN {
             // Most generations have one text or two: do not reserve room for four.
@@ -173,7 +173,7 @@ impl Counts {
             .open
             .iter()
             .enumerate()
-            .min_by_key(|(_, open)| open.frame);
+            .min_by_key(|(_, open)| open.chunk);
         let at = silent.map_or(0, |(at, _)| at);
         let mut old = std::mem::replace(&mut self.open[at], fresh);
         self.close(&mut old);
@@ -219,7 +219,7 @@ mod tests {
             for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
                 counts.push(segment(0, channel), piece);
             }
-            counts.frame();
+            counts.chunk();
         }
         let whole = tokens::count(TEXT);
         let expected = ByChannel {
@@ -239,7 +239,7 @@ mod tests {
         let mut before = 0;
         for letter in TEXT.chars() {
             counts.push(segment(0, Channel::Answer), letter.encode_utf8(&mut [0; 4]));
-            counts.frame();
+            counts.chunk();
             let settled = counts.settled().answer;
             assert!(before <= settled && settled <= counts.running().answer);
             before = settled;
@@ -252,7 +252,7 @@ mod tests {
         let choices = MAX_OPEN as u32 + 50;
         for choice in 0..choices {
             counts.push(segment(choice, Channel::Answer), TEXT);
-            counts.frame();
+            counts.chunk();
         }
         assert_eq!(counts.open.len(), MAX_OPEN);
         counts.finish();
@@ -264,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_text_brings_nothing() {
+    fn a_chunk_without_text_brings_nothing() {
         let mut counts = Counts::default();
-        assert_eq!(counts.frame(), FrameContent::default());
+        assert_eq!(counts.chunk(), ChunkContent::default());
         counts.push(segment(0, Channel::Reasoning), "so");
-        let content = counts.frame();
+        let content = counts.chunk();
         assert!(content.text && !content.answer);
-        assert_eq!(counts.frame(), FrameContent::default());
+        assert_eq!(counts.chunk(), ChunkContent::default());
     }
 }

@@ -98,9 +98,9 @@ fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     } else if read.is_err() {
         state.broken = true;
     }
-    // Text that only the end produces belongs to the last frame.
+    // Text that only the end produces belongs to the last chunk.
     let at = state.latest.unwrap_or(at);
-    state.run.frame(context, at, accepted);
+    state.run.chunk(context, at, accepted);
 }
 
 /// Whether anything expensive is left to do.
@@ -161,7 +161,7 @@ fn finish_deferred(
     conclude(context, state, at, end, input);
 }
 
-/// Reads what was deferred. Frames of a stream keep their instants.
+/// Reads what was deferred. Chunks of a stream keep their instants.
 fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
@@ -174,17 +174,17 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     };
     let run = &mut state.run;
     let mut read = Ok(());
-    for (at, bytes) in backlog.iter().flat_map(|backlog| backlog.frames()) {
+    for (at, bytes) in backlog.iter().flat_map(|backlog| backlog.chunks()) {
         read = read.and_then(|()| decoder.push(bytes, &mut |event| run.generation.event(event)));
         if decoder.is_stream() {
-            run.frame(context, at, accepted);
+            run.chunk(context, at, accepted);
         }
         yield_now();
     }
     let lost = run.generation.lost();
     read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));
     if decoder.is_stream() {
-        run.frame(context, latest, accepted);
+        run.chunk(context, latest, accepted);
         if !run.generation.concluded() {
             run.generation.forget_lost(lost);
         }

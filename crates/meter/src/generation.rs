@@ -1,4 +1,4 @@
-//! One generation: the events of its frames, counted and timed. A plain call has one; a
+//! One generation: the events of its chunks, counted and timed. A plain call has one; a
 //! Realtime connection has one per response.
 
 use super::clip::{clip, remember};
@@ -15,7 +15,7 @@ const MAX_CHOICES: usize = 256;
 /// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
 const MAX_UNKNOWN_USAGE: usize = 8;
-/// The most tools of the provider's that begin or end in one frame.
+/// The most tools of the provider's that begin or end in one chunk.
 const MAX_SERVER_TOOLS: usize = 256;
 /// A measurement is kept if at most one event in this number is damaged.
 const DAMAGED_IN: u64 = 20;
@@ -66,14 +66,14 @@ struct Rare {
     served_by: Option<Box<str>>,
     /// The first finish reason that says that the generation failed.
     failure: Option<Box<str>>,
-    /// What happened to tools of the provider's in the present frame.
+    /// What happened to tools of the provider's in the present chunk.
     server_tools: Vec<ServerTool>,
     /// Names of numbers in its usage that are not known.
     unknown_usage: Vec<Box<str>>,
 }
 
 impl Generation {
-    /// Takes in an event. Its time is that of the frame.
+    /// Takes in an event. Its time is that of the chunk.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
             Event::Message | Event::Unparsed | Event::Damaged | Event::Skipped => false,
@@ -136,15 +136,15 @@ impl Generation {
         }
     }
 
-    /// All events of a frame that arrived at `at` were given. Returns whether it carried
+    /// All events of a chunk that arrived at `at` were given. Returns whether it carried
     /// generated text.
-    pub(crate) fn frame(&mut self, at: Instant, stall_threshold: Duration) -> bool {
+    pub(crate) fn chunk(&mut self, at: Instant, stall_threshold: Duration) -> bool {
         if let Some(rare) = &mut self.rare {
             for tool in rare.server_tools.drain(..) {
                 self.timeline.server_tool(at, tool);
             }
         }
-        let content = self.counts.frame();
+        let content = self.counts.chunk();
         if content.text {
             let running = self.counts.running();
             let running = Running {
@@ -152,7 +152,7 @@ impl Generation {
                 answer: running.answered(),
                 answered: content.answer,
             };
-            self.timeline.frame(at, running, stall_threshold);
+            self.timeline.chunk(at, running, stall_threshold);
         }
         content.text
     }

@@ -72,8 +72,8 @@ pub struct MeterStats {
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
     pub throughput: BTreeMap<RateKey, Rates>,
-    /// Frames that were not measured for want of time or memory.
-    pub lagged_frames: u64,
+    /// Chunks that were not measured for want of time or memory.
+    pub lagged_chunks: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
     pub skipped_bodies: u64,
     /// Calls whose usage has numbers under names that are not known.
@@ -212,7 +212,7 @@ impl Meter {
             stalled,
             warming: self.shared.route_stats.warming(now, &measure),
             throughput: self.shared.throughput.streamed(now),
-            lagged_frames: self.shared.counters.lagged_frames(),
+            lagged_chunks: self.shared.counters.lagged_chunks(),
             skipped_bodies: self.shared.counters.skipped_bodies(),
             unknown_usages: self.shared.counters.unknown_usages(),
             dropped_calls: self.shared.subscribers.dropped(),

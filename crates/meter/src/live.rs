@@ -62,11 +62,11 @@ pub struct StreamNow {
     pub seconds: f64,
     /// Tokens so far, by channel.
     pub tokens: TokensNow,
-    /// Tokens per second just now; `null` before the second frame with tokens.
+    /// Tokens per second just now; `null` before the second chunk with tokens.
     pub tps: Option<f64>,
-    /// The last gap between frames with tokens.
+    /// The last gap between chunks with tokens.
     pub last_gap: Option<f64>,
-    /// Since the last frame with tokens.
+    /// Since the last chunk with tokens.
     pub silent: Option<f64>,
     /// The pod that it passes through; only where streams of several are together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,15 +113,15 @@ pub struct Progress {
     pub several_choices: bool,
     /// Whether the upstream had just come up.
     pub warm_up: bool,
-    /// The first frame with tokens, and their number.
+    /// The first chunk with tokens, and their number.
     pub first: Option<(Instant, u64)>,
     /// Whether a token other than reasoning arrived.
     pub answered: bool,
-    /// The last frame with tokens.
+    /// The last chunk with tokens.
     pub last: Option<Instant>,
     /// Tokens of all channels.
     pub tokens: u64,
-    /// When the oldest frame arrived that is not measured yet.
+    /// When the oldest chunk arrived that is not measured yet.
     pub unmeasured_since: Option<Instant>,
     /// Whether tokens arrive that are not measured while it runs.
     pub unseen: bool,
@@ -150,10 +150,10 @@ pub(crate) struct LiveCall {
 struct LiveState {
     model: Option<Box<str>>,
     tokens: ByChannel,
-    /// The first frame with tokens, and their number.
+    /// The first chunk with tokens, and their number.
     first: Option<(Instant, u64)>,
-    /// The last two frames with tokens.
-    frames: [Option<Instant>; 2],
+    /// The last two chunks with tokens.
+    chunks: [Option<Instant>; 2],
     /// Samples of the token count, as many as the window needs.
     samples: TokenSamples,
 }
@@ -194,7 +194,7 @@ impl LiveCall {
         self.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
-    /// From now on frames are not measured before the end, or not at all.
+    /// From now on chunks are not measured before the end, or not at all.
     pub(crate) fn unseen(&self) {
         self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
     }
@@ -213,8 +213,8 @@ impl LiveCall {
         let who = self.context.who();
         let unmeasured_since = self
             .context
-            .unmeasured_frames
-            .frames()
+            .unmeasured_chunks
+            .chunks()
             .map(|(oldest, _)| oldest);
         let now = self.now();
         let model = now.model.as_deref().map(str::to_owned);
@@ -235,7 +235,7 @@ impl LiveCall {
             warm_up: flags & WARM_UP != 0,
             first: now.first,
             answered: now.tokens.answered() > 0,
-            last: now.frames[1],
+            last: now.chunks[1],
             tokens: now.tokens.all(),
             unmeasured_since,
             unseen: flags & UNSEEN != 0,
@@ -250,36 +250,36 @@ impl LiveCall {
         }
     }
 
-    pub(crate) fn frame(&self, at: Instant, tokens: ByChannel) {
+    pub(crate) fn chunk(&self, at: Instant, tokens: ByChannel) {
         let mut now = self.now();
         now.tokens = tokens;
         let (first, _) = *now.first.get_or_insert((at, tokens.all()));
-        now.frames = [now.frames[1], Some(at)];
+        now.chunks = [now.chunks[1], Some(at)];
         now.samples
             .add(at.saturating_duration_since(first), tokens.all());
     }
 
-    /// When the last frame arrived after the first tokens, measured or not.
-    fn last_frame(&self) -> Option<Instant> {
+    /// When the last chunk arrived after the first tokens, measured or not.
+    fn last_chunk(&self) -> Option<Instant> {
         let waits = self
             .context
-            .unmeasured_frames
-            .frames()
+            .unmeasured_chunks
+            .chunks()
             .map(|(_, newest)| newest);
-        let last = self.now().frames[1]?;
+        let last = self.now().chunks[1]?;
         Some(waits.map_or(last, |newest| newest.max(last)))
     }
 
     /// Whether tokens arrived, but none for longer than `threshold`.
     fn stalled(&self, at: Instant, threshold: Duration) -> bool {
-        let last = self.last_frame();
+        let last = self.last_chunk();
         last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
     }
 
     fn snapshot(&self, at: Instant) -> StreamNow {
         let who = self.context.who();
         let asked_for = self.context.model_requested();
-        let last = self.last_frame();
+        let last = self.last_chunk();
         let now = self.now();
         let payer = &self.context.payer;
         let name = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
@@ -305,7 +305,7 @@ impl LiveCall {
                 output: now.tokens.all(),
             },
             tps: now.speed(at),
-            last_gap: gap(now.frames).map(|gap| gap.as_secs_f64()),
+            last_gap: gap(now.chunks).map(|gap| gap.as_secs_f64()),
             silent: last.map(since),
             pod: None,
         }
@@ -313,10 +313,10 @@ impl LiveCall {
 }
 
 impl LiveState {
-    /// The speed over the window that ends with the last measured frame, or, if that is longer
-    /// ago than a frame may wait, at that limit.
+    /// The speed over the window that ends with the last measured chunk, or, if that is longer
+    /// ago than a chunk may wait, at that limit.
     fn speed(&self, at: Instant) -> Option<f64> {
-        let last = self.frames[1].filter(|_| self.frames[0].is_some())?;
+        let last = self.chunks[1].filter(|_| self.chunks[0].is_some())?;
         let measured = at.checked_sub(MAX_MEASURE_DELAY).unwrap_or(at);
         let end = last.max(measured);
         if last + WINDOW <= end {
@@ -331,7 +331,7 @@ impl LiveState {
     }
 }
 
-/// Samples of the token count over the time since the first frame with tokens, in a ring.
+/// Samples of the token count over the time since the first chunk with tokens, in a ring.
 #[derive(Debug, Default)]
 struct TokenSamples {
     /// Milliseconds, and tokens by then.
@@ -534,8 +534,8 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let live = begin(&registry, start);
         live.model("m");
-        for frame in 0..=25 {
-            live.frame(at(1000 + frame * 100), tokens(frame * 5));
+        for chunk in 0..=25 {
+            live.chunk(at(1000 + chunk * 100), tokens(chunk * 5));
         }
         let streams = registry.snapshot(at(3600), 10);
         let stream = &streams[0];
@@ -565,12 +565,12 @@ mod tests {
         );
         lives
             .iter()
-            .for_each(|live| live.frame(at(9000), tokens(1)));
+            .for_each(|live| live.chunk(at(9000), tokens(1)));
         assert!(registry.stalled(at(10_000), second).is_empty());
         let stalled = registry.stalled(at(10_001), second);
         let key = (Arc::from("r"), Arc::from("u"));
         assert_eq!(stalled.get(&key), Some(&(3 * LOCK_BATCH as u32)));
-        lives[0].frame(at(10_001), tokens(2));
+        lives[0].chunk(at(10_001), tokens(2));
         let stalled = registry.stalled(at(10_002), second);
         assert_eq!(stalled.get(&key), Some(&(3 * LOCK_BATCH as u32 - 1)));
         drop(lives);

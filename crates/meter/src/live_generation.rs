@@ -13,11 +13,11 @@ use tokengauge_core::call::Channel;
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::throughput::{GenerationThroughput, RateSeries};
 
-/// The time from the first frame with tokens after which the name of a model counts that no
+/// The time from the first chunk with tokens after which the name of a model counts that no
 /// answer began with before. Current rates end 3 seconds ago, so they miss nothing.
 const TRUSTED_AFTER: Duration = Duration::from_secs(2);
-/// Each of the first 16 frames may decide on the name, and then every 16th.
-const EARLY_FRAMES: u64 = 16;
+/// Each of the first 16 chunks may decide on the name, and then every 16th.
+const EARLY_CHUNKS: u64 = 16;
 
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
@@ -56,14 +56,14 @@ impl LiveGeneration {
         }
     }
 
-    /// All events of a frame were given.
-    pub(crate) fn frame(&mut self, context: &CallContext, at: Instant, accepted: bool) {
+    /// All events of a chunk were given.
+    pub(crate) fn chunk(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         if !context.generates {
             // Reading a stored answer has no generation speed.
-            self.generation.counts.frame();
+            self.generation.counts.chunk();
             return;
         }
-        if self.generation.frame(at, context.stall_threshold()) {
+        if self.generation.chunk(at, context.stall_threshold()) {
             self.publish(context, at, accepted);
         }
     }
@@ -71,7 +71,7 @@ impl LiveGeneration {
     /// All events of a whole body were given: its tokens count, but have no speed.
     pub(crate) fn whole(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.whole = true;
-        if self.generation.counts.frame().text {
+        if self.generation.counts.chunk().text {
             self.publish(context, at, accepted);
         }
     }
@@ -96,13 +96,13 @@ impl LiveGeneration {
             return;
         }
         let span = self.generation.timeline.all;
-        let frames = span.map_or(0, |span| span.frames);
+        let chunks = span.map_or(0, |span| span.chunks);
         // A look at the known names takes a lock.
-        if !is_last && frames >= EARLY_FRAMES && !frames.is_multiple_of(EARLY_FRAMES) {
+        if !is_last && chunks >= EARLY_CHUNKS && !chunks.is_multiple_of(EARLY_CHUNKS) {
             return;
         }
         let named = self.named(context);
-        if frames <= 1 {
+        if chunks <= 1 {
             self.first_named = named;
         }
         let names = &context.shared.model_names;
@@ -210,7 +210,7 @@ impl LiveGeneration {
             if let Some(model) = &self.generation.model {
                 live.model(model);
             }
-            live.frame(at, self.generation.tokens());
+            live.chunk(at, self.generation.tokens());
         }
         self.label(context, self.whole);
         self.notify(context, at, accepted);
@@ -250,7 +250,7 @@ impl LiveGeneration {
             let tokens = (new, self.generation.tokens().all());
             let throughput = &context.shared.throughput;
             self.throughput
-                .frame(throughput, at, tokens, context.measure.buffered_above);
+                .chunk(throughput, at, tokens, context.measure.buffered_above);
         }
     }
 }

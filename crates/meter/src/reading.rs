@@ -17,7 +17,7 @@ pub(crate) enum Reading {
     /// Nothing is read: there is no body yet, its format is unknown, or it could not be read.
     #[default]
     Nothing,
-    /// Events are read as frames arrive.
+    /// Events are read as chunks arrive.
     Inline {
         decoder: Box<Decoder>,
         compressed: bool,
@@ -73,7 +73,7 @@ impl Reading {
         }
     }
 
-    /// Buffers a frame if the body is deferred; `false` if there is no room.
+    /// Buffers a chunk if the body is deferred; `false` if there is no room.
     #[must_use]
     pub(crate) fn buffer(&mut self, at: Instant, bytes: &[u8]) -> bool {
         match self {

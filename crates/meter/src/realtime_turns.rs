@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::attribution::request_facts;
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
-use tokengauge_core::observer::{End, Frame, Side};
+use tokengauge_core::observer::{Chunk, End, Side};
 use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
 use uuid::Uuid;
@@ -117,28 +117,28 @@ impl RealtimeTurns {
     }
 
     /// Bytes arrived from one side.
-    pub(crate) fn frame(
+    pub(crate) fn chunk(
         &mut self,
         context: &Arc<CallContext>,
         state: &mut CallState,
         from: Side,
-        frame: &Frame,
+        chunk: &Chunk,
     ) {
         match from {
             Side::Agent => {
-                state.bytes.request += frame.bytes.len() as u64;
+                state.bytes.request += chunk.bytes.len() as u64;
                 let Some(mut requests) = self.requests.take() else {
                     return;
                 };
-                let mut each = |request: SocketRequest<'_>| self.ask(context, frame.at, request);
-                let read = requests.push(&frame.bytes, &mut each);
+                let mut each = |request: SocketRequest<'_>| self.ask(context, chunk.at, request);
+                let read = requests.push(&chunk.bytes, &mut each);
                 if read.is_err() {
                     context.shared.counters.body_skipped();
                 }
                 self.requests = read.is_ok().then_some(requests);
                 self.next(context, state);
             }
-            Side::Upstream => self.answer(context, state, frame),
+            Side::Upstream => self.answer(context, state, chunk),
         }
     }
 
@@ -191,14 +191,14 @@ impl RealtimeTurns {
         Some(context.request().of_message(facts, message))
     }
 
-    fn answer(&mut self, context: &Arc<CallContext>, state: &mut CallState, frame: &Frame) {
-        state.bytes.response += frame.bytes.len() as u64;
+    fn answer(&mut self, context: &Arc<CallContext>, state: &mut CallState, chunk: &Chunk) {
+        state.bytes.response += chunk.bytes.len() as u64;
         let Some(mut decoder) = self.decoder.take() else {
             return;
         };
-        let sink = &mut |event: Event<'_>| self.event(context, state, frame.at, event);
-        let read = decoder.push(&frame.bytes, sink);
-        state.run.frame(context, frame.at, true);
+        let sink = &mut |event: Event<'_>| self.event(context, state, chunk.at, event);
+        let read = decoder.push(&chunk.bytes, sink);
+        state.run.chunk(context, chunk.at, true);
         match read {
             Ok(()) => self.decoder = Some(decoder),
             Err(error) => state.unreadable(context, error),
@@ -231,7 +231,7 @@ impl RealtimeTurns {
                 self.depth = self.depth.saturating_sub(1);
                 if self.depth == 0 && self.turn.is_some() {
                     state.run.generation.end_turn();
-                    state.run.frame(context, at, true);
+                    state.run.chunk(context, at, true);
                     self.record(context, state, at, &End::Complete);
                     self.next(context, state);
                 }

@@ -272,7 +272,7 @@ fn record(
             generation,
             verdict.unavailable,
         ),
-        frames: generation.timeline.all.map_or(0, |span| span.frames),
+        frames: generation.timeline.all.map_or(0, |span| span.chunks),
         stalls: generation.timeline.stalls,
         segments: match verdict.unavailable {
             None => generation.timeline.segments(generation.tokens().all()),
@@ -443,8 +443,8 @@ fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<
     let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
     let received = Some(closing.received);
     let waited = |seconds: &f64| closing.asked || *seconds > 0.0;
-    // On an upgraded connection frames do not wait for the agent.
-    let frames = status.is_some_and(|status| status != 101);
+    // On an upgraded connection chunks do not wait for the agent.
+    let can_wait = status.is_some_and(|status| status != 101);
     Seconds {
         ttft: between(received, first).filter(waited),
         ttft_upstream: between(closing.sent, first).filter(waited),
@@ -454,7 +454,7 @@ fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<
         last_token: between(received, timeline.all.map(|span| span.last)),
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
-        agent_blocked: frames.then(|| seconds(timeline.agent_blocked())),
+        agent_blocked: can_wait.then(|| seconds(timeline.agent_blocked())),
         server_tools: timeline.all.map(|span| seconds(span.paused())),
     }
 }

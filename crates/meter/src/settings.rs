@@ -9,11 +9,11 @@ use tokengauge_core::upstream_facts::UpstreamFacts;
 
 #[derive(Clone, Debug)]
 pub struct Measure {
-    /// Tokens after the first frame that an `output_tps` needs.
+    /// Tokens after the first chunk that an `output_tps` needs.
     pub min_output_tokens: u64,
     /// Tokens per second of one stream above which it must have been buffered upstream.
     pub buffered_above: f64,
-    /// A longer gap between frames with tokens is a stall.
+    /// A longer gap between chunks with tokens is a stall.
     pub stall_threshold: Duration,
     /// Calls after an upstream comes up that are marked `warm_up`, and for how long.
     pub warm_up_calls: u32,

@@ -69,7 +69,7 @@ pub(crate) fn limits(measure: &Measure) -> Limits {
 /// Counters of what could not be measured.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    lagged_frames: AtomicU64,
+    lagged_chunks: AtomicU64,
     skipped_bodies: AtomicU64,
     unknown_usage: AtomicU64,
     logged_usage: Mutex<BTreeSet<(Dialect, Box<str>)>>,
@@ -77,8 +77,8 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn lagged(&self, frames: u64) {
-        self.lagged_frames.fetch_add(frames, Ordering::Relaxed);
+    pub(crate) fn lagged(&self, chunks: u64) {
+        self.lagged_chunks.fetch_add(chunks, Ordering::Relaxed);
     }
 
     pub(crate) fn body_skipped(&self) {
@@ -109,8 +109,8 @@ impl Counters {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn lagged_frames(&self) -> u64 {
-        self.lagged_frames.load(Ordering::Relaxed)
+    pub(crate) fn lagged_chunks(&self) -> u64 {
+        self.lagged_chunks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn skipped_bodies(&self) -> u64 {

@@ -12,24 +12,24 @@ const MAX_SEGMENTS: usize = 360;
 /// The most stalls of one generation that are kept; further ones are only counted.
 const MAX_STALLED: usize = 16;
 
-/// Running token counts after a frame that carried generated text.
+/// Running token counts after a chunk that carried generated text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Running {
     /// Tokens of all channels so far.
     pub(crate) all: u64,
     /// Tokens of the channels other than reasoning so far.
     pub(crate) answer: u64,
-    /// Whether the frame carried a channel other than reasoning.
+    /// Whether the chunk carried a channel other than reasoning.
     pub(crate) answered: bool,
 }
 
-/// The frames of one run of tokens: all channels, or the answer alone.
+/// The chunks of one run of tokens: all channels, or the answer alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub(crate) first: Instant,
     pub(crate) first_tokens: u64,
     pub(crate) last: Instant,
-    pub(crate) frames: u64,
+    pub(crate) chunks: u64,
     /// The milliseconds for which the provider ran hosted tools between them.
     paused_millis: u32,
 }
@@ -39,7 +39,7 @@ impl Span {
         match span {
             Some(span) => {
                 span.last = span.last.max(at);
-                span.frames += 1;
+                span.chunks += 1;
                 span.pause(paused);
             }
             None => {
@@ -47,14 +47,14 @@ impl Span {
                     first: at,
                     first_tokens: tokens,
                     last: at,
-                    frames: 1,
+                    chunks: 1,
                     paused_millis: 0,
                 });
             }
         }
     }
 
-    /// How long the provider ran hosted tools between the first frame and the last.
+    /// How long the provider ran hosted tools between the first chunk and the last.
     pub(crate) fn paused(&self) -> Duration {
         Duration::from_millis(u64::from(self.paused_millis))
     }
@@ -64,33 +64,33 @@ impl Span {
         self.paused_millis = self.paused_millis.saturating_add(millis);
     }
 
-    /// From the first frame to the last, without the time of the provider's own tools.
+    /// From the first chunk to the last, without the time of the provider's own tools.
     pub(crate) fn duration(&self) -> Duration {
         let all = self.last.saturating_duration_since(self.first);
         all.saturating_sub(self.paused())
     }
 
-    /// Tokens after the first frame, of `total`.
+    /// Tokens after the first chunk, of `total`.
     pub(crate) fn decoded(&self, total: u64) -> u64 {
         total.saturating_sub(self.first_tokens)
     }
 
     /// (n − n_first) / (last − first); infinite where everything came at once, and
-    /// `None` where nothing came after the first frame.
+    /// `None` where nothing came after the first chunk.
     pub(crate) fn rate(&self, total: u64) -> Option<f64> {
         let decoded = self.decoded(total);
         (decoded > 0).then(|| decoded as f64 / self.duration().as_secs_f64())
     }
 }
 
-/// When the frames of one generation came.
+/// When the chunks of one generation came.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// Frames with generated text on any channel.
+    /// Chunks with generated text on any channel.
     pub(crate) all: Option<Span>,
-    /// Frames with generated text on a channel other than reasoning.
+    /// Chunks with generated text on a channel other than reasoning.
     pub(crate) answer: Option<Span>,
-    /// The longest gap between frames with generated text.
+    /// The longest gap between chunks with generated text.
     pub(crate) longest_gap: Option<Duration>,
     /// Gaps over the threshold.
     pub(crate) stalls: u64,
@@ -98,13 +98,13 @@ pub(crate) struct Timeline {
     pub(crate) stalled: Vec<(Instant, Duration)>,
     /// Latencies by token.
     pub(crate) inter_token: Option<Box<InterToken>>,
-    /// Gaps between frames with generated text, however many tokens those carry.
+    /// Gaps between chunks with generated text, however many tokens those carry.
     pub(crate) inter_chunk: Option<Box<InterToken>>,
     /// The highest running count so far: merging can lower the count.
     highest: u64,
-    /// The last frame that raised the highest count.
+    /// The last chunk that raised the highest count.
     grown: Option<Instant>,
-    /// Tokens by segment, those of the first frame left out.
+    /// Tokens by segment, those of the first chunk left out.
     segments: Vec<u32>,
     /// Waits for the agent, if there were any.
     blocked: Option<Box<AgentBlocked>>,
@@ -118,7 +118,7 @@ struct ServerTools {
     /// How many run, and since when there are any.
     running: u32,
     since: Option<Instant>,
-    /// For how long they ran since the last frame with generated text.
+    /// For how long they ran since the last chunk with generated text.
     new: Duration,
 }
 
@@ -126,14 +126,14 @@ struct ServerTools {
 #[derive(Debug, Default)]
 struct AgentBlocked {
     all: Duration,
-    /// The part of it after the last frame with generated text.
+    /// The part of it after the last chunk with generated text.
     since: Duration,
     /// The part of it between the first of them and the last.
     decoding: Duration,
 }
 
 impl Timeline {
-    /// The agent did not read for `waited` before the next frame could be read.
+    /// The agent did not read for `waited` before the next chunk could be read.
     pub(crate) fn blocked(&mut self, waited: Duration) {
         if waited > Duration::ZERO {
             let blocked = self.blocked.get_or_insert_default();
@@ -147,7 +147,7 @@ impl Timeline {
         self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
     }
 
-    /// Takes the time that the agent did not read since the last frame with generated text.
+    /// Takes the time that the agent did not read since the last chunk with generated text.
     fn blocked_since(&mut self) -> Duration {
         let Some(blocked) = &mut self.blocked else {
             return Duration::ZERO;
@@ -178,7 +178,7 @@ impl Timeline {
         }
     }
 
-    /// Takes the time of the provider's tools since the last frame with generated text.
+    /// Takes the time of the provider's tools since the last chunk with generated text.
     fn paused_since(&mut self) -> Duration {
         let tools = self.server_tools.as_mut();
         tools.map_or(Duration::ZERO, |tools| std::mem::take(&mut tools.new))
@@ -192,8 +192,8 @@ impl Timeline {
         blocked.is_some_and(|blocked| blocked > decoding / 10)
     }
 
-    /// A frame with generated text came at `at`, and brought the counts to `running`.
-    pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
+    /// A chunk with generated text came at `at`, and brought the counts to `running`.
+    pub(crate) fn chunk(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
         let paused = self.paused_since();
         if let Some(tools) = &mut self.server_tools
@@ -238,7 +238,7 @@ impl Timeline {
         }
     }
 
-    /// Puts the frame's tokens into its segment. One that comes at the end of a segment is
+    /// Puts the chunk's tokens into its segment. One that comes at the end of a segment is
     /// of it.
     fn fill(&mut self, at: Instant, new: u64) {
         let Some(first) = self.all.map(|span| span.first) else {
@@ -257,7 +257,7 @@ impl Timeline {
 
     /// The speed within a stream of `total` tokens that took longer than one segment; empty
     /// for others, and where the provider ran tools meanwhile. The tokens add up to those after the
-    /// first frame.
+    /// first chunk.
     pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
         let is_long = |span: &Span| span.duration() > SEGMENT && span.paused_millis == 0;
         let Some(span) = self.all.filter(is_long) else {
@@ -281,10 +281,10 @@ impl Timeline {
         segments
     }
 
-    /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
-    /// its gap to the next one that does. `chunk` is the time since the frame before:
+    /// Adds the chunk's inter-token latencies. A chunk that finishes no token leaves
+    /// its gap to the next one that does. `chunk_gap` is the time since the previous chunk:
     /// mostly the latency of one token.
-    fn weigh(&mut self, at: Instant, tokens: u64, chunk: Option<ClassifiedLatency>) {
+    fn weigh(&mut self, at: Instant, tokens: u64, chunk_gap: Option<ClassifiedLatency>) {
         let new = tokens.saturating_sub(self.highest);
         self.highest = self.highest.max(tokens);
         let Some(since) = self.grown else {
@@ -295,10 +295,8 @@ impl Timeline {
             return;
         }
         let latency = at.saturating_duration_since(since).as_secs_f64() / new as f64;
-        let classified = chunk.map_or_else(
-            || ClassifiedLatency::new(latency),
-            |chunk| chunk.with(latency),
-        );
+        let classified =
+            chunk_gap.map_or_else(|| ClassifiedLatency::new(latency), |gap| gap.with(latency));
         let inter_token = self.inter_token.get_or_insert_default();
         inter_token.record_classified(classified, new);
         self.grown = Some(at);
@@ -311,35 +309,35 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Plays frames of (milliseconds, running count of all channels), all answers.
-    fn timeline(start: Instant, frames: &[(u64, u64)]) -> Timeline {
+    /// Plays chunks of (milliseconds, running count of all channels), all answers.
+    fn timeline(start: Instant, chunks: &[(u64, u64)]) -> Timeline {
         let mut timeline = Timeline::default();
-        for (millis, tokens) in frames {
+        for (millis, tokens) in chunks {
             let running = Running {
                 all: *tokens,
                 answer: *tokens,
                 answered: true,
             };
-            timeline.frame(start + Duration::from_millis(*millis), running, SECOND);
+            timeline.chunk(start + Duration::from_millis(*millis), running, SECOND);
         }
         timeline
     }
 
     #[test]
-    fn rate_leaves_out_the_tokens_of_the_first_frame() {
+    fn rate_leaves_out_the_tokens_of_the_first_chunk() {
         let timeline = timeline(Instant::now(), &[(100, 8), (600, 36), (1100, 64)]);
-        let span = timeline.all.expect("frames came");
+        let span = timeline.all.expect("chunks came");
         assert_eq!(span.first_tokens, 8);
         assert_eq!(span.decoded(64), 56);
         assert_eq!(span.rate(64), Some(56.0));
     }
 
     #[test]
-    fn everything_in_one_frame_has_no_rate_and_in_one_instant_an_infinite_one() {
+    fn everything_in_one_chunk_has_no_rate_and_in_one_instant_an_infinite_one() {
         let start = Instant::now();
-        let one = timeline(start, &[(0, 64)]).all.expect("a frame came");
+        let one = timeline(start, &[(0, 64)]).all.expect("a chunk came");
         assert_eq!(one.rate(64), None);
-        let burst = timeline(start, &[(0, 1), (0, 64)]).all.expect("frames");
+        let burst = timeline(start, &[(0, 1), (0, 64)]).all.expect("chunks");
         assert_eq!(burst.rate(64), Some(f64::INFINITY));
     }
 
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_finishes_no_token_leaves_its_gap_to_the_next() {
+    fn a_chunk_that_finishes_no_token_leaves_its_gap_to_the_next() {
         let timeline = timeline(Instant::now(), &[(0, 2), (100, 2), (200, 1), (300, 3)]);
         let inter_token = timeline.inter_token.expect("gaps were seen");
         let classes: Vec<_> = inter_token.classes().collect();
@@ -391,11 +389,11 @@ mod tests {
             answer: 30,
             answered: true,
         };
-        timeline.frame(at(6_000), running, SECOND);
-        let span = timeline.all.expect("frames");
+        timeline.chunk(at(6_000), running, SECOND);
+        let span = timeline.all.expect("chunks");
         assert_eq!(span.paused(), Duration::from_secs(5));
         assert_eq!(span.rate(30), Some(20.0), "20 tokens in 1 s");
-        assert_eq!(timeline.answer.expect("frames").rate(30), Some(20.0));
+        assert_eq!(timeline.answer.expect("chunks").rate(30), Some(20.0));
         assert_eq!(
             (timeline.stalls, timeline.longest_gap),
             (0, Some(SECOND / 2))
@@ -414,16 +412,16 @@ mod tests {
             answered: true,
         };
         timeline.server_tool(at(600), ServerTool::Began);
-        timeline.frame(at(1_000), running(30), SECOND);
+        timeline.chunk(at(1_000), running(30), SECOND);
         timeline.server_tool(at(4_000), ServerTool::Ended);
-        timeline.frame(at(4_500), running(40), SECOND);
-        let span = timeline.all.expect("frames");
+        timeline.chunk(at(4_500), running(40), SECOND);
+        let span = timeline.all.expect("chunks");
         assert_eq!(span.paused(), Duration::from_secs(3));
         assert_eq!(span.rate(40), Some(20.0), "30 tokens in 1.5 s");
     }
 
     #[test]
-    fn a_single_frame_has_no_gap() {
+    fn a_single_chunk_has_no_gap() {
         let timeline = timeline(Instant::now(), &[(0, 1)]);
         assert_eq!(timeline.longest_gap, None);
         assert_eq!(timeline.inter_token, None);
@@ -446,29 +444,29 @@ mod tests {
                 answer,
                 answered,
             };
-            timeline.frame(at(millis), running, SECOND);
+            timeline.chunk(at(millis), running, SECOND);
         }
         let answer = timeline.answer.expect("answers came");
         assert_eq!((answer.first, answer.last), (at(2000), at(3000)));
         assert_eq!(answer.rate(25), Some(20.0));
-        assert_eq!(timeline.all.expect("frames").rate(50), Some(10.0));
+        assert_eq!(timeline.all.expect("chunks").rate(50), Some(10.0));
     }
 
     #[test]
     fn a_long_stream_has_a_speed_for_each_ten_seconds() {
-        let frames = [
+        let chunks = [
             (0, 5),
             (4_000, 105),
             (10_000, 205),
             (10_001, 206),
             (31_000, 256),
         ];
-        let timeline = timeline(Instant::now(), &frames);
+        let timeline = timeline(Instant::now(), &chunks);
         let segments = timeline.segments(257);
         let found: Vec<_> = segments.iter().map(|s| (s.tokens, s.seconds)).collect();
         assert_eq!(found, [(200, 10.0), (1, 10.0), (0, 10.0), (51, 1.0)]);
         let tokens: u64 = segments.iter().map(|segment| segment.tokens).sum();
-        assert_eq!(tokens, timeline.all.expect("frames").decoded(257));
+        assert_eq!(tokens, timeline.all.expect("chunks").decoded(257));
     }
 
     #[test]

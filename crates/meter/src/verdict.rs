@@ -7,8 +7,8 @@ use tokengauge_core::call::{Dialect, EMPTY_RESPONSE, NOT_JSON, Outcome, TpsUnava
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_wire::{BeyondText, DIALECTS};
 
-/// Frames with generated text that an `output_tps` needs.
-const MIN_FRAMES: u64 = 4;
+/// Chunks with generated text that an `output_tps` needs.
+const MIN_CHUNKS: u64 = 4;
 
 /// What the outcome and the availability of speeds depend on, besides the generation.
 #[derive(Clone, Copy, Debug)]
@@ -191,13 +191,13 @@ fn pace(
     let total = generation.tokens().all();
     let span = generation.timeline.all;
     let decoded = span.map_or(0, |span| span.decoded(total));
-    let frames = span.map_or(0, |span| span.frames);
+    let chunks = span.map_or(0, |span| span.chunks);
     let rate = span.and_then(|span| span.rate(total)).unwrap_or(0.0);
     let too_few_tokens = decoded < measure.min_output_tokens.max(1);
-    let too_few_frames = frames < MIN_FRAMES;
+    let too_few_chunks = chunks < MIN_CHUNKS;
     // Enough tokens, and all of them at once: a proxy before us held them back.
     let at_once = span.is_some_and(|span| span.first_tokens >= measure.min_output_tokens.max(1));
-    if outcome != Outcome::Complete && (too_few_tokens || too_few_frames) {
+    if outcome != Outcome::Complete && (too_few_tokens || too_few_chunks) {
         Some(TpsUnavailable::EndedEarly)
     } else if too_few_tokens && at_once {
         Some(TpsUnavailable::Buffered)
@@ -207,8 +207,8 @@ fn pace(
         Some(TpsUnavailable::AgentLimited)
     } else if rate > measure.buffered_above {
         Some(TpsUnavailable::Buffered)
-    } else if too_few_frames {
-        Some(TpsUnavailable::TooFewFrames)
+    } else if too_few_chunks {
+        Some(TpsUnavailable::TooFewChunks)
     } else if facts.hidden {
         Some(TpsUnavailable::HiddenOutput)
     } else {
@@ -217,11 +217,11 @@ fn pace(
 }
 
 /// The speed from the first answer on, reasoning left out: under the same conditions
-/// as `output_tps`, held against the answer's own frames and tokens.
+/// as `output_tps`, held against the answer's own chunks and tokens.
 pub(crate) fn answer_rate(measure: &Measure, generation: &Generation) -> Option<f64> {
     let answered = generation.tokens().answered();
     let span = generation.timeline.answer?;
-    let enough = span.decoded(answered) >= measure.min_output_tokens && span.frames >= MIN_FRAMES;
+    let enough = span.decoded(answered) >= measure.min_output_tokens && span.chunks >= MIN_CHUNKS;
     let rate = span.rate(answered).filter(|_| enough);
     rate.filter(|rate| *rate <= measure.buffered_above)
 }

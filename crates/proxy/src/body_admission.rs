@@ -67,10 +67,10 @@ pub(super) async fn read(
     Ok(Ok((buffered, error)))
 }
 
-/// Adds what was buffered to `read`, and the frame that did not fit.
+/// Adds what was buffered to `read`, and the chunk that did not fit.
 pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
     let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
-    read.frames.extend(buffer.into_iter().chain(overflow));
+    read.chunks.extend(buffer.into_iter().chain(overflow));
 }
 
 /// The result of waiting for the next frame.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{
-    CallObserver, CallPolicy, CallStart, End, Frame, ObservedCall, Observer,
+    CallObserver, CallPolicy, CallStart, Chunk, End, ObservedCall, Observer,
 };
 
 /// The observer of one call, and the instants that timeouts depend on. Shared by the request body
@@ -44,7 +44,7 @@ impl CallHandle {
                 call: call.unwrap_or_else(|_| Arc::new(NoopObserver)),
                 panics: Arc::clone(panics),
                 panicked,
-                skipped_frames: AtomicU64::new(0),
+                skipped_chunks: AtomicU64::new(0),
                 skipped_bytes: AtomicU64::new(0),
             },
             started,
@@ -70,14 +70,14 @@ impl CallHandle {
         self.observer.query(question)
     }
 
-    pub fn response_frame(&self, frame: Frame) {
-        let bytes = frame.bytes.len() as u64;
+    pub fn response_chunk(&self, chunk: Chunk) {
+        let bytes = chunk.bytes.len() as u64;
         if self
             .observer
-            .query(|call| call.response_frame(frame))
+            .query(|call| call.response_chunk(chunk))
             .is_none()
         {
-            self.observer.skipped_frames.fetch_add(1, Ordering::Relaxed);
+            self.observer.skipped_chunks.fetch_add(1, Ordering::Relaxed);
             let skipped_bytes = &self.observer.skipped_bytes;
             skipped_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -203,8 +203,8 @@ struct PanicGuard {
     call: Arc<dyn ObservedCall>,
     panics: Arc<AtomicU64>,
     panicked: AtomicBool,
-    /// Response frames that the observer has not seen since it panicked.
-    skipped_frames: AtomicU64,
+    /// Response chunks that the observer has not seen since it panicked.
+    skipped_chunks: AtomicU64,
     skipped_bytes: AtomicU64,
 }
 
@@ -228,10 +228,10 @@ impl PanicGuard {
     /// Reports the end even to an observer that panicked before, as it still counts the call as
     /// open.
     fn end(&self, at: Instant, end: End) {
-        let skipped_frames = self.skipped_frames.swap(0, Ordering::Relaxed);
-        if skipped_frames > 0 {
+        let skipped_chunks = self.skipped_chunks.swap(0, Ordering::Relaxed);
+        if skipped_chunks > 0 {
             let bytes = self.skipped_bytes.swap(0, Ordering::Relaxed);
-            self.catch_panic(|call| call.lagged(skipped_frames, bytes));
+            self.catch_panic(|call| call.lagged(skipped_chunks, bytes));
         }
         self.catch_panic(|call| call.ended(at, end));
     }

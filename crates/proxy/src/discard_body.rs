@@ -88,7 +88,7 @@ async fn read(source: &mut UploadSource, max_bytes: usize, observer: Option<&Cal
         };
         remaining = rest;
         if let Some(handle) = observer {
-            handle.notify(|call| call.unsent_frame(bytes));
+            handle.notify(|call| call.unsent_chunk(bytes));
         }
     }
     if let Some(handle) = observer {

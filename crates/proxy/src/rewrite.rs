@@ -78,7 +78,7 @@ pub(super) async fn rewrite(
         Ok(Err(_)) => return RewriteOutcome::Incomplete,
         Err(_) => return RewriteOutcome::Stalled,
     };
-    let bytes = read.frames.front().cloned().unwrap_or_default();
+    let bytes = read.chunks.front().cloned().unwrap_or_default();
     if options.admission {
         let encoded = request.headers.contains_key(CONTENT_ENCODING);
         if let Admission::Refused(failure) = admission(handle, &bytes, encoded, error).await {
@@ -145,7 +145,7 @@ fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission 
     handle.query(|call| call.admit(body)).unwrap_or_default()
 }
 
-/// Reads a body into `buffer` as far as it fits, whatever the size of its frames.
+/// Reads a body into `buffer` as far as it fits, whatever the size of its chunks.
 async fn buffer_body(mut body: AgentBody, mut buffer: Buffer, idle: Duration) -> ReadResult {
     let mut read = BufferedBody::new(&body);
     let (mut overflow, mut error) = (None, None);

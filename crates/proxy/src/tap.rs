@@ -1,4 +1,4 @@
-//! Taps a response body: read the clock, keep a reference to the frame, forward it, and measure it
+//! Taps a response body: read the clock, keep a reference to the chunk, forward it, and measure it
 //! afterwards.
 
 mod backpressure;
@@ -22,13 +22,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokengauge_core::observer::{End, FailureKind, Filter};
 
-/// A response body that is forwarded to the agent frame by frame, and measured.
+/// A response body that is forwarded to the agent chunk by chunk, and measured.
 pub(super) struct StreamingBody {
     /// Dropped first, so that the upstream's connection is closed before the call ends.
     body: UpstreamBody,
     measured: MeasuredBody,
     filter: Option<BodyFilter>,
-    /// When the first of the frames was received that the server may not have written yet.
+    /// When the first of the chunks was received that the server may not have written yet.
     unwritten: Option<Instant>,
 }
 
@@ -47,8 +47,8 @@ impl StreamingBody {
         self
     }
 
-    /// The body as a relay, if its chunks can be forwarded unchanged: for an HTTP/1.1 agent who gets
-    /// it chunked, and before any of it was read.
+    /// The body as a relay, if the chunks of its chunked coding can be forwarded unchanged: for an
+    /// HTTP/1.1 agent who gets it chunked, and before any of it was read.
     pub fn take_relay(&mut self) -> Option<Box<Relay>> {
         let last_activity = self.measured.handle()?.last_activity();
         if self.filter.is_some() {
@@ -87,7 +87,7 @@ impl StreamingBody {
         if self.measured.is_over() {
             return Poll::Ready(self.next_remaining().map(Ok));
         }
-        if self.measured.backpressure.frame_requested(now) {
+        if self.measured.backpressure.chunk_requested(now) {
             // The agent's time, and not the proxy's.
             self.unwritten = self.unwritten.map(|_| now());
         }
@@ -158,7 +158,7 @@ impl StreamingBody {
         }
         if let Some(bytes) = frame.data_ref() {
             self.measured.push(at, bytes.clone());
-            self.measured.backpressure.frame_given(at);
+            self.measured.backpressure.chunk_given(at);
             self.unwritten.get_or_insert(at);
         }
         if let Some(trailers) = frame.trailers_ref() {
@@ -166,7 +166,7 @@ impl StreamingBody {
         }
     }
 
-    /// The upstream is silent, so that there is time to measure, unless the last frame has yet to
+    /// The upstream is silent, so that there is time to measure, unless the last chunk has yet to
     /// be written: the server writes it when this returns, so measuring waits for the next poll.
     fn on_pending(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let written_at = self.unwritten.take().map(|received| {

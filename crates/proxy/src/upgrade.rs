@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokengauge_core::observer::{End, FailureKind, Frame, Side};
+use tokengauge_core::observer::{Chunk, End, FailureKind, Side};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -199,7 +199,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
             TunnelWriteError::Stalled => End::Failed(send_timeout(to)),
         })?;
         handle.record_activity(now());
-        handle.notify(|call| call.tunnel_frame(self.from, Frame::new(at, bytes)));
+        handle.notify(|call| call.tunnel_chunk(self.from, Chunk::new(at, bytes)));
         Ok(())
     }
 }

@@ -19,14 +19,14 @@ use tokio::time::{Sleep, sleep};
 /// How long an agent's `expect: 100-continue` waits for the upstream's answer.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request body that forwards frames as they arrive and gives them to the observer.
+/// A request body that forwards chunks as they arrive and gives them to the observer.
 pub(super) struct Upload {
     source: UploadSource,
     handle: Arc<CallHandle>,
     gate: Option<ContinueWait>,
     /// What left already, where it may have to be sent again.
     sent: Option<Box<SentBody>>,
-    /// Frames at the front of the source that the observer has seen.
+    /// Chunks at the front of the source that the observer has seen.
     observed: usize,
     sent_report: SentReport,
 }
@@ -35,17 +35,17 @@ pub(super) struct Upload {
 /// upstream need not wait for where the writer says when the bytes have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentReport {
-    /// With the last frame.
+    /// With the last chunk.
     Immediate,
     /// When the writer asks for it.
     Deferred,
-    /// The same, and the last frame was taken at this instant.
+    /// The same, and the last chunk was taken at this instant.
     Due(Instant),
 }
 
 /// The part of a body that was sent, for as long as it is within bounds.
 struct SentBody {
-    frames: VecDeque<Bytes>,
+    chunks: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     /// How many bytes more are retained.
     room: usize,
@@ -61,7 +61,7 @@ pub(super) enum UploadSource {
 
 /// A body whose beginning was read, or all of it.
 pub(super) struct BufferedBody {
-    pub frames: VecDeque<Bytes>,
+    pub chunks: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
     pub remaining: Option<AgentBody>,
     /// Whether the agent declared its length.
@@ -72,7 +72,7 @@ impl BufferedBody {
     /// A body of which nothing was read yet.
     pub fn new(body: &AgentBody) -> BufferedBody {
         BufferedBody {
-            frames: VecDeque::new(),
+            chunks: VecDeque::new(),
             trailers: None,
             remaining: None,
             sized: body.size_hint().exact().is_some(),
@@ -108,7 +108,7 @@ impl Upload {
     /// Retains what is sent from now on, so that all of it can be sent again, unless it is more than `bytes`.
     pub fn retain(&mut self, bytes: usize) {
         self.sent = Some(Box::new(SentBody {
-            frames: VecDeque::new(),
+            chunks: VecDeque::new(),
             trailers: None,
             room: bytes,
         }));
@@ -127,9 +127,9 @@ impl Upload {
     /// The whole body from its beginning, if all that was sent was retained.
     pub fn rewound(self) -> Option<Upload> {
         let sent = *self.sent?;
-        let observed = sent.frames.len();
+        let observed = sent.chunks.len();
         let mut body = BufferedBody {
-            frames: sent.frames,
+            chunks: sent.chunks,
             trailers: sent.trailers,
             remaining: None,
             sized: self.source.is_sized(),
@@ -137,12 +137,12 @@ impl Upload {
         match self.source {
             UploadSource::Agent(agent) => body.remaining = Some(agent),
             UploadSource::Buffered(rest) => {
-                body.frames.extend(rest.frames);
+                body.chunks.extend(rest.chunks);
                 body.trailers = body.trailers.or(rest.trailers);
                 body.remaining = rest.remaining;
             }
             UploadSource::Replaced(bytes) if bytes.is_empty() => {}
-            UploadSource::Replaced(bytes) => body.frames.push_back(bytes),
+            UploadSource::Replaced(bytes) => body.chunks.push_back(bytes),
         }
         if body.trailers.is_some() {
             // The agent's body ended with them.
@@ -166,7 +166,7 @@ impl Upload {
             Some(bytes) if bytes.len() > sent.room => self.sent = None,
             Some(bytes) => {
                 sent.room -= bytes.len();
-                sent.frames.push_back(bytes.clone());
+                sent.chunks.push_back(bytes.clone());
             }
             None => sent.trailers = frame.trailers_ref().cloned(),
         }
@@ -192,7 +192,7 @@ impl Upload {
         if self.observed > 0 {
             self.observed -= 1;
         } else if let Some(bytes) = frame.data_ref() {
-            self.handle.notify(|call| call.request_frame(bytes));
+            self.handle.notify(|call| call.request_chunk(bytes));
         }
         if frame.is_trailers() || self.source.is_end_stream() {
             self.mark_sent(at);
@@ -260,7 +260,7 @@ impl BufferedBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
-        if let Some(bytes) = self.frames.pop_front() {
+        if let Some(bytes) = self.chunks.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
         match &mut self.remaining {
@@ -271,7 +271,7 @@ impl BufferedBody {
 
     fn is_end_stream(&self) -> bool {
         let remaining = self.remaining.as_ref().is_none_or(Body::is_end_stream);
-        self.frames.is_empty() && self.trailers.is_none() && remaining
+        self.chunks.is_empty() && self.trailers.is_none() && remaining
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -279,7 +279,7 @@ impl BufferedBody {
             .remaining
             .as_ref()
             .map_or(Some(0), |remaining| remaining.size_hint().exact());
-        let read: usize = self.frames.iter().map(Bytes::len).sum();
+        let read: usize = self.chunks.iter().map(Bytes::len).sum();
         match remaining {
             Some(remaining) if self.sized => SizeHint::with_exact(remaining + read as u64),
             _ => SizeHint::default(),

@@ -1,4 +1,4 @@
-//! Compresses a body so that every frame can be read when it arrives.
+//! Compresses a body so that every chunk can be read when it arrives.
 
 use bytes::Bytes;
 use compression_codecs::flate::params::FlateEncoderParams;
@@ -7,7 +7,7 @@ use compression_core::Level;
 use compression_core::util::PartialBuffer;
 use std::io;
 
-/// A gzip encoder that is flushed after every frame.
+/// A gzip encoder that is flushed after every chunk.
 pub struct Gzip(GzipEncoder);
 
 impl Gzip {
@@ -15,8 +15,8 @@ impl Gzip {
         Gzip(GzipEncoder::new(FlateEncoderParams::from(Level::Default)))
     }
 
-    /// Compresses a frame; `last` ends the stream.
-    pub fn frame(&mut self, bytes: &[u8], last: bool) -> io::Result<Bytes> {
+    /// Compresses a chunk; `last` ends the stream.
+    pub fn chunk(&mut self, bytes: &[u8], last: bool) -> io::Result<Bytes> {
         let mut pressed = Vec::with_capacity(bytes.len() / 2 + 64);
         let mut input = PartialBuffer::new(bytes);
         while !input.unwritten().is_empty() {
@@ -54,15 +54,15 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_can_be_read_without_the_next() {
+    fn each_chunk_can_be_read_without_the_next() {
         let (mut encoder, mut decoder) = (Gzip::new(), GzipDecoder::new());
         for n in 0..50u32 {
-            let frame = format!("data: {{\"n\":{n}}}\n\n").repeat(n as usize + 1);
-            let pressed = encoder.frame(frame.as_bytes(), n == 49).expect("in memory");
+            let chunk = format!("data: {{\"n\":{n}}}\n\n").repeat(n as usize + 1);
+            let pressed = encoder.chunk(chunk.as_bytes(), n == 49).expect("in memory");
             assert_eq!(
                 decoded(&mut decoder, &pressed),
-                frame.as_bytes(),
-                "frame {n}"
+                chunk.as_bytes(),
+                "chunk {n}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The deadlines of frames. They are absolute, so that delays do not accumulate.
+//! The deadlines of chunks. They are absolute, so that delays do not accumulate.
 
 use super::profile::{Gap, Profile};
 use super::text_gen::Random;
@@ -53,7 +53,7 @@ impl Pace {
         self.due += pause;
     }
 
-    /// Moves on to the frame that begins at token `position`, after `pause` more.
+    /// Moves on to the chunk that begins at token `position`, after `pause` more.
     pub fn advance(&mut self, position: u64, pause: Duration, concurrency: u64) {
         let slow = match self.slow_start {
             Some((factor, until)) if position < until => factor,

@@ -1,4 +1,4 @@
-//! Plans the content of an answer, and how it is cut into events and frames.
+//! Plans the content of an answer, and how it is cut into events and chunks.
 
 use super::profile::{Fault, Finish, Profile, UsageMode};
 use super::text_gen::{self, Random};
@@ -220,14 +220,14 @@ pub struct Step {
     pub pause: Duration,
 }
 
-/// The frames of an answer, and whether a fault ends it early.
+/// The chunks of an answer, and whether a fault ends it early.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub steps: Vec<Step>,
     pub fault: Option<Fault>,
 }
 
-/// Cuts an answer into frames. Stalls and faults fall exactly where they are set,
+/// Cuts an answer into chunks. Stalls and faults fall exactly where they are set,
 /// save inside arguments that the dialect sends as one object (`whole_calls`).
 pub fn plan(profile: &Profile, answer: &Answer, whole_calls: bool) -> Plan {
     let mut cutter = Cutter {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_carry_as_many_tokens_as_asked_and_texts_never_share_an_event() {
+    fn chunks_carry_as_many_tokens_as_asked_and_texts_never_share_an_event() {
         let (_, plan) = planned("tokens=10,reasoning=5,per_frame=4", 1, false);
         assert_eq!(lengths(&plan), [4, 1, 4, 4, 2]);
         let (_, plan) = planned("tokens=10,per_frame=2,burst=2", 1, false);

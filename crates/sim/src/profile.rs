@@ -9,10 +9,10 @@ pub const HELP: &str = "\
 Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   ttft=200ms            request read -> first token
   head=0ms              request read -> response head
-  gap=20ms              between frames with tokens; gap=20ms~5ms uniform in 15..25 ms; gap=exp:20ms exponential
+  gap=20ms              between chunks with tokens; gap=20ms~5ms uniform in 15..25 ms; gap=exp:20ms exponential
   tokens=128            tokens of the visible answer; tokens=64..256 a number between
   per_frame=1           tokens per event
-  burst=1               events per frame (per write to the socket)
+  burst=1               events per chunk (per write to the socket)
   reasoning=0           tokens of reasoning before the answer
   tool=24               one tool call with 24 tokens of arguments; tool=24x2 two of them
   prefill=0ms           more time to first token per 1000 prompt tokens
@@ -22,15 +22,15 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   close=@60             connection closed without a terminator after 60 tokens
   error=@30             error event after 30 tokens; error=TYPE@30 names it
   status=429            an HTTP error in place of an answer
-  gzip                  content-encoding gzip, flushed per frame
+  gzip                  content-encoding gzip, flushed per chunk
   slow_start=4x@16      gaps 4 times as long for the first 16 tokens
   cold_start=2s@5       2 s more to the first token for the first 5 calls of the process
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
   empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
-  ping=5s               a ping or comment after every 5 s without a frame, where the framing has one
+  ping=5s               a ping or comment after every 5 s without a chunk, where the framing has one
   finish=stop           or length; refused (Chat, Anthropic, Gemini, Converse, Cohere); invalid_tool_call (Gemini, Converse)
   seed=7                of the text and the gaps; otherwise it follows from the call's id
-  cut=random            a recorded body's frames: a number of bytes, or random, or random:SEED; otherwise whole events
+  cut=random            a recorded body's chunks: a number of bytes, or random, or random:SEED; otherwise whole events
   plain                 forget every setting made before
 What a dialect has no words for, such as tool calls in text completions, is left out.
 Other request headers: x-sim-id names the call in the truth and comes back in the response;
@@ -43,13 +43,13 @@ pub struct Profile {
     pub ttft: Duration,
     /// From the request being read to the response head.
     pub head: Duration,
-    /// Between frames with tokens.
+    /// Between chunks with tokens.
     pub gap: Gap,
     /// Tokens of the visible answer: from, to.
     pub tokens: (u64, u64),
     /// Tokens per event.
     pub per_frame: u64,
-    /// Events per frame.
+    /// Events per chunk.
     pub burst: u64,
     /// Tokens of reasoning before the answer.
     pub reasoning: u64,
@@ -81,7 +81,7 @@ pub struct Profile {
     pub cut: Cut,
 }
 
-/// The distribution of gaps between frames with tokens.
+/// The distribution of gaps between chunks with tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
     Constant(Duration),
@@ -137,7 +137,7 @@ pub enum Finish {
     InvalidToolCall,
 }
 
-/// Where a recorded body is cut into frames.
+/// Where a recorded body is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// After every event of its framing.

@@ -10,7 +10,7 @@ use super::sim_call::now;
 use super::socket::ConnectionState;
 use super::stream::Source;
 use super::text_gen::Random;
-use super::truth::{Call, Ending, FrameTokens, Truth, TruthLog};
+use super::truth::{Call, ChunkTokens, Ending, Truth, TruthLog};
 use super::websocket::{self, Message, Reader};
 use crate::clock;
 use bytes::BytesMut;
@@ -183,7 +183,7 @@ impl Session {
         };
         let mut out = BytesMut::new();
         turn.source.open(&mut out);
-        turn.write(writer, &out, FrameTokens::default()).await?;
+        turn.write(writer, &out, ChunkTokens::default()).await?;
         Ok(turn)
     }
 }
@@ -202,7 +202,7 @@ impl Turn {
                 .step(self.next + 1)
                 .map_or(Duration::ZERO, |(_, pause)| pause);
             self.pace.advance(position, pause, self.call.concurrency());
-            let carried = self.source.frame(self.next, &mut out);
+            let carried = self.source.chunk(self.next, &mut out);
             self.next += 1;
             self.write(writer, &out, carried).await?;
             let more = self.source.step(self.next).is_some() || self.source.fault().is_some();
@@ -232,7 +232,7 @@ impl Turn {
         if torn {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        self.write(writer, &out, FrameTokens::default()).await?;
+        self.write(writer, &out, ChunkTokens::default()).await?;
         Ok(true)
     }
 
@@ -241,7 +241,7 @@ impl Turn {
         &mut self,
         writer: &mut W,
         lines: &[u8],
-        carried: FrameTokens,
+        carried: ChunkTokens,
     ) -> io::Result<()> {
         self.call.handed_over(lines);
         let lines_of = lines

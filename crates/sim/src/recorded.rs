@@ -3,7 +3,7 @@
 use super::profile::{Cut, Fault, FaultKind, Profile};
 use super::stream::Source;
 use super::text_gen::Random;
-use super::truth::{AnswerSummary, FrameTokens};
+use super::truth::{AnswerSummary, ChunkTokens};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use std::io;
@@ -66,25 +66,25 @@ impl Recording {
     }
 }
 
-pub struct RecordedFrames {
-    frames: Vec<Bytes>,
+pub struct RecordedChunks {
+    chunks: Vec<Bytes>,
     stalls: Vec<(Duration, u64)>,
     fault: Option<Fault>,
 }
 
-impl RecordedFrames {
-    /// Places in `profile` count frames here.
-    pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> RecordedFrames {
-        let mut frames = cut(recording, profile.cut, random);
+impl RecordedChunks {
+    /// Places in `profile` count chunks here.
+    pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> RecordedChunks {
+        let mut chunks = cut(recording, profile.cut, random);
         let fault = profile
             .fault
             .clone()
-            .filter(|fault| fault.after <= frames.len() as u64);
+            .filter(|fault| fault.after <= chunks.len() as u64);
         if let Some(fault) = &fault {
-            frames.truncate(fault.after as usize);
+            chunks.truncate(fault.after as usize);
         }
-        RecordedFrames {
-            frames,
+        RecordedChunks {
+            chunks,
             stalls: profile.stalls.clone(),
             fault,
         }
@@ -93,7 +93,7 @@ impl RecordedFrames {
 
 fn cut(recording: &Recording, cut: Cut, random: &mut Random) -> Vec<Bytes> {
     let mut rest = recording.body.clone();
-    let mut frames = Vec::new();
+    let mut chunks = Vec::new();
     let mut places = match cut {
         Cut::Random(Some(seed)) => Random::new(seed),
         _ => random.clone(),
@@ -104,9 +104,9 @@ fn cut(recording: &Recording, cut: Cut, random: &mut Random) -> Vec<Bytes> {
             Cut::Random(_) => 1 + places.below(rest.len().min(1500) as u64) as usize,
             Cut::Events => event_length(&recording.meta, &rest),
         };
-        frames.push(rest.split_to(length.clamp(1, rest.len())));
+        chunks.push(rest.split_to(length.clamp(1, rest.len())));
     }
-    frames
+    chunks
 }
 
 /// The length of the first event, its end included.
@@ -128,19 +128,19 @@ fn event_length(meta: &Meta, rest: &[u8]) -> usize {
     }
 }
 
-impl Source for RecordedFrames {
+impl Source for RecordedChunks {
     fn open(&mut self, _out: &mut BytesMut) {}
 
     fn step(&self, n: usize) -> Option<(u64, Duration)> {
-        self.frames.get(n)?;
+        self.chunks.get(n)?;
         let due = self.stalls.iter().filter(|(_, at)| *at == n as u64);
         Some((n as u64, due.map(|(pause, _)| *pause).sum()))
     }
 
-    /// What a recording says is not known here: a frame counts as one of something.
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens {
-        out.extend_from_slice(&self.frames[n]);
-        let mut carried = FrameTokens::default();
+    /// What a recording says is not known here: a chunk counts as one of something.
+    fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens {
+        out.extend_from_slice(&self.chunks[n]);
+        let mut carried = ChunkTokens::default();
         carried.add(Channel::Answer, 1);
         carried
     }
@@ -165,7 +165,7 @@ impl Source for RecordedFrames {
 mod tests {
     use super::*;
 
-    fn frames(framing: &str, body: &str, settings: &str) -> Vec<String> {
+    fn chunks(framing: &str, body: &str, settings: &str) -> Vec<String> {
         let meta = Meta {
             framing: Some(framing.into()),
             ..Meta::default()
@@ -175,30 +175,30 @@ mod tests {
             meta,
         };
         let profile: Profile = settings.parse().expect(settings);
-        let played = RecordedFrames::new(&recording, &profile, &mut Random::new(1));
+        let played = RecordedChunks::new(&recording, &profile, &mut Random::new(1));
         played
-            .frames
+            .chunks
             .iter()
-            .map(|frame| String::from_utf8_lossy(frame).into_owned())
+            .map(|chunk| String::from_utf8_lossy(chunk).into_owned())
             .collect()
     }
 
     #[test]
-    fn frames_are_cut_where_asked_and_lose_nothing() {
+    fn chunks_are_cut_where_asked_and_lose_nothing() {
         let body = "data: 1\n\ndata: 2\r\n\r\ndata: 3";
         assert_eq!(
-            frames("sse", body, ""),
+            chunks("sse", body, ""),
             ["data: 1\n\n", "data: 2\r\n\r\n", "data: 3"]
         );
-        assert_eq!(frames("ndjson", "{}\n{}\n", ""), ["{}\n", "{}\n"]);
+        assert_eq!(chunks("ndjson", "{}\n{}\n", ""), ["{}\n", "{}\n"]);
         assert_eq!(
-            frames("sse", body, "cut=20"),
+            chunks("sse", body, "cut=20"),
             ["data: 1\n\ndata: 2\r\n\r\n", "data: 3"]
         );
-        let random = frames("sse", body, "cut=random:3");
+        let random = chunks("sse", body, "cut=random:3");
         assert_eq!(random.concat(), body);
-        assert_eq!(random, frames("sse", body, "cut=random:3"));
-        assert_eq!(frames("sse", body, "close=@1"), ["data: 1\n\n"]);
+        assert_eq!(random, chunks("sse", body, "cut=random:3"));
+        assert_eq!(chunks("sse", body, "close=@1"), ["data: 1\n\n"]);
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
-//! Writes an answer in a dialect, frame by frame.
+//! Writes an answer in a dialect, chunk by chunk.
 
 use super::plan::{Answer, Plan, Text};
 use super::profile::FaultKind;
 use super::stream::Source;
-use super::truth::{AnswerSummary, FrameTokens};
+use super::truth::{AnswerSummary, ChunkTokens};
 use bytes::BytesMut;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct TokenRun<'a> {
     pub last: bool,
 }
 
-/// The frames of an answer, written by a script.
+/// The chunks of an answer, written by a script.
 pub struct ScriptSource {
     pub script: Box<dyn Script>,
     pub answer: Arc<Answer>,
@@ -62,8 +62,8 @@ impl Source for ScriptSource {
             .map(|step| (step.position, step.pause))
     }
 
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens {
-        let mut carried = FrameTokens::default();
+    fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens {
+        let mut carried = ChunkTokens::default();
         for piece in &self.plan.steps[n].pieces {
             let text = &self.answer.texts[piece.text];
             let units = &text.units[piece.units.clone()];

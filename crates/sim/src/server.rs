@@ -123,7 +123,7 @@ impl Simulator {
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream) {
-        // Without it a frame waits for the acknowledgement of the one before.
+        // Without it a chunk waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let connection = Arc::new(ConnectionState::default());
         let socket = Socket::new(stream, Arc::clone(&connection));

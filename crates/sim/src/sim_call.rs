@@ -5,7 +5,7 @@ use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
 use super::plan::{self, Answer, GenerationRequest, Plan};
 use super::profile::{FaultKind, Profile};
-use super::recorded::{RecordedFrames, Recording};
+use super::recorded::{RecordedChunks, Recording};
 use super::reply;
 use super::request::SimRequest;
 use super::route::Target;
@@ -13,7 +13,7 @@ use super::script::{Script, ScriptSource};
 use super::socket::ConnectionState;
 use super::stream::{Body, BodyAborted, CompleteBody, Source, Stage, Stream};
 use super::text_gen::Random;
-use super::truth::{Call, Ending, FrameTokens};
+use super::truth::{Call, ChunkTokens, Ending};
 use crate::clock;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -80,7 +80,7 @@ impl SimCall {
             tokio::time::sleep_until(first_token.into()).await;
             self.call.note(|truth| truth.outcome = Ending::Complete);
             let body = vectors.to_string().into_bytes();
-            return Ok(self.piece(StatusCode::OK, body, FrameTokens::default()));
+            return Ok(self.piece(StatusCode::OK, body, ChunkTokens::default()));
         }
         dialects::restrict(&mut self.profile, shape, &model);
         let wanted = GenerationRequest {
@@ -134,7 +134,7 @@ impl SimCall {
             truth.status = status.as_u16();
             truth.tokens = None;
         });
-        let source = Box::new(RecordedFrames::new(
+        let source = Box::new(RecordedChunks::new(
             &recording,
             &self.profile,
             &mut self.random,
@@ -173,7 +173,7 @@ impl SimCall {
             call: Arc::clone(&self.call),
             connection: Arc::clone(&self.connection),
             http1: self.http1,
-            last_frame: clock::now(),
+            last_chunk: clock::now(),
             stage: Stage::Opening,
         })));
         let headers = response.headers_mut();
@@ -211,7 +211,7 @@ impl SimCall {
                 return Err(BodyAborted);
             }
         }
-        let mut carried = FrameTokens::default();
+        let mut carried = ChunkTokens::default();
         answer
             .texts
             .iter()
@@ -228,13 +228,13 @@ impl SimCall {
             truth.streamed = false;
         });
         let body = reply::error_body(Some(self.target.shape), status, message).to_string();
-        self.piece(status, body.into_bytes(), FrameTokens::default())
+        self.piece(status, body.into_bytes(), ChunkTokens::default())
     }
 
-    fn piece(&self, status: StatusCode, body: Vec<u8>, carried: FrameTokens) -> Response<Body> {
+    fn piece(&self, status: StatusCode, body: Vec<u8>, carried: ChunkTokens) -> Response<Body> {
         let mut bytes = Bytes::from(body);
         if let Some(mut gzip) = self.profile.gzip.then(Gzip::new) {
-            bytes = gzip.frame(&bytes, true).unwrap_or_default();
+            bytes = gzip.chunk(&bytes, true).unwrap_or_default();
         }
         let call = Some((
             Arc::clone(&self.connection),

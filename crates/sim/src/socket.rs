@@ -1,6 +1,6 @@
-//! The simulator's side of a connection, which knows when a frame has been written.
+//! The simulator's side of a connection, which knows when a chunk has been written.
 
-use super::truth::{Call, FrameTokens};
+use super::truth::{Call, ChunkTokens};
 use crate::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
@@ -26,17 +26,17 @@ struct SocketState {
     sessions: JoinSet<()>,
 }
 
-/// A frame on its way through hyper.
+/// A chunk on its way through hyper.
 struct Mark {
     call: Arc<Call>,
-    carried: FrameTokens,
+    carried: ChunkTokens,
     bytes: u64,
     handed_over: Instant,
 }
 
 impl ConnectionState {
-    /// Notes that hyper gets this frame now; the socket notes when it is written.
-    pub fn mark(&self, call: &Arc<Call>, carried: FrameTokens, bytes: &[u8]) {
+    /// Notes that hyper gets this chunk now; the socket notes when it is written.
+    pub fn mark(&self, call: &Arc<Call>, carried: ChunkTokens, bytes: &[u8]) {
         call.handed_over(bytes);
         let mark = Mark {
             call: Arc::clone(call),

@@ -1,10 +1,10 @@
-//! The response body, which yields each frame when it is due.
+//! The response body, which yields each chunk when it is due.
 
 use super::gzip::Gzip;
 use super::pace::Pace;
 use super::profile::FaultKind;
 use super::socket::ConnectionState;
-use super::truth::{AnswerSummary, Call, Ending, FrameTokens};
+use super::truth::{AnswerSummary, Call, ChunkTokens, Ending};
 use crate::clock;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -17,14 +17,14 @@ use tokio::time::Sleep;
 pub trait Source: Send {
     /// What comes with the response head, before any token.
     fn open(&mut self, out: &mut BytesMut);
-    /// At which token frame `n` begins, and the pause before it; `None` after the last.
+    /// At which token chunk `n` begins, and the pause before it; `None` after the last.
     fn step(&self, n: usize) -> Option<(u64, Duration)>;
-    fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens;
+    fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens;
     /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, out: &mut BytesMut);
     /// Writes what comes after the last token, and returns what that reports.
     fn close(&mut self, out: &mut BytesMut) -> AnswerSummary;
-    /// The fault after the last frame.
+    /// The fault after the last chunk.
     fn fault(&self) -> Option<FaultKind>;
     /// Writes an error event; gives its type as written.
     fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String;
@@ -37,17 +37,17 @@ pub struct BodyAborted;
 
 pub enum Body {
     Whole(Option<CompleteBody>),
-    /// Paced frames.
+    /// Paced chunks.
     Stream(Box<Stream>),
 }
 
 /// A complete body, and its call, if it belongs to one.
 pub struct CompleteBody {
     pub bytes: Bytes,
-    pub call: Option<(Arc<ConnectionState>, Arc<Call>, FrameTokens)>,
+    pub call: Option<(Arc<ConnectionState>, Arc<Call>, ChunkTokens)>,
 }
 
-/// A body of paced frames.
+/// A body of paced chunks.
 pub struct Stream {
     pub source: Box<dyn Source>,
     pub pace: Pace,
@@ -57,7 +57,7 @@ pub struct Stream {
     pub connection: Arc<ConnectionState>,
     pub http1: bool,
     pub sleep: Pin<Box<Sleep>>,
-    pub last_frame: Instant,
+    pub last_chunk: Instant,
     pub stage: Stage,
 }
 
@@ -130,13 +130,13 @@ impl Stream {
                 Stage::Opening => {
                     self.source.open(&mut out);
                     self.stage = Stage::Saying(0);
-                    FrameTokens::default()
+                    ChunkTokens::default()
                 }
                 Stage::Saying(n) => match ready!(self.poll_wakeup(cx, n)) {
                     Wakeup::Ping => {
                         self.source.ping(&mut out);
-                        self.last_frame = clock::now();
-                        FrameTokens::default()
+                        self.last_chunk = clock::now();
+                        ChunkTokens::default()
                     }
                     Wakeup::Due => match self.say(n, &mut out) {
                         Ok(carried) => carried,
@@ -150,7 +150,7 @@ impl Stream {
         }
     }
 
-    /// Waits until the next frame or a ping is due. The end after the last token does not wait; a
+    /// Waits until the next chunk or a ping is due. The end after the last token does not wait; a
     /// fault is due like a token.
     fn poll_wakeup(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<Wakeup> {
         if self.source.step(n).is_none() && self.source.fault().is_none() {
@@ -163,7 +163,7 @@ impl Stream {
         }
         let ping = self
             .ping
-            .map(|silence| self.last_frame + silence)
+            .map(|silence| self.last_chunk + silence)
             .filter(|at| *at < due);
         let until = ping.unwrap_or(due);
         if clock::now() < until {
@@ -177,13 +177,13 @@ impl Stream {
         })
     }
 
-    /// Whether the connection is aborted instead of sending frame `n`.
+    /// Whether the connection is aborted instead of sending chunk `n`.
     fn tears_at(&self, n: usize) -> bool {
         let torn = |fault| matches!(fault, FaultKind::Reset | FaultKind::Close);
         self.source.step(n).is_none() && self.source.fault().is_some_and(torn)
     }
 
-    fn say(&mut self, n: usize, out: &mut BytesMut) -> Result<FrameTokens, BodyAborted> {
+    fn say(&mut self, n: usize, out: &mut BytesMut) -> Result<ChunkTokens, BodyAborted> {
         if let Some((position, _)) = self.source.step(n) {
             let pause = self
                 .source
@@ -191,7 +191,7 @@ impl Stream {
                 .map_or(Duration::ZERO, |(_, pause)| pause);
             self.pace.advance(position, pause, self.call.concurrency());
             self.stage = Stage::Saying(n + 1);
-            return Ok(self.source.frame(n, out));
+            return Ok(self.source.chunk(n, out));
         }
         self.stage = Stage::Over;
         match self.source.fault() {
@@ -214,7 +214,7 @@ impl Stream {
                 return Err(self.tear(Ending::Reset));
             }
         }
-        Ok(FrameTokens::default())
+        Ok(ChunkTokens::default())
     }
 
     fn tear(&self, ending: Ending) -> BodyAborted {
@@ -225,18 +225,18 @@ impl Stream {
     fn hand_over(
         &mut self,
         bytes: Bytes,
-        carried: FrameTokens,
+        carried: ChunkTokens,
     ) -> Option<Result<Bytes, BodyAborted>> {
         let last = self.stage == Stage::Over;
         let bytes = match &mut self.gzip {
             // Compressing into memory cannot fail; if it did, the stream would be aborted.
-            Some(gzip) => match gzip.frame(&bytes, last) {
+            Some(gzip) => match gzip.chunk(&bytes, last) {
                 Ok(pressed) => pressed,
                 Err(_) => return Some(Err(BodyAborted)),
             },
             None => bytes,
         };
-        self.last_frame = clock::now();
+        self.last_chunk = clock::now();
         self.connection.mark(&self.call, carried, &bytes);
         Some(Ok(bytes))
     }

@@ -35,7 +35,7 @@ pub struct Truth {
     pub tokens: Option<TruthTokens>,
     /// The usage that was reported on the wire.
     pub usage: Option<Usage>,
-    /// Frames with tokens: writes to the socket, those of a late moment together.
+    /// Chunks with tokens: writes to the socket, those of a late moment together.
     pub frames: u64,
     /// Bytes of the response body, as encoded.
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct Truth {
     pub concurrency: u64,
     /// Durations between the instants.
     pub seconds: TruthSeconds,
-    /// (tokens − tokens of the first frame) / (last token − first token).
+    /// (tokens − tokens of the first chunk) / (last token − first token).
     pub output_tps: Option<f64>,
     /// The instants themselves, on this machine's monotonic clock.
     #[serde(skip)]
@@ -59,7 +59,7 @@ pub struct TruthTokens {
     pub tool_call: u64,
     /// Tokens of all channels.
     pub output: u64,
-    /// Those of the first frame that had any.
+    /// Those of the first chunk that had any.
     pub first_frame: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct TruthSeconds {
     pub ttft: Option<f64>,
     /// The whole request read → first token written.
     pub ttft_upstream: Option<f64>,
-    /// The longest gap between frames with tokens.
+    /// The longest gap between chunks with tokens.
     pub longest_gap: Option<f64>,
     /// received → last byte written.
     pub duration: f64,
@@ -85,9 +85,9 @@ pub struct Instants {
     pub received: Instant,
     /// The last byte of the request came off the socket.
     pub request_read: Instant,
-    /// The first frame with tokens was written.
+    /// The first chunk with tokens was written.
     pub first_token: Option<Instant>,
-    /// The last frame with tokens was written.
+    /// The last chunk with tokens was written.
     pub last_token: Option<Instant>,
     /// Anything was written last.
     pub ended: Instant,
@@ -146,13 +146,13 @@ pub struct AnswerSummary {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FrameTokens {
+pub struct ChunkTokens {
     answer: u64,
     reasoning: u64,
     tool_call: u64,
 }
 
-impl FrameTokens {
+impl ChunkTokens {
     pub fn add(&mut self, channel: Channel, tokens: u64) {
         match channel {
             Channel::Answer => self.answer += tokens,
@@ -198,14 +198,14 @@ impl Call {
         change(&mut self.lock().truth);
     }
 
-    /// A frame is on its way to the socket.
+    /// A chunk is on its way to the socket.
     pub fn handed_over(&self, bytes: &[u8]) {
         let mut progress = self.lock();
         progress.handed_over += 1;
         self.ledger.show(&progress.truth.id, Seen::Body(bytes));
     }
 
-    pub fn wrote(&self, at: Instant, carried: &FrameTokens, bytes: u64) {
+    pub fn wrote(&self, at: Instant, carried: &ChunkTokens, bytes: u64) {
         let mut progress = self.lock();
         progress.written += 1;
         let truth = &mut progress.truth;
@@ -214,7 +214,7 @@ impl Call {
         if carried.total() == 0 {
             return;
         }
-        // What leaves in one write is one frame, in however many pieces it was made.
+        // What leaves in one write is one chunk, in however many pieces it was made.
         let same_write = truth.instants.last_token == Some(at);
         truth.frames += u64::from(!same_write);
         if let Some(tokens) = &mut truth.tokens {
@@ -233,7 +233,7 @@ impl Call {
         }
     }
 
-    /// Whether frames are on their way that have not been written.
+    /// Whether chunks are on their way that have not been written.
     pub fn unwritten(&self) -> bool {
         let progress = self.lock();
         progress.written < progress.handed_over

@@ -4,7 +4,7 @@ use super::objective::{Objective, Sli, Weight};
 use super::reason::{CallVerdict, Reason};
 use super::verdict::{Events, PartialVerdict};
 use std::time::{Duration, Instant};
-use tokengauge_core::observer::UnmeasuredFrames;
+use tokengauge_core::observer::UnmeasuredChunks;
 use tokengauge_meter::Progress;
 use tokengauge_meter::settings::Measure;
 
@@ -13,7 +13,7 @@ const SEGMENT: Duration = Duration::from_secs(10);
 /// Which segments of a stream have a meaningful speed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Tokens after the first frame that a speed needs.
+    /// Tokens after the first chunk that a speed needs.
     min_output_tokens: u64,
     /// A faster segment was held back upstream.
     buffered_above: f64,
@@ -69,10 +69,10 @@ pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, 
         _ => false,
     };
     let waited = now.saturating_duration_since(progress.received);
-    if came || waited <= most + UnmeasuredFrames::MAX_NOTE_DELAY {
+    if came || waited <= most + UnmeasuredChunks::MAX_NOTE_DELAY {
         return None;
     }
-    // A frame that came in time may have the awaited token; the call is judged once that frame
+    // A chunk that came in time may have the awaited token; the call is judged once that chunk
     // has been measured.
     let in_time = |since| since <= progress.received + most;
     let by_tokens = !matches!(sli, Sli::Duration(_));
@@ -95,7 +95,7 @@ pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, 
     Some((events, partial))
 }
 
-/// Closes a segment that is long enough, at the last frame: a gap counts for the tokens after
+/// Closes a segment that is long enough, at the last chunk: a gap counts for the tokens after
 /// it.
 pub fn segment(
     objective: &Objective,

@@ -94,7 +94,7 @@ pub enum Sli {
     InterTokenLatency(f64),
     /// Gaps over the stall threshold, at most.
     Stalls(u64),
-    /// The longest gap between frames with tokens, at most.
+    /// The longest gap between chunks with tokens, at most.
     LongestGap(f64),
     /// Cost of a call in US dollars, at most.
     CostUsd(f64),

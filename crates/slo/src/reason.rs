@@ -70,8 +70,10 @@ pub enum Reason {
     NotStreamed,
     /// Too few tokens for a speed, or for the objective.
     TooFewTokens,
-    /// Too few frames for a speed.
-    TooFewFrames,
+    /// Too few chunks for a speed.
+    #[serde(rename = "too_few_frames")]
+    #[strum(serialize = "too_few_frames")]
+    TooFewChunks,
     /// Held back upstream.
     Buffered,
     /// Several choices interleave.
@@ -80,7 +82,7 @@ pub enum Reason {
     HiddenOutput,
     /// The agent read too slowly.
     AgentLimited,
-    /// The meter skipped frames.
+    /// The meter skipped chunks.
     Lagged,
     /// The body could not be read.
     Unparsed,
@@ -110,7 +112,7 @@ impl From<TpsUnavailable> for Reason {
         match reason {
             TpsUnavailable::NotStreamed => Reason::NotStreamed,
             TpsUnavailable::TooFewTokens => Reason::TooFewTokens,
-            TpsUnavailable::TooFewFrames => Reason::TooFewFrames,
+            TpsUnavailable::TooFewChunks => Reason::TooFewChunks,
             TpsUnavailable::Buffered => Reason::Buffered,
             TpsUnavailable::MultipleChoices => Reason::MultipleChoices,
             TpsUnavailable::HiddenOutput => Reason::HiddenOutput,

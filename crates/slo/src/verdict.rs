@@ -61,7 +61,7 @@ impl Events {
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
     pub record: &'a CallRecord,
-    /// Tokens after the first frame and the seconds they took, where there is a speed.
+    /// Tokens after the first chunk and the seconds they took, where there is a speed.
     pub decode: Option<(u64, f64)>,
     /// Latencies by token.
     pub inter_token: Option<&'a InterToken>,
@@ -76,7 +76,7 @@ impl<'a> Finished<'a> {
         }
     }
 
-    /// From its record alone. The tokens of the first frame are not recorded: they
+    /// From its record alone. The tokens of the first chunk are not recorded: they
     /// count as decoded, and there are no latencies by token.
     pub fn of_record(record: &'a CallRecord) -> Finished<'a> {
         let decode = record.tps.output.filter(|tps| *tps > 0.0).map(|tps| {
@@ -425,7 +425,7 @@ pub fn possible(judgement: &Judgement) -> Vec<(CallVerdict, Reason)> {
             out.extend([
                 NotStreamed,
                 TooFewTokens,
-                TooFewFrames,
+                TooFewChunks,
                 Buffered,
                 MultipleChoices,
                 HiddenOutput,

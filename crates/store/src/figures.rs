@@ -105,7 +105,7 @@ impl CallFigures {
         self.tps_milli.filter(|_| !self.warm_up)
     }
 
-    /// Tokens after the first frame and the microseconds they took, of calls with a speed.
+    /// Tokens after the first chunk and the microseconds they took, of calls with a speed.
     pub(crate) fn decode(&self) -> Option<(i64, i64)> {
         let tps = self.tps()? as f64 / 1e3;
         // What a server began by itself began with its first token.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::Accounting;
 use tokengauge_core::call::{CallRecord, Dialect};
-use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_core::observer::{CallStart, Chunk, End, ObservedCall, Observer, Side};
 use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_core::trace::Tracer;
 use tokengauge_meter::settings::Measure;
@@ -111,7 +111,7 @@ impl Bench {
     pub fn send(&self, call: &dyn ObservedCall, body: &[u8]) {
         call.endpoint("127.0.0.1:9");
         call.connected(self.at(2), false);
-        call.request_frame(&Bytes::copy_from_slice(body));
+        call.request_chunk(&Bytes::copy_from_slice(body));
         call.sent(self.at(5));
     }
 
@@ -124,29 +124,29 @@ impl Bench {
         );
     }
 
-    pub fn frame(&self, call: &dyn ObservedCall, millis: u64, bytes: impl AsRef<[u8]>) {
-        self.frame_behind(call, Duration::ZERO, millis, bytes);
+    pub fn chunk(&self, call: &dyn ObservedCall, millis: u64, bytes: impl AsRef<[u8]>) {
+        self.chunk_behind(call, Duration::ZERO, millis, bytes);
     }
 
     /// The same, where the agent was slow to read.
-    pub fn frame_behind(
+    pub fn chunk_behind(
         &self,
         call: &dyn ObservedCall,
         agent_blocked: Duration,
         millis: u64,
         bytes: impl AsRef<[u8]>,
     ) {
-        call.response_frame(Frame {
+        call.response_chunk(Chunk {
             at: self.at(millis),
             bytes: Bytes::copy_from_slice(bytes.as_ref()),
             agent_blocked,
         });
     }
 
-    /// Sends a frame of an upgraded connection.
+    /// Sends a chunk of an upgraded connection.
     pub fn tunnel(&self, call: &dyn ObservedCall, from: Side, millis: u64, bytes: Vec<u8>) {
         let (at, bytes) = (self.at(millis), Bytes::from(bytes));
-        call.tunnel_frame(from, Frame::new(at, bytes));
+        call.tunnel_chunk(from, Chunk::new(at, bytes));
     }
 
     pub fn end(&self, call: &dyn ObservedCall, millis: u64, end: End) -> CallRecord {

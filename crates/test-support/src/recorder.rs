@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{
-    CallObserver, CallPolicy, CallStart, End, ErrorReply, Failure, Filter, Frame, ObservedCall,
+    CallObserver, CallPolicy, CallStart, Chunk, End, ErrorReply, Failure, Filter, ObservedCall,
     Observer, Phase, Side, UpstreamTrace,
 };
 
@@ -14,15 +14,15 @@ use tokengauge_core::observer::{
 pub enum ObserverEvent {
     Endpoint(String),
     Connected(Instant, bool),
-    RequestFrame(Bytes),
+    RequestChunk(Bytes),
     Sent(Instant),
     Head(Instant, StatusCode),
-    Frame(Frame),
+    Chunk(Chunk),
     Trailers(HeaderMap),
     Lagged(u64),
     Overhead(Phase, Duration),
     Ended(Instant, End),
-    Tunnel(Side, Frame),
+    Tunnel(Side, Chunk),
     TunnelOver(Side),
 }
 
@@ -33,7 +33,7 @@ pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 #[derive(Clone, Default)]
 pub struct RecorderBehaviour {
     pub panics: Option<fn(&ObserverEvent) -> bool>,
-    /// Takes this long for each frame of a response.
+    /// Takes this long for each chunk of a response.
     pub slow: Duration,
     /// Replaces the request body with this.
     pub rewrite: Option<Rewrite>,
@@ -164,8 +164,8 @@ impl RecordedCall {
 
     pub fn lagged(&self) -> u64 {
         self.all(|seen| {
-            if let ObserverEvent::Lagged(frames) = seen {
-                Some(*frames)
+            if let ObserverEvent::Lagged(chunks) = seen {
+                Some(*chunks)
             } else {
                 None
             }
@@ -174,10 +174,10 @@ impl RecordedCall {
         .sum()
     }
 
-    pub fn frames(&self) -> Vec<Frame> {
+    pub fn chunks(&self) -> Vec<Chunk> {
         self.all(|seen| {
-            if let ObserverEvent::Frame(frame) = seen {
-                Some(frame.clone())
+            if let ObserverEvent::Chunk(chunk) = seen {
+                Some(chunk.clone())
             } else {
                 None
             }
@@ -185,15 +185,15 @@ impl RecordedCall {
     }
 
     pub fn response(&self) -> Vec<u8> {
-        self.frames()
+        self.chunks()
             .iter()
-            .flat_map(|frame| frame.bytes.to_vec())
+            .flat_map(|chunk| chunk.bytes.to_vec())
             .collect()
     }
 
     pub fn request(&self) -> Vec<u8> {
         self.all(|seen| {
-            if let ObserverEvent::RequestFrame(bytes) = seen {
+            if let ObserverEvent::RequestChunk(bytes) = seen {
                 Some(bytes.to_vec())
             } else {
                 None
@@ -204,7 +204,7 @@ impl RecordedCall {
 
     pub fn tunnel(&self, side: Side) -> Vec<u8> {
         let pieces = self.all(|seen| match seen {
-            ObserverEvent::Tunnel(from, frame) if *from == side => Some(frame.bytes.to_vec()),
+            ObserverEvent::Tunnel(from, chunk) if *from == side => Some(chunk.bytes.to_vec()),
             _ => None,
         });
         pieces.concat()
@@ -263,7 +263,7 @@ fn response_instant(seen: &ObserverEvent) -> Option<Instant> {
         ObserverEvent::Connected(at, _)
         | ObserverEvent::Head(at, _)
         | ObserverEvent::Ended(at, _) => Some(*at),
-        ObserverEvent::Frame(frame) => Some(frame.at),
+        ObserverEvent::Chunk(chunk) => Some(chunk.at),
         _ => None,
     }
 }
@@ -277,8 +277,8 @@ impl CallObserver for RecordedCall {
         self.record(ObserverEvent::Connected(at, reused));
     }
 
-    fn request_frame(&self, bytes: &Bytes) {
-        self.record(ObserverEvent::RequestFrame(bytes.clone()));
+    fn request_chunk(&self, bytes: &Bytes) {
+        self.record(ObserverEvent::RequestChunk(bytes.clone()));
     }
 
     fn sent(&self, at: Instant) {
@@ -289,17 +289,17 @@ impl CallObserver for RecordedCall {
         self.record(ObserverEvent::Head(at, status));
     }
 
-    fn response_frame(&self, frame: Frame) {
+    fn response_chunk(&self, chunk: Chunk) {
         std::thread::sleep(self.behaviour.slow);
-        self.record(ObserverEvent::Frame(frame));
+        self.record(ObserverEvent::Chunk(chunk));
     }
 
     fn trailers(&self, trailers: &HeaderMap) {
         self.record(ObserverEvent::Trailers(trailers.clone()));
     }
 
-    fn lagged(&self, frames: u64, _: u64) {
-        self.record(ObserverEvent::Lagged(frames));
+    fn lagged(&self, chunks: u64, _: u64) {
+        self.record(ObserverEvent::Lagged(chunks));
     }
 
     fn overhead(&self, phase: Phase, cost: Duration) {
@@ -310,8 +310,8 @@ impl CallObserver for RecordedCall {
         self.record(ObserverEvent::Ended(at, end));
     }
 
-    fn tunnel_frame(&self, from: Side, frame: Frame) {
-        self.record(ObserverEvent::Tunnel(from, frame));
+    fn tunnel_chunk(&self, from: Side, chunk: Chunk) {
+        self.record(ObserverEvent::Tunnel(from, chunk));
     }
 
     fn tunnel_over(&self, from: Side) {

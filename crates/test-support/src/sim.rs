@@ -24,13 +24,13 @@ pub struct Sim {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub frames: Vec<(Instant, Bytes)>,
+    pub chunks: Vec<(Instant, Bytes)>,
     pub error: Option<hyper::Error>,
 }
 
 impl Answer {
     pub fn body(&self) -> Vec<u8> {
-        self.frames
+        self.chunks
             .iter()
             .flat_map(|(_, bytes)| bytes.to_vec())
             .collect()
@@ -163,14 +163,14 @@ async fn read(response: http::Response<hyper::body::Incoming>) -> Answer {
     let mut answer = Answer {
         status: head.status,
         headers: head.headers,
-        frames: Vec::new(),
+        chunks: Vec::new(),
         error: None,
     };
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => {
                 if let Ok(bytes) = frame.into_data() {
-                    answer.frames.push((Instant::now(), bytes));
+                    answer.chunks.push((Instant::now(), bytes));
                 }
             }
             Err(error) => {

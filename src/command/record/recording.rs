@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::call::Dialect;
-use tokengauge_core::observer::{Frame, ObservedCall, Side};
+use tokengauge_core::observer::{Chunk, ObservedCall, Side};
 use tokengauge_process::{Fatal, SystemError};
 
 const MOST_DEPTH: u32 = 8;
@@ -30,7 +30,7 @@ pub(super) struct Recording {
     pub(super) body: Bytes,
 }
 
-/// How a body is given to the meter: the size of its frames, and the time between them.
+/// How a body is given to the meter: the size of its chunks, and the time between them.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) frame_bytes: Option<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn frames(self, body: &Bytes) -> impl Iterator<Item = Bytes> + use<> {
+    pub(super) fn chunks(self, body: &Bytes) -> impl Iterator<Item = Bytes> + use<> {
         let size = self
             .frame_bytes
             .map_or(body.len(), |bytes| bytes as usize)
@@ -51,12 +51,12 @@ impl Pace {
 }
 
 impl Recording {
-    /// Gives the meter a frame, of a body or of a WebSocket.
-    pub(super) fn show(&self, call: &dyn ObservedCall, frame: Frame) {
+    /// Gives the meter a chunk, of a body or of a WebSocket.
+    pub(super) fn show(&self, call: &dyn ObservedCall, chunk: Chunk) {
         if self.status == StatusCode::SWITCHING_PROTOCOLS {
-            call.tunnel_frame(Side::Upstream, frame);
+            call.tunnel_chunk(Side::Upstream, chunk);
         } else {
-            call.response_frame(frame);
+            call.response_chunk(chunk);
         }
     }
 }

@@ -486,7 +486,7 @@ async function unavailable(world) {
   await row.waitFor();
   assert.ok((await row.textContent()).includes("too few tokens"));
   await page.locator("#last-calls summary").click();
-  await page.getByText("Fewer than 32 tokens came after the first frame").waitFor();
+  await page.getByText("Fewer than 32 tokens came after the first chunk").waitFor();
   clean(wrong);
 }
 

@@ -32,7 +32,7 @@ const COLUMNS = [
   { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
   { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
-  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two frames carried tokens", hint: "The longest time between two frames with tokens; coloured where it is a stall" },
+  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two chunks carried tokens", hint: "The longest time between two chunks with tokens; coloured where it is a stall" },
   { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
   { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no token was counted" },
   { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: noCost },

@@ -24,7 +24,7 @@ export class Streams {
         { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
         { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: sessionHref(s.session), title: s.session }, short(s.session)) },
         { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, sort: (s) => placeOf(s.pod), text: (s) => placeOf(s.pod), why: () => "the pod does not say" },
-        { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second frame with tokens on", node: (s) => this.speed(s) },
+        { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second chunk with tokens on", node: (s) => this.speed(s) },
         { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
         { id: "seconds", label: "For", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
         { id: "state", label: "State", text: (s) => this.state(s)[0], node: (s) => h("span", { class: `tag ${this.state(s)[1]}` }, this.state(s)[0]) },

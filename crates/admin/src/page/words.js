@@ -7,13 +7,13 @@ export function unavailable(word, measure = {}) {
   const most = count(measure.buffered_above) ?? "any model's number of";
   const words = {
     not_streamed: ["not streamed", "The answer came as one body: there is no first token to measure from."],
-    too_few_tokens: ["too few tokens", `Fewer than ${least} tokens came after the first frame: too short to tell a speed.`],
-    too_few_frames: ["too few frames", "Fewer than 4 frames carried tokens: their spacing says nothing."],
+    too_few_tokens: ["too few tokens", `Fewer than ${least} tokens came after the first chunk: too short to tell a speed.`],
+    too_few_frames: ["too few chunks", "Fewer than 4 chunks carried tokens: their spacing says nothing."],
     buffered: ["held back", `More than ${most} tokens per second arrived: something upstream held the stream back and let it go in a burst.`],
     multiple_choices: ["several choices", "Several choices were asked for and interleave: there is no speed of one stream."],
     hidden_output: ["hidden output", "Far more output was reported than streamed: the model thought where nobody could see it."],
     agent_limited: ["agent too slow", "The agent read so slowly that the proxy had to wait for it: what came says nothing of the model's speed."],
-    lagged: ["not measured", "The proxy was too busy to look at every frame. Traffic went first."],
+    lagged: ["not measured", "The proxy was too busy to look at every chunk. Traffic went first."],
     unparsed: ["not understood", "The body's format is unknown, or it could not be decoded. It was forwarded all the same."],
     ended_early: ["ended early", "An error or a cancel came before there were enough tokens."],
   };

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct GenerationThroughput {
     series: Option<Arc<RateSeries>>,
-    /// The first frame with tokens.
+    /// The first chunk with tokens.
     first: Option<Instant>,
-    /// Tokens of the first frame that a later frame may still change.
+    /// Tokens of the first chunk that a later chunk may still change.
     uncertain_first: u32,
-    /// Tokens after the first frame.
+    /// Tokens after the first chunk.
     after_first: u32,
     /// Up to when its time is counted: whole milliseconds after its request was sent.
     pub counted: Option<Instant>,
@@ -22,7 +22,7 @@ pub struct GenerationThroughput {
     pending: Vec<SecondTokens>,
     /// Whether its tokens arrive slowly enough to have been generated as they arrived.
     paced: bool,
-    /// Milliseconds since the first frame with tokens that frames were given.
+    /// Milliseconds since the first chunk with tokens that chunks were given.
     decode_millis: u32,
     /// Tokens that were reported.
     reported: u64,
@@ -33,7 +33,7 @@ pub struct GenerationThroughput {
 struct SecondTokens {
     second: u64,
     tokens: u64,
-    /// Those after the first frame, and the milliseconds that they took.
+    /// Those after the first chunk, and the milliseconds that they took.
     decoded: u64,
     millis: u64,
 }
@@ -62,9 +62,9 @@ impl GenerationThroughput {
         self.series = Some(series);
     }
 
-    /// A frame with generated text arrived. `tokens` more became certain, of `running` so far.
+    /// A chunk with generated text arrived. `tokens` more became certain, of `running` so far.
     /// More than `buffered_above` tokens per second are a burst. Without a series they wait.
-    pub fn frame(
+    pub fn chunk(
         &mut self,
         throughput: &Throughput,
         at: Instant,

@@ -40,7 +40,7 @@ pub struct BusySecond {
     pub millis: u64,
     /// Tokens, those of whole answers included.
     pub tokens: u64,
-    /// Tokens after first frames.
+    /// Tokens after first chunks.
     pub decoded: u64,
     /// The milliseconds they took, all streams together.
     pub decode_millis: u64,

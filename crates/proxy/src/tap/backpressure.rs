@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-/// The server asks for the next frame as soon as the agent has accepted the last one. Shorter waits
+/// The server asks for the next chunk as soon as the agent has accepted the last one. Shorter waits
 /// than this are scheduling delays.
 const SCHEDULING_DELAY: Duration = Duration::from_millis(10);
 
-/// How long the agent was waited for since the last frame.
+/// How long the agent was waited for since the last chunk.
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
     /// When the current wait began.
@@ -27,12 +27,12 @@ impl Backpressure {
         }
     }
 
-    pub fn frame_given(&mut self, at: Instant) {
+    pub fn chunk_given(&mut self, at: Instant) {
         self.since = Some(at);
     }
 
-    /// The server asks for the next frame. Returns whether the agent was waited for since the last.
-    pub fn frame_requested(&mut self, now: impl Fn() -> Instant) -> bool {
+    /// The server asks for the next chunk. Returns whether the agent was waited for since the last.
+    pub fn chunk_requested(&mut self, now: impl Fn() -> Instant) -> bool {
         let Some(since) = self.since.take() else {
             return false;
         };
@@ -44,14 +44,14 @@ impl Backpressure {
         is_backpressure
     }
 
-    /// The time waited since the last frame.
+    /// The time waited since the last chunk.
     pub fn take(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 
-    /// The time waited since the last frame, if none follows.
+    /// The time waited since the last chunk, if none follows.
     pub fn take_at_end(&mut self, at: Instant) -> Duration {
-        self.frame_requested(|| at);
+        self.chunk_requested(|| at);
         self.take()
     }
 }
@@ -77,15 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_requested_at_once_is_no_backpressure() {
+    fn a_chunk_requested_at_once_is_no_backpressure() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
         let mut backpressure = Backpressure::default();
-        backpressure.frame_given(at(0)());
-        backpressure.frame_requested(at(9));
-        backpressure.frame_given(at(20)());
-        backpressure.frame_requested(at(60));
-        backpressure.frame_requested(at(900));
+        backpressure.chunk_given(at(0)());
+        backpressure.chunk_requested(at(9));
+        backpressure.chunk_given(at(20)());
+        backpressure.chunk_requested(at(60));
+        backpressure.chunk_requested(at(900));
         assert_eq!(backpressure.take(), Duration::from_millis(40));
     }
 }

@@ -1,4 +1,4 @@
-//! Frames that were forwarded and wait to be measured.
+//! Chunks that were forwarded and wait to be measured.
 
 use crate::call_handle::{Call, CallHandle};
 use crate::clock::{now, waited_for_core};
@@ -6,63 +6,63 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::{Duration, Instant};
-use tokengauge_core::observer::{End, Frame, Phase, UnmeasuredFrames};
+use tokengauge_core::observer::{Chunk, End, Phase, UnmeasuredChunks};
 
 /// How long measuring may run before it yields to traffic.
 const BUDGET: Duration = Duration::from_micros(200);
-/// Queued bytes from which on frames are measured without waiting for the upstream to fall silent.
+/// Queued bytes from which on chunks are measured without waiting for the upstream to fall silent.
 const MEASURE_AT_BYTES: usize = 16 * 1024;
-/// The first frames of a stream, which are measured one by one, as soon as they were forwarded.
+/// The first chunks of a stream, which are measured one by one, as soon as they were forwarded.
 const MEASURED_SINGLY: u64 = 4;
-/// The size of a batch of later frames, in frames and in bytes.
-const BATCH_FRAMES: usize = 8;
+/// The size of a batch of later chunks, in chunks and in bytes.
+const BATCH_CHUNKS: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
-/// How long after the last measurement a frame waits for a batch. A later one is measured at once,
-/// as the state shown for a slow stream is that of its last frame.
+/// How long after the last measurement a chunk waits for a batch. A later one is measured at once,
+/// as the state shown for a slow stream is that of its last chunk.
 const BATCH_WITHIN: Duration = Duration::from_millis(950);
-/// The most bytes that are queued; frames beyond are not measured.
+/// The most bytes that are queued; chunks beyond are not measured.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-/// Two frames in a row that take longer to measure than this pause measuring; the time that others had the core is not theirs.
-const SLOW_FRAME: Duration = Duration::from_millis(5);
-/// How many times as long as the slow frame took measuring is paused.
+/// Two chunks in a row that take longer to measure than this pause measuring; the time that others had the core is not theirs.
+const SLOW_CHUNK: Duration = Duration::from_millis(5);
+/// How many times as long as the slow chunk took measuring is paused.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Frames that will not be measured.
+/// Chunks that will not be measured.
 #[derive(Default)]
 struct Skipped {
-    frames: u64,
+    chunks: u64,
     bytes: u64,
 }
 
 impl Skipped {
-    fn add(&mut self, frame: &Frame) {
-        self.frames += 1;
-        self.bytes += frame.bytes.len() as u64;
+    fn add(&mut self, chunk: &Chunk) {
+        self.chunks += 1;
+        self.bytes += chunk.bytes.len() as u64;
     }
 }
 
-/// The frames of one call that were forwarded and are not measured yet.
+/// The chunks of one call that were forwarded and are not measured yet.
 #[derive(Default)]
 pub(super) struct MeasureQueue {
-    frames: VecDeque<Frame>,
+    chunks: VecDeque<Chunk>,
     bytes: usize,
-    total_frames: u64,
+    total_chunks: u64,
     skipped: Skipped,
     last_measured: Option<Instant>,
     /// Whether what was written is to be measured once other tasks have had their turn.
     due: bool,
     slowest: Duration,
-    /// Consecutive frames that took too long to measure.
+    /// Consecutive chunks that took too long to measure.
     slow_in_a_row: u32,
     paused_until: Option<Instant>,
-    /// Tells observers of running calls which frames are queued.
-    unmeasured: Option<Arc<UnmeasuredFrames>>,
+    /// Tells observers of running calls which chunks are queued.
+    unmeasured: Option<Arc<UnmeasuredChunks>>,
 }
 
 impl MeasureQueue {
     pub fn new(handle: &CallHandle) -> MeasureQueue {
         MeasureQueue {
-            unmeasured: handle.query(|call| call.unmeasured_frames()).flatten(),
+            unmeasured: handle.query(|call| call.unmeasured_chunks()).flatten(),
             ..MeasureQueue::default()
         }
     }
@@ -72,24 +72,24 @@ impl MeasureQueue {
         self.bytes >= MEASURE_AT_BYTES
     }
 
-    /// Whether a batch is due. The first frames are measured at once, as objectives on the first
+    /// Whether a batch is due. The first chunks are measured at once, as objectives on the first
     /// token wait for them. Later ones are measured in small batches: a call's state is cold
-    /// memory, and it is cheaper to touch it once for several frames.
+    /// memory, and it is cheaper to touch it once for several chunks.
     fn is_due(&self, at: Instant) -> bool {
-        self.total_frames <= MEASURED_SINGLY
-            || self.frames.len() >= BATCH_FRAMES
+        self.total_chunks <= MEASURED_SINGLY
+            || self.chunks.len() >= BATCH_CHUNKS
             || self.bytes >= BATCH_BYTES
             || self
                 .last_measured
                 .is_none_or(|last_measured| at >= last_measured + BATCH_WITHIN)
     }
 
-    /// When the oldest queued frame was received.
+    /// When the oldest queued chunk was received.
     pub fn oldest(&self) -> Option<Instant> {
-        self.frames.front().map(|frame| frame.at)
+        self.chunks.front().map(|chunk| chunk.at)
     }
 
-    /// Records that frames were written, and how long that took since the first of them was
+    /// Records that chunks were written, and how long that took since the first of them was
     /// received.
     pub fn record_written(&mut self, received: Instant, written: Instant) {
         let delay = written.saturating_duration_since(received);
@@ -115,23 +115,23 @@ impl MeasureQueue {
         false
     }
 
-    pub fn push(&mut self, frame: Frame) {
-        self.total_frames += 1;
-        // Frames after a gap would be decoded as if there were none.
-        let after_gap = self.skipped.frames > 0;
-        let too_much = self.bytes + frame.bytes.len() > MAX_QUEUED_BYTES && !self.frames.is_empty();
+    pub fn push(&mut self, chunk: Chunk) {
+        self.total_chunks += 1;
+        // Chunks after a gap would be decoded as if there were none.
+        let after_gap = self.skipped.chunks > 0;
+        let too_much = self.bytes + chunk.bytes.len() > MAX_QUEUED_BYTES && !self.chunks.is_empty();
         if after_gap || too_much {
-            self.skipped.add(&frame);
+            self.skipped.add(&chunk);
             return;
         }
-        self.bytes += frame.bytes.len();
+        self.bytes += chunk.bytes.len();
         if let Some(unmeasured) = &self.unmeasured {
-            unmeasured.forwarded(frame.at);
+            unmeasured.forwarded(chunk.at);
         }
-        self.frames.push_back(frame);
+        self.chunks.push_back(chunk);
     }
 
-    /// Measures queued frames within the budget. Returns whether it is done for now.
+    /// Measures queued chunks within the budget. Returns whether it is done for now.
     pub fn measure(&mut self, handle: &CallHandle) -> bool {
         self.due = false;
         let done = self.measure_within_budget(handle);
@@ -148,12 +148,12 @@ impl MeasureQueue {
             return true;
         }
         let mut last = started;
-        while let Some(frame) = self.frames.pop_front() {
-            self.bytes -= frame.bytes.len();
+        while let Some(chunk) = self.chunks.pop_front() {
+            self.bytes -= chunk.bytes.len();
             let waited_before = self.is_suspicious().then(waited_for_core);
-            // The frame's time begins after the statistics were read.
+            // The chunk's time begins after the statistics were read.
             let begun = waited_before.map_or(last, |_| now());
-            handle.response_frame(frame);
+            handle.response_chunk(chunk);
             let at = now();
             let waited = waited_before.map_or(Duration::ZERO, |before| {
                 waited_for_core().saturating_sub(before)
@@ -164,26 +164,26 @@ impl MeasureQueue {
             if self.is_paused(at) {
                 return true;
             }
-            if !self.frames.is_empty() && at.saturating_duration_since(started) > BUDGET {
+            if !self.chunks.is_empty() && at.saturating_duration_since(started) > BUDGET {
                 return false;
             }
         }
         let skipped = std::mem::take(&mut self.skipped);
-        if skipped.frames > 0 {
-            handle.notify(|call| call.lagged(skipped.frames, skipped.bytes));
+        if skipped.chunks > 0 {
+            handle.notify(|call| call.lagged(skipped.chunks, skipped.bytes));
         }
         true
     }
 
-    /// Whether the last frame took too long: others may have had the core meanwhile, so that for the next one that is counted.
+    /// Whether the last chunk took too long: others may have had the core meanwhile, so that for the next one that is counted.
     fn is_suspicious(&self) -> bool {
         self.slow_in_a_row > 0
     }
 
-    /// Pauses measuring when it is so slow that it would delay traffic: by two frames in a row, the second without the time
+    /// Pauses measuring when it is so slow that it would delay traffic: by two chunks in a row, the second without the time
     /// that others had its core.
     fn throttle(&mut self, at: Instant, cost: Duration) {
-        self.slow_in_a_row = if cost > SLOW_FRAME {
+        self.slow_in_a_row = if cost > SLOW_CHUNK {
             self.slow_in_a_row + 1
         } else {
             0
@@ -203,11 +203,11 @@ impl MeasureQueue {
     fn measure_rest(&mut self, handle: &CallHandle) -> bool {
         if self.is_slow() {
             self.paused_until = None;
-            self.frames.iter().for_each(|frame| self.skipped.add(frame));
-            self.frames.clear();
+            self.chunks.iter().for_each(|chunk| self.skipped.add(chunk));
+            self.chunks.clear();
             self.bytes = 0;
         }
-        self.measure(handle) && self.frames.is_empty()
+        self.measure(handle) && self.chunks.is_empty()
     }
 }
 
@@ -216,7 +216,7 @@ impl MeasureQueue {
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
-    /// How long the agent accepted nothing after the last frame.
+    /// How long the agent accepted nothing after the last chunk.
     agent_blocked: Duration,
     at: Instant,
     end: End,
@@ -284,7 +284,7 @@ mod tests {
     use std::sync::Arc;
     use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
-    /// Notes the first byte of each measured frame, and the number of skipped ones.
+    /// Notes the first byte of each measured chunk, and the number of skipped ones.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -301,14 +301,14 @@ mod tests {
     }
 
     impl CallObserver for Notes {
-        fn response_frame(&self, frame: Frame) {
-            // Over the budget, so that only one frame is measured at a time.
+        fn response_chunk(&self, chunk: Chunk) {
+            // Over the budget, so that only one chunk is measured at a time.
             std::thread::sleep(BUDGET * 2);
-            self.add((frame.bytes[0] as char).to_string());
+            self.add((chunk.bytes[0] as char).to_string());
         }
 
-        fn lagged(&self, frames: u64, _: u64) {
-            self.add(format!("{frames} lost"));
+        fn lagged(&self, chunks: u64, _: u64) {
+            self.add(format!("{chunks} lost"));
         }
     }
 
@@ -334,20 +334,20 @@ mod tests {
     }
 
     #[test]
-    fn frames_after_a_gap_are_skipped_until_it_is_reported() {
+    fn chunks_after_a_gap_are_skipped_until_it_is_reported() {
         let notes = Notes::default();
         let handle = call_handle(&notes);
         let mut queue = MeasureQueue::default();
-        let frame = |name: u8| Frame::new(now(), vec![name; MAX_QUEUED_BYTES / 2].into());
+        let chunk = |name: u8| Chunk::new(now(), vec![name; MAX_QUEUED_BYTES / 2].into());
         for name in *b"abc" {
-            queue.push(frame(name));
+            queue.push(chunk(name));
         }
-        assert!(!queue.measure(&handle), "its budget is one frame");
-        // The queue has room again, but a frame before this one was skipped.
-        queue.push(frame(b'd'));
+        assert!(!queue.measure(&handle), "its budget is one chunk");
+        // The queue has room again, but a chunk before this one was skipped.
+        queue.push(chunk(b'd'));
         while !queue.measure(&handle) {}
         assert_eq!(*notes.0.lock(), ["a", "b", "2 lost"]);
-        queue.push(frame(b'e'));
+        queue.push(chunk(b'e'));
         assert!(queue.measure(&handle));
         assert_eq!(notes.0.lock().last().map(String::as_str), Some("e"));
     }

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokengauge_core::observer::{End, Frame};
+use tokengauge_core::observer::{Chunk, End};
 
 /// What measures a response body and reports its end. The default is for a body that has ended.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl MeasuredBody {
     }
 
     pub fn push(&mut self, at: Instant, bytes: Bytes) {
-        self.queue.push(Frame {
+        self.queue.push(Chunk {
             at,
             bytes,
             agent_blocked: self.backpressure.take(),
@@ -122,7 +122,7 @@ impl MeasuredBody {
     }
 
     /// Ends the call and releases `reusable`, the upstream's connection if another request may use
-    /// it. What is left to measure is measured in another task, as the last frame has yet to be
+    /// it. What is left to measure is measured in another task, as the last chunk has yet to be
     /// written.
     pub fn finish(&mut self, reusable: Option<Io>, at: Instant, end: End) {
         let Some(open) = self.open.take() else { return };

@@ -9,14 +9,14 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 
-/// How long the queued frames of a stream that falls silent, less than a second's worth, wait to be
+/// How long the queued chunks of a stream that falls silent, less than a second's worth, wait to be
 /// measured, plus at most one tick. Waking up sooner would often be for nothing, as most streams go
 /// on.
 const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
 /// Streams check their queues at common instants, this far apart: a wake-up for each stream costs
 /// more, and too many streams at once delay others.
 const TICK: Duration = Duration::from_millis(20);
-/// How soon frames that are left over are measured.
+/// How soon chunks that are left over are measured.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
 /// Fires when a body has had nothing for the idle timeout, and measures its queue until then.
@@ -53,7 +53,7 @@ impl SilenceTimer {
             if oldest.is_some_and(|since| at >= since + MEASURE_WITHIN) {
                 queue.measure(call);
             }
-            // Frames left over because measuring is paused, or its budget is spent, wait until
+            // Chunks left over because measuring is paused, or its budget is spent, wait until
             // other tasks have had their turn.
             let oldest = queue.oldest();
             let measure =

@@ -1,4 +1,4 @@
-//! Writes JSON by hand where a frame is made: no tree, no copy.
+//! Writes JSON by hand where a chunk is made: no tree, no copy.
 
 use bytes::BytesMut;
 use std::fmt::{self, Display, Write};

@@ -59,7 +59,7 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
             + sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
         summary: "tokengauge on {{ $labels.instance }} does not measure all it forwards",
-        description: "{{ $value | humanize }} frames or bodies went unmeasured within 10 minutes. Traffic is not \
+        description: "{{ $value | humanize }} chunks or bodies went unmeasured within 10 minutes. Traffic is not \
             touched; its figures have gaps.",
     },
     ProxyAlert {

@@ -40,7 +40,7 @@ impl<'a> TimedCall<'a> {
         !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
     }
 
-    /// The tokens after the first frame and the seconds they took, where it has a speed.
+    /// The tokens after the first chunk and the seconds they took, where it has a speed.
     pub fn decode(&self) -> Option<(f64, f64)> {
         let tps = self.record.tps.output.filter(|tps| tps.is_finite())?;
         // What a server began by itself began with its first token.

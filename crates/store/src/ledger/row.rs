@@ -95,7 +95,7 @@ pub(crate) struct Share {
     pub(crate) output: Option<i64>,
     pub(crate) reasoning: Option<i64>,
     pub(crate) cost_nano: Option<i64>,
-    /// Tokens after the first frame, and the microseconds they took.
+    /// Tokens after the first chunk, and the microseconds they took.
     pub(crate) decode: Option<(i64, i64)>,
     /// Tokens per second.
     pub(crate) tps: Option<f64>,
@@ -164,7 +164,7 @@ impl Share {
     }
 }
 
-/// Tokens after the first frame and the microseconds they took, from the speed.
+/// Tokens after the first chunk and the microseconds they took, from the speed.
 pub(super) fn decode(
     tps: Option<f64>,
     first: Option<f64>,

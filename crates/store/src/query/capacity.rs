@@ -12,7 +12,7 @@ pub(crate) struct CapacitySums {
     /// Time with streams under way, in milliseconds.
     pub(crate) busy_millis: u64,
     pub(crate) tokens: u64,
-    /// Tokens after first frames, and the milliseconds they took, all streams together.
+    /// Tokens after first chunks, and the milliseconds they took, all streams together.
     pub(crate) decoded: u64,
     pub(crate) decode_millis: u64,
 }

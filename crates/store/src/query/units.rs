@@ -154,7 +154,7 @@ pub struct UnitSums {
     /// The cost in billionths of a US dollar.
     pub cost_nano_usd: u64,
     pub priced_calls: u64,
-    /// Normalised tokens after first frames, of calls with a decode speed.
+    /// Normalised tokens after first chunks, of calls with a decode speed.
     pub decode_tokens: u64,
     /// The microseconds they took.
     pub decode_us: u64,

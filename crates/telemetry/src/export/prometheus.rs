@@ -173,7 +173,7 @@ impl Prometheus {
             gauge.set(f64::from(u8::from(*warming)));
         }
         for (metric, value) in [
-            (&names::METER_LAGGED_FRAMES, figures.lagged_frames),
+            (&names::METER_LAGGED_CHUNKS, figures.lagged_chunks),
             (&names::METER_SKIPPED_BODIES, figures.skipped_bodies),
             (&names::METER_UNKNOWN_USAGE, figures.unknown_usages),
             (&names::METER_DROPPED_CALLS, figures.dropped_calls),

@@ -24,18 +24,18 @@ families! {
     /// Calls that ended, by outcome, whether the answer was streamed, class of status, and class of
     /// operation: generation, embedding, retrieve (something stored is read), other.
     REQUESTS: Counter[Request] = "tokengauge_requests_total", Count;
-    /// From the request head to the first frame with generated text, by length of the prompt.
+    /// From the request head to the first chunk with generated text, by length of the prompt.
     TIME_TO_FIRST_TOKEN: Histogram[ModelContext] = "tokengauge_time_to_first_token_seconds", Seconds, FIRST_TOKEN;
-    /// From the last byte of the request to the first frame with generated text.
+    /// From the last byte of the request to the first chunk with generated text.
     TIME_TO_FIRST_TOKEN_UPSTREAM: Histogram[Model] = "tokengauge_time_to_first_token_upstream_seconds", Seconds, FIRST_TOKEN;
-    /// From the request head to the first frame with text other than reasoning.
+    /// From the request head to the first chunk with text other than reasoning.
     TIME_TO_FIRST_ANSWER: Histogram[Model] = "tokengauge_time_to_first_answer_seconds", Seconds, FIRST_TOKEN;
     /// Decode speed of a call, prefill excluded, by streams in flight on its upstream when it began.
     OUTPUT_TOKENS_PER_SECOND: Histogram[ModelConcurrency] = "tokengauge_output_tokens_per_second", TokensPerSecond, SPEED;
     /// Decode speed of a call in the tokens that the provider reports, as benchmarks count them that
     /// go by usage.
     REPORTED_TOKENS_PER_SECOND: Histogram[Model] = "tokengauge_reported_output_tokens_per_second", TokensPerSecond, SPEED;
-    /// Gap before a frame over its tokens, counted once for each of them.
+    /// Gap before a chunk over its tokens, counted once for each of them.
     INTER_TOKEN_LATENCY: Histogram[Model] = "tokengauge_inter_token_latency_seconds", Seconds, &INTER_TOKEN_BOUNDS;
     /// One over the decode speed of a call.
     TIME_PER_OUTPUT_TOKEN: Histogram[Model] = "tokengauge_time_per_output_token_seconds", Seconds, &INTER_TOKEN_BOUNDS;
@@ -45,16 +45,16 @@ families! {
     /// cached_input is part of input; channel is any where it is not reported. Counted minus
     /// retracted output is what the records have.
     TOKENS: Counter[ModelTokens] = "tokengauge_tokens_total", Tokens;
-    /// Tokens after the first frame of calls that have a decode speed; over decode_seconds_total it
+    /// Tokens after the first chunk of calls that have a decode speed; over decode_seconds_total it
     /// is the mean speed of the fleet.
     DECODE_TOKENS: Counter[Model] = "tokengauge_decode_tokens_total", Tokens;
-    /// Seconds from the first frame with tokens to the last of calls that have a decode speed.
+    /// Seconds from the first chunk with tokens to the last of calls that have a decode speed.
     DECODE_SECONDS: Sum[Model] = "tokengauge_decode_seconds_total", Seconds;
     /// Calls without a decode speed, by reason.
     TPS_UNAVAILABLE: Counter[ModelReason] = "tokengauge_tps_unavailable_total", Count;
     /// Generations and embeddings whose answer could not be read, so that its tokens are not known.
     UNPARSED_CALLS: Counter[Model] = "tokengauge_unparsed_calls_total", Count;
-    /// Gaps between frames with tokens over the stall threshold.
+    /// Gaps between chunks with tokens over the stall threshold.
     STALLS: Counter[Model] = "tokengauge_stalls_total", Count;
     /// Reported over normalised output tokens of complete calls.
     TOKEN_RATIO: Histogram[Model] = "tokengauge_token_ratio", Ratio, RATIO;

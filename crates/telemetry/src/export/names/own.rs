@@ -10,8 +10,8 @@ const OVERHEAD: &[f64] = &[
 families! {
     /// Time from one socket to the other: of both heads together, and of a call's slowest chunk.
     PROXY_OVERHEAD: Histogram[Phase] = "tokengauge_proxy_overhead_seconds", Seconds, OVERHEAD;
-    /// Frames forwarded but not measured, for want of time or memory.
-    METER_LAGGED_FRAMES: Counter[] = "tokengauge_meter_lagged_frames_total", Count;
+    /// Chunks forwarded but not measured, for want of time or memory.
+    METER_LAGGED_CHUNKS: Counter[] = "tokengauge_meter_lagged_frames_total", Count;
     /// Bodies forwarded but not measured: over a bound, or the background was full.
     METER_SKIPPED_BODIES: Counter[] = "tokengauge_meter_skipped_bodies_total", Count;
     /// Calls whose usage has a number under a name that is not understood; the log names each once.

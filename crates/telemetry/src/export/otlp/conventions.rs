@@ -47,7 +47,7 @@ pub const REQUEST_STREAM: Name = Name::since("gen_ai.request.stream");
 pub const RESPONSE_MODEL: Name = Name::both("gen_ai.response.model");
 pub const RESPONSE_ID: Name = Name::both("gen_ai.response.id");
 pub const FINISH_REASONS: Name = Name::both("gen_ai.response.finish_reasons");
-/// From the request to the first frame of the response that carries text, in seconds.
+/// From the request to the first chunk of the response that carries text, in seconds.
 pub const TIME_TO_FIRST_CHUNK: Name = Name::since("gen_ai.response.time_to_first_chunk");
 pub const INPUT_TOKENS: Name = Name::both("gen_ai.usage.input_tokens");
 pub const OUTPUT_TOKENS: Name = Name::both("gen_ai.usage.output_tokens");
