@@ -9,7 +9,7 @@ import yaml
 
 from helm import CHART, PROJECT, Helm, merged, one
 
-PAGES = ("docs/kubernetes.md", "docs/fleet.md", "docs/integrations.md")
+PAGES = ("docs/kubernetes.md", "docs/start-kubernetes.md", "docs/start-sidecar.md", "docs/fleet.md", "docs/integrations.md")
 
 
 def text_of(page):
@@ -94,7 +94,7 @@ def test_the_labels_of_the_guide_are_those_of_the_webhook(helm):
 
 def test_every_value_that_the_guide_names_is_there():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    table = re.findall(r"^\| (`.+?) \|", text_of("docs/kubernetes.md").split("\n## Installing it\n")[1].split("\n## ")[0], re.MULTILINE)
+    table = re.findall(r"^\| (`.+?) \|", text_of("docs/kubernetes.md").split("\n## Values used most\n")[1].split("\n## ")[0], re.MULTILINE)
     names = [name for row in table for name in re.findall(r"`([\w.]+)`", row)]
     assert len(names) > 8
     for name in names:
