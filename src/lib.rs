@@ -10,7 +10,7 @@
 //!   command/           one file per command: puts the crates together
 //! ```
 //!
-//! `docs/architecture.md` lists the crates and says which may use which.
+//! `docs/architecture.md` lists the crates. `tests/supply.rs` says which crate may use which.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
