@@ -302,7 +302,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     let state = Services {
         live: Arc::new(ProcessServices::new(Arc::clone(&bench.meter), slos)),
-        store: admin::CallStore::new(None, &bench.recent),
+        call_source: admin::CallSource::new(None, &bench.recent),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),
         experiments: Arc::default(),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_admin::{
-    self as admin, Access, CallStore, EventBus, ProcessServices, Readiness, Services,
+    self as admin, Access, CallSource, EventBus, ProcessServices, Readiness, Services,
 };
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
@@ -88,7 +88,7 @@ impl Server {
         };
         let state = Services {
             live: Arc::new(process),
-            store: CallStore::Memory(recent, Arc::clone(&throughput)),
+            call_source: CallSource::Memory(recent, Arc::clone(&throughput)),
             prometheus,
             about: Arc::default(),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),

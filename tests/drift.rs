@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_drift::{MAX_SERIES, Settings, evaluate};
-use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -44,7 +44,7 @@ impl Folder {
 
     /// Calls of the last so many hours, 40 an hour, of which those since `doubled` have prompts twice as long.
     fn write(&self, hours: u32, doubled: SystemTime) {
-        self.store(hours, 90_000.0, |place, call| {
+        self.write_calls(hours, 90_000.0, |place, call| {
             let started = call.started_at.time();
             let tokens = 800 + 100 * (place as u64 % 7);
             let tokens = if started < doubled {
@@ -63,7 +63,7 @@ impl Folder {
     }
 
     /// Calls of the last so many hours, one every so many milliseconds, each changed by `change`.
-    fn store(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
+    fn write_calls(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
         let now = SystemTime::now();
         let before = |call: &CallRecord| call.started_at.time() < now;
         let calls: Vec<CallRecord> = Records::new(now - HOUR * hours, every_ms)
@@ -76,13 +76,13 @@ impl Folder {
                 call
             })
             .collect();
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
         for batch in calls.chunks(2_000) {
             let batch: Vec<_> = batch
                 .iter()
-                .filter_map(|call| StoredCall::of_record(call, Some(3)))
+                .filter_map(|call| LedgerCall::of_record(call, Some(3)))
                 .collect();
-            store.write(&batch).expect("written");
+            ledger.write(&batch).expect("written");
         }
     }
 
@@ -185,7 +185,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
 async fn a_model_that_replaced_another_one_is_said_to_have() {
     let folder = Folder::new();
     let came = SystemTime::now() - HOUR * 5;
-    folder.store(28 * 24, 90_000.0, |place, call| {
+    folder.write_calls(28 * 24, 90_000.0, |place, call| {
         let started = call.started_at.time();
         let model = if started < came { "m-1" } else { "m-2" };
         call.model = Some(model.to_owned());
@@ -221,9 +221,9 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
         call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
         call.warm_up = false;
     };
-    folder.store(28 * 24, 90_000.0, speed);
+    folder.write_calls(28 * 24, 90_000.0, speed);
     // Ten calls in five minutes are needed, so that the last day has more of them.
-    folder.store(24, 20_000.0, speed);
+    folder.write_calls(24, 20_000.0, speed);
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
     let (answer, _) = evaluated(&process).await;
@@ -284,7 +284,7 @@ async fn one_mark(process: &Process, doubled: SystemTime) {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_series_than_are_evaluated_are_counted() {
     let folder = Folder::new();
-    folder.store(672, 150_000.0, |place, call| {
+    folder.write_calls(672, 150_000.0, |place, call| {
         call.model = Some(format!("m{}", place % 24));
     });
     let began = Instant::now();
@@ -333,7 +333,7 @@ async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
         "{}",
         text(&none.stderr)
     );
-    drop(LedgerStore::open(&folder.ledger()).expect("opens"));
+    drop(LedgerDatabase::open(&folder.ledger()).expect("opens"));
     let empty = folder.of_ledger(&[]).await;
     assert_eq!(empty.status.code(), Some(0), "{}", text(&empty.stderr));
     assert!(text(&empty.stdout).contains("all: learning"));

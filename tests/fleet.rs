@@ -1,8 +1,8 @@
-//! `tokengauge fleet` over the real binary: several proxies with one store, seen as one.
+//! `tokengauge fleet` over the real binary: several proxies with one warehouse, seen as one.
 
 use crate::admin_openapi::{broken, refuses_other_methods};
 use crate::process::Process;
-use crate::store::{FakeStore, Fault};
+use crate::warehouse::{FakeWarehouse, Fault};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 struct Fixture {
     folder: TempDir,
     engine: Sim,
-    store: FakeStore,
+    warehouse: FakeWarehouse,
 }
 
 impl Fixture {
@@ -29,7 +29,7 @@ impl Fixture {
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             engine: sim::start("ttft=5ms,gap=1ms,tokens=12,usage=on").await,
-            store: FakeStore::start().await,
+            warehouse: FakeWarehouse::start().await,
         }
     }
 
@@ -40,7 +40,7 @@ impl Fixture {
              [[upstream]]\nname = \"engine\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"engine\"\n\
              [[slo]]\nname = \"fast\"\nobjective = 0.9\nwindow = \"30d\"\nttft.at_most = \"1ms\"\n\
              [[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\nbatch_wait = \"100ms\"\ntimeout = \"1s\"\n",
-            self.engine.address, self.store.address,
+            self.engine.address, self.warehouse.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -59,7 +59,7 @@ impl Fixture {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command
             .arg("fleet")
-            .args(["--store", &format!("http://{}", self.store.address)]);
+            .args(["--store", &format!("http://{}", self.warehouse.address)]);
         command.args(["--since", "1d", "--listen", "127.0.0.1:0"]);
         if !pods.is_empty() {
             let pods: Vec<_> = pods.iter().map(SocketAddr::to_string).collect();
@@ -69,11 +69,11 @@ impl Fixture {
         Process::start_by(command).await
     }
 
-    /// Writes rows to the store, as a sink does.
+    /// Writes rows to the warehouse, as a sink does.
     async fn insert(&self, rows: &[Value]) {
         let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
         let target = "/?query=INSERT+INTO+tokengauge_calls+FORMAT+JSONEachRow";
-        let (status, _) = post(self.store.address, target, &[], &lines).await;
+        let (status, _) = post(self.warehouse.address, target, &[], &lines).await;
         assert_eq!(status, 200);
     }
 }
@@ -270,7 +270,7 @@ async fn the_use_of_a_key_is_that_of_all_pods() {
     let two = fixture.pod("agent-2", "right", own_use).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["fleet", "--since", "1d", "--listen", "127.0.0.1:0"]);
-    command.args(["--store", &format!("http://{}", fixture.store.address)]);
+    command.args(["--store", &format!("http://{}", fixture.warehouse.address)]);
     command.arg("--config").arg(fixture.config(own_use));
     let fleet = Process::start_by(command).await;
     let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "hello"}]});
@@ -375,8 +375,8 @@ async fn a_finished_call_is_told_at_once_with_its_pod() {
         state_of(pods, "agent-1") == "connected"
     })
     .await;
-    // The store has nothing to tell of it.
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    // The warehouse has nothing to tell of it.
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let mut events = TcpStream::connect(fleet.admin).await.expect("connected");
     let request = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
     events.write_all(request).await.expect("written");
@@ -413,7 +413,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
     let fleet = fixture.fleet(&[], &state).await;
     fixture.insert(&rows(3, Duration::from_secs(30), 1)).await;
     until(&fleet, "calls", |calls| list(calls, "calls").len() == 3).await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let pods = until(&fleet, "pods", |pods| pods["store"]["state"] == "away").await;
     assert!(
         pods["store"]["error"]
@@ -429,7 +429,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
         3,
         "what is known is still shown"
     );
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     // Some are late by hours, one by more than is asked for.
     fixture
         .insert(&rows(40, Duration::from_secs(5 * 3600), 100))
@@ -646,7 +646,7 @@ async fn prometheus() -> SocketAddr {
     address
 }
 
-/// Calls of each of two times that the store has at the start: more than a page.
+/// Calls of each of two times that the warehouse has at the start: more than a page.
 const STORED: u64 = 5_000;
 
 #[tokio::test(flavor = "multi_thread")]

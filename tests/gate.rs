@@ -9,7 +9,7 @@ use std::process::Output;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, request_with};
 use tokengauge_test_support::records::Records;
@@ -86,9 +86,9 @@ impl Folder {
             .collect();
         let calls = calls
             .iter()
-            .filter_map(|call| StoredCall::of_record(call, Some(3)));
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
-        store.write(&calls.collect::<Vec<_>>()).expect("written");
+            .filter_map(|call| LedgerCall::of_record(call, Some(3)));
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
+        ledger.write(&calls.collect::<Vec<_>>()).expect("written");
     }
 
     /// Five calls of each session over ten hours that ended an hour ago, one session of the candidate for 19 of the baseline;
@@ -97,7 +97,7 @@ impl Folder {
         const SESSIONS: usize = 26_000;
         let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
         let every = 36_000_000.0 / (5 * SESSIONS) as f64;
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
         let mut batch = Vec::new();
         for (place, call) in Records::new(begin, every).take(5 * SESSIONS).enumerate() {
             let session = place / 5;
@@ -123,8 +123,8 @@ impl Folder {
             if batch.len() == 1_000 {
                 let calls = batch
                     .iter()
-                    .filter_map(|call| StoredCall::of_record(call, Some(3)));
-                store.write(&calls.collect::<Vec<_>>()).expect("written");
+                    .filter_map(|call| LedgerCall::of_record(call, Some(3)));
+                ledger.write(&calls.collect::<Vec<_>>()).expect("written");
                 batch.clear();
             }
         }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{COMMIT_WITHIN, LedgerStore, Limits, StoredCall};
+use tokengauge_store::ledger::{COMMIT_WITHIN, LedgerCall, LedgerDatabase, Limits};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::records::Records;
@@ -195,17 +195,17 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
     let records: Vec<CallRecord> = Records::new(now - month, every).take(CALLS).collect();
     let calls: Vec<_> = records
         .iter()
-        .filter_map(|record| StoredCall::of_record(record, None))
+        .filter_map(|record| LedgerCall::of_record(record, None))
         .collect();
-    let mut store = LedgerStore::open(&fixture.ledger()).expect("opens");
-    store.write(&calls).expect("written");
+    let mut ledger = LedgerDatabase::open(&fixture.ledger()).expect("opens");
+    ledger.write(&calls).expect("written");
     let limits = Limits {
         age: 2 * month,
         bytes: 1,
     };
     let ms = now.duration_since(SystemTime::UNIX_EPOCH).expect("later");
-    tidy(&mut store, ms.as_millis() as i64, &limits);
-    drop(store);
+    tidy(&mut ledger, ms.as_millis() as i64, &limits);
+    drop(ledger);
     assert_eq!(fixture.number("SELECT count(*) FROM calls"), 0);
     let process = Process::start(&fixture.config()).await;
     let ask = async |question: &str| -> Value {

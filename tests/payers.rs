@@ -2,7 +2,7 @@
 
 use crate::admin_openapi::broken;
 use crate::process::Process;
-use crate::store::FakeStore;
+use crate::warehouse::FakeWarehouse;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ const AWS_ID: &str = "AKIA0123456789ABCDEF";
 struct Fixture {
     folder: TempDir,
     engine: Sim,
-    store: FakeStore,
+    warehouse: FakeWarehouse,
 }
 
 impl Fixture {
@@ -37,7 +37,7 @@ impl Fixture {
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             engine: sim::start("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3").await,
-            store: FakeStore::start().await,
+            warehouse: FakeWarehouse::start().await,
         }
     }
 
@@ -56,7 +56,7 @@ impl Fixture {
              [[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\nbatch_wait = \"50ms\"\n{tables}",
             self.state(),
             self.engine.address,
-            self.store.address,
+            self.warehouse.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -240,14 +240,14 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     calls(&process, 4).await;
     let month = rfc3339_seconds(SystemTime::now()).to_string()[..7].to_owned();
     let end = Instant::now() + TIMEOUT;
-    while fixture.store.ids().len() < 4 {
+    while fixture.warehouse.ids().len() < 4 {
         assert!(Instant::now() < end, "calls in the store");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     let ledger = fixture.state().join("ledger.sqlite");
-    let url = format!("http://{}/default", fixture.store.address);
+    let url = format!("http://{}/default", fixture.warehouse.address);
     let report = |options: Vec<String>| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(["report", "--format", "csv"]).args(options);
@@ -283,11 +283,11 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
         "nobody pays: {text}"
     );
     assert!(lines[2].ends_with(",0.020000000,0.250000,0"), "{text}");
-    let of_store = report(words(&format!("{by_team} --store {url}")));
+    let of_warehouse = report(words(&format!("{by_team} --store {url}")));
     assert_eq!(
-        String::from_utf8_lossy(&of_store.stdout),
+        String::from_utf8_lossy(&of_warehouse.stdout),
         text,
-        "{of_store:?}"
+        "{of_warehouse:?}"
     );
     let safe = report(words(&format!(
         "{by_team} --spreadsheet --ledger {}",

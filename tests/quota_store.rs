@@ -1,5 +1,5 @@
-//! A quota store that cannot be reached, over the real binary: no call waits for it, and each proxy does as it was told.
-//! With a real store: tests/real/test_quota_store.py.
+//! A quota store that cannot be reached, over the real binary: no call waits for it, and each proxy does as it was
+//! told. With a real quota store: tests/real/test_quota_store.py.
 
 use crate::process::{Process, SteppedBackend};
 use std::net::SocketAddr;
@@ -28,8 +28,8 @@ impl Fixture {
         }
     }
 
-    fn config(&self, store: SocketAddr, keys: &str, tables: &str) -> PathBuf {
-        self.config_of(&format!("redis://{store}"), keys, tables)
+    fn config(&self, quota_store: SocketAddr, keys: &str, tables: &str) -> PathBuf {
+        self.config_of(&format!("redis://{quota_store}"), keys, tables)
     }
 
     fn config_of(&self, url: &str, keys: &str, tables: &str) -> PathBuf {
@@ -84,12 +84,12 @@ const QUOTA: &str = "[[quota]]\nname = \"q\"\nrequests_per_minute = 60\nconcurre
 #[tokio::test]
 async fn no_call_waits_for_a_store_that_never_answers() {
     let fixture = Fixture::new().await;
-    let store = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    let address = store.local_addr().expect("an address");
+    let quota_store = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = quota_store.local_addr().expect("an address");
     // Its connections stay open, and nothing is read or written.
     tokio::spawn(async move {
         let mut open = Vec::new();
-        while let Ok((tcp, _)) = store.accept().await {
+        while let Ok((tcp, _)) = quota_store.accept().await {
             open.push(tcp);
         }
     });
@@ -156,14 +156,18 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
 #[tokio::test]
 async fn without_a_store_all_or_no_calls_are_admitted_where_that_is_said() {
     let fixture = Fixture::new().await;
-    let store = nobody().await;
-    let config = fixture.config(store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);
+    let quota_store = nobody().await;
+    let config = fixture.config(quota_store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);
     let process = Process::start(&config).await;
     fallback(&process).await;
     for _ in 0..70 {
         assert_eq!(status(&process).await, 200);
     }
-    let config = fixture.config(store, "lease = \"100ms\"\non_error = \"closed\"", QUOTA);
+    let config = fixture.config(
+        quota_store,
+        "lease = \"100ms\"\non_error = \"closed\"",
+        QUOTA,
+    );
     let process = Process::start(&config).await;
     fallback(&process).await;
     assert_eq!(status(&process).await, 429);
@@ -192,7 +196,7 @@ async fn in_shadow_mode_a_store_that_is_away_changes_nothing() {
 }
 
 /// Announces an answer of 2^62 bytes to every command, and sends bytes of it for as long as they are taken.
-async fn store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
+async fn quota_store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     let (taken, received) = mpsc::unbounded_channel();
@@ -214,7 +218,7 @@ async fn store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) 
 async fn a_store_that_announces_an_endless_answer_is_left() {
     const BUFFERS: usize = 16 << 20;
     let fixture = Fixture::new().await;
-    let (address, mut taken) = store_without_an_end().await;
+    let (address, mut taken) = quota_store_without_an_end().await;
     let quota = "[[quota]]\nname = \"q\"\nper = \"session\"\nrequests_per_minute = 60\n";
     let config = fixture.config(address, "timeout = \"30s\"", quota);
     let process = Process::start(&config).await;
@@ -248,8 +252,8 @@ async fn command(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>
     Some(words)
 }
 
-/// A store behind TLS that takes every command, and where the commands arrive.
-async fn store_with_tls(
+/// A quota store behind TLS that takes every command, and where the commands arrive.
+async fn quota_store_with_tls(
     authority: &Authority,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Vec<String>>) {
     let (certificate, key) = authority.issue("store", "127.0.0.1");
@@ -290,7 +294,7 @@ async fn store_with_tls(
 async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     let fixture = Fixture::new().await;
     let authority = Authority::new();
-    let (address, mut received) = store_with_tls(&authority).await;
+    let (address, mut received) = quota_store_with_tls(&authority).await;
     let password = fixture.folder.path().join("password");
     std::fs::write(&password, "of a file\n").expect("written");
     // Nothing is tried again, however long the first connection takes.

@@ -34,7 +34,7 @@ pub struct SuggestArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// Only calls that ended within this time of the newest
     #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = humantime::parse_duration)]
     pub last: std::time::Duration,
@@ -74,7 +74,7 @@ pub struct TestArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// The configuration with the objectives.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -17,13 +17,13 @@ use tokengauge_process::output;
 
 /// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
-/// What is read of a store where nobody says: the reference and the window of the defaults, and what seasons need.
+/// What is read of a warehouse where nobody says: the reference and the window of the defaults, and what seasons need.
 const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     let mut args = args.clone();
-    let _copy = super::store::read(
-        &args.store,
+    let _copy = super::warehouse::read(
+        &args.warehouse,
         Some(SystemTime::now() - STORE_READS),
         &mut args.ledger,
     )?;

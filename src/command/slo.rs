@@ -21,7 +21,7 @@ enum SloCommandError {
     #[error("there are no calls in these logs; record some with `tokengauge run --call-log FILE`")]
     NoCallsInLogs,
     #[error("the store {0} has no calls of this time; --store-since goes further back")]
-    NoCallsInStore(String),
+    NoCallsInWarehouse(String),
     #[error(
         "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at /api/v1/pods"
     )]

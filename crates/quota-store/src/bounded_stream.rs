@@ -1,5 +1,5 @@
-//! A bound on the bytes of the store's answers: the client keeps an incomplete answer in memory, and
-//! a server in the store's place could announce one of any length.
+//! A bound on the bytes of the quota store's answers: the client keeps an incomplete answer in memory, and
+//! a server in the quota store's place could announce one of any length.
 
 use std::io;
 use std::pin::Pin;

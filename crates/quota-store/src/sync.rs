@@ -1,5 +1,5 @@
-//! The thread that reports to the store what was used, and takes leases. It has a runtime of its own, so that the store
-//! cannot hold up traffic.
+//! The thread that reports to the quota store what was used, and takes leases. It has a runtime of its own, so that the
+//! quota store cannot hold up traffic.
 
 use crate::alerts::AlertClaims;
 use crate::client::{Client, ClientError, Invocation, Script, numbers, text_number};
@@ -23,11 +23,11 @@ use tokio::sync::{Notify, watch};
 const MAX_BATCH: usize = 500;
 /// The least time between two requests.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
-/// The most time between two attempts while the store is away.
+/// The most time between two attempts while the quota store is away.
 const MAX_RETRY: Duration = Duration::from_secs(2);
 /// How long a sum of spending is kept after its period.
 const KEEP_SPENDING: Duration = Duration::from_secs(3600);
-/// The time between two log lines about a store that is away.
+/// The time between two log lines about a quota store that is away.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -107,7 +107,7 @@ struct Sync<A> {
     sharing: Arc<Sharing>,
     accounting: A,
     wall: fn() -> SystemTime,
-    /// When the log last said that the store is away; `None` while it answers.
+    /// When the log last said that the quota store is away; `None` while it answers.
     logged: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         }
     }
 
-    /// Reports what is due; whether the store answered.
+    /// Reports what is due; whether the quota store answered.
     async fn sync(&mut self, due: Due) -> bool {
         let Some(accounting) = (self.accounting)() else {
             return true;
@@ -164,7 +164,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let spending = spending.map(|(id, report)| Report::Spending(id, report));
         let reports: Vec<_> = limits.chain(spending).collect();
         if reports.is_empty() && due == Due::All {
-            // Whether the store answers is known before it is needed.
+            // Whether the quota store answers is known before it is needed.
             return self.send(&accounting, &[], now).await;
         }
         for batch in reports.chunks(MAX_BATCH) {

@@ -78,12 +78,12 @@ impl Content {
         }
     }
 
-    /// The store of finished calls.
-    pub(super) fn store(&self) -> Option<&str> {
+    /// The source of finished calls.
+    pub(super) fn call_source(&self) -> Option<&str> {
         match self {
-            Content::Models(store, _)
-            | Content::Sessions(store, ..)
-            | Content::Upstreams(store, _) => Some(store),
+            Content::Models(source, _)
+            | Content::Sessions(source, ..)
+            | Content::Upstreams(source, _) => Some(source),
             Content::Streams(_) | Content::Slos(_) => None,
         }
     }

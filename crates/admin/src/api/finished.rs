@@ -1,8 +1,8 @@
 //! Queries about finished calls: sessions, groups and time series.
 
+use super::call_source::{CallSource, CallSourceName, Span, ask};
 use super::problem::{Problem, Reply};
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{CallStore, Span, StoreName, ask};
 use super::unsettled;
 use crate::Services;
 use axum::Json;
@@ -49,7 +49,7 @@ pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// A page of them.
     sessions: Vec<SessionRow>,
     /// Names the next page; null where this is the last.
@@ -68,7 +68,7 @@ pub(super) async fn sessions(
         ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
         page: asked.paging()?,
     };
-    let question = move |store: &CallStore| Ok((store.name(), store.sessions(&query)?));
+    let question = move |source: &CallSource| Ok((source.name(), source.sessions(&query)?));
     let (store, page) = ask(&services, question).await?;
     let in_progress = in_progress(&services);
     let mut sessions = page.rows;
@@ -91,7 +91,7 @@ pub(super) struct SessionAndCalls {
     /// How many finished calls it has.
     total_calls: u64,
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
 }
 
 /// A session has a number of calls, a session and its calls has the calls under this name.
@@ -114,9 +114,9 @@ pub(super) async fn session(
     let id = id.0;
     let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
     let name = id.clone();
-    let question = move |store: &CallStore| match store.session(&name, &paging)? {
-        Some(detail) => Ok((store.name(), detail)),
-        None => Err(store.unknown_session()),
+    let question = move |source: &CallSource| match source.session(&name, &paging)? {
+        Some(detail) => Ok((source.name(), detail)),
+        None => Err(source.unknown_session()),
     };
     let (store, mut detail) = ask(&services, question).await?;
     detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
@@ -147,7 +147,7 @@ fn in_progress(services: &Services) -> BTreeMap<String, u64> {
 #[schemars(rename = "Tasks")]
 pub(super) struct TasksOf {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     #[serde(flatten)]
@@ -162,11 +162,11 @@ pub(super) async fn tasks(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
-    let question = move |store: &CallStore| {
-        let span = store.span(&filter, None, now)?;
-        let seconds = store.task_seconds(&filter)?;
+    let question = move |source: &CallSource| {
+        let span = source.span(&filter, None, now)?;
+        let seconds = source.task_seconds(&filter)?;
         Ok(TasksOf {
-            store: store.name(),
+            store: source.name(),
             span: Times::of(span),
             tasks: history::tasks(seconds, span.and_then(|span| span.length())),
         })
@@ -194,7 +194,7 @@ impl Times {
 }
 
 struct GroupPage {
-    store: StoreName,
+    store: CallSourceName,
     span: Times,
     rows: Vec<GroupRow>,
     /// Names the next page; null where this is the last.
@@ -203,22 +203,22 @@ struct GroupPage {
 
 impl GroupPage {
     fn of(
-        store: &CallStore,
+        source: &CallSource,
         filter: &Filter,
         by: &[Dimension],
         paging: &Paging,
         now: SystemTime,
     ) -> Result<GroupPage, Problem> {
-        let mut page = store.groups(filter, by, paging)?;
+        let mut page = source.groups(filter, by, paging)?;
         let sums = filter.summed(by).then_some(DailySums::All);
-        let span = store.span(filter, sums, now)?;
+        let span = source.span(filter, sums, now)?;
         let seconds = span.and_then(|span| span.length());
         for row in &mut page.rows {
             let calls = row.calls as f64;
             row.requests_per_second = seconds.map(|seconds| calls / seconds.as_secs_f64());
         }
         Ok(GroupPage {
-            store: store.name(),
+            store: source.name(),
             span: Times::of(span),
             rows: page.rows,
             next_cursor: page.next_cursor,
@@ -229,7 +229,7 @@ impl GroupPage {
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -254,7 +254,7 @@ pub(super) async fn models(
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Workloads {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -279,7 +279,7 @@ pub(super) async fn workloads(
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Groups {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -309,7 +309,7 @@ pub(super) async fn groups(
     let by = asked.dimensions("by")?;
     let dimensions = by.clone();
     let question =
-        move |store: &CallStore| GroupPage::of(store, &filter, &dimensions, &paging, now);
+        move |source: &CallSource| GroupPage::of(source, &filter, &dimensions, &paging, now);
     let page = ask(&services, question).await?;
     let named = |row: GroupRow| NamedGroup {
         by: by
@@ -335,7 +335,7 @@ async fn one_dimension(
     let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-    let question = move |store: &CallStore| GroupPage::of(store, &filter, &[by], &paging, now);
+    let question = move |source: &CallSource| GroupPage::of(source, &filter, &[by], &paging, now);
     ask(services, question).await
 }
 
@@ -343,7 +343,7 @@ async fn one_dimension(
 #[schemars(rename = "Timeseries")]
 pub(super) struct Series {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// What the percentiles are of.
     #[schemars(extend("enum" = ["tps", "ttft"]))]
     metric: &'static str,
@@ -361,9 +361,9 @@ pub(super) async fn timeseries(
     let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
     let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
     let counted = filter.clone();
-    let question = move |store: &CallStore| {
-        let timeseries = store.timeseries(&filter, metric, step)?;
-        Ok((store.name(), timeseries))
+    let question = move |source: &CallSource| {
+        let timeseries = source.timeseries(&filter, metric, step)?;
+        Ok((source.name(), timeseries))
     };
     let (store, mut timeseries) = ask(&services, question).await?;
     unsettled::add_in_flight(&services, &counted, &mut timeseries);

@@ -69,13 +69,13 @@ fn about(capsule: &Capsule, commit: &str) -> Markup {
     let made = written(capsule.made);
     let made = format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC.");
     let kept = match capsule.kept {
-        None => format!("{} has no call of this time.", capsule.store),
+        None => format!("{} has no call of this time.", capsule.source),
         Some(kept) if kept == capsule.span => {
-            format!("The calls are from {}.", capsule.store)
+            format!("The calls are from {}.", capsule.source)
         }
         Some(kept) => format!(
             "The calls are from {}, which has {} to {} of this time.",
-            capsule.store,
+            capsule.source,
             written(kept.since),
             written(kept.until)
         ),
@@ -469,7 +469,7 @@ fn commands(capsule: &Capsule) -> Markup {
         Some(_) => "",
         None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
     };
-    let kept = match capsule.store {
+    let kept = match capsule.source {
         MEMORY => {
             "The proxy keeps its last calls alone, in memory: ask soon, or configure a ledger."
         }

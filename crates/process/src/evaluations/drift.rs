@@ -40,7 +40,7 @@ pub(crate) fn start(
     process: &Arc<ProcessServices>,
 ) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.store.ledger()?),
+        reader: Arc::clone(services.call_source.ledger()?),
         services: services.clone(),
         process: Arc::clone(process),
         config: Arc::clone(config),

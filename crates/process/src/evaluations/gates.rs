@@ -27,7 +27,7 @@ struct Evaluation {
 /// Starts it; without a ledger there is nothing to evaluate.
 pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.store.ledger()?),
+        reader: Arc::clone(services.call_source.ledger()?),
         services: services.clone(),
         process: Arc::clone(process),
         last: Mutex::default(),

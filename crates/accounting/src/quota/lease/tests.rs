@@ -1,4 +1,5 @@
-//! What processes take of leases, against a store that does what `rate.lua` and `slots.lua` of the quota store do.
+//! What processes take of leases, against a quota store that does what `rate.lua` and `slots.lua` of the quota store
+//! do.
 
 use super::*;
 use proptest::prelude::*;
@@ -118,7 +119,7 @@ fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
     );
 }
 
-/// The bucket of a rate, as the store counts it. Seconds are `f64`.
+/// The bucket of a rate, as the quota store counts it. Seconds are `f64`.
 struct Bucket {
     limit: f64,
     worth: f64,
@@ -186,8 +187,8 @@ impl Bucket {
     }
 }
 
-/// Five processes at full load whose store answers only outside of the times in `away`, in milliseconds: what they let
-/// through, and what one process would.
+/// Five processes at full load whose quota store answers only outside of the times in `away`, in milliseconds: what
+/// they let through, and what one process would.
 fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64) {
     const LIMIT: u32 = 600;
     let begin = Instant::now();
@@ -196,7 +197,7 @@ fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64
         replicas: limit(5),
     };
     let mut leases = vec![RateLease::new(limit(LIMIT), LEASE, begin); 5];
-    let mut store = Bucket::new(LIMIT, leases[0].worth, 5);
+    let mut bucket = Bucket::new(LIMIT, leases[0].worth, 5);
     let mut answered = [0; 5];
     let mut taken = 0;
     for millis in (0..until).step_by(10) {
@@ -214,7 +215,7 @@ fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64
             let answers = !away.iter().any(|away| away.contains(&millis));
             if answers && millis % 250 == 0 {
                 let report = lease.report(now, false);
-                let answer = store.report(process, &report, millis as f64 / 1000.0);
+                let answer = bucket.report(process, &report, millis as f64 / 1000.0);
                 lease.answered(&report, answer, now, VALID);
                 answered[process] = millis;
             }
@@ -307,8 +308,8 @@ proptest! {
         let new = |now| RateLease::new(limit(per_minute), LEASE, now);
         let mut leases: Vec<_> = (0..5).map(|_| new(begin)).collect();
         let worth = leases[0].worth;
-        let mut store = Bucket::new(per_minute, worth, 5);
-        // A process that is new after a kill has another name in the store.
+        let mut bucket = Bucket::new(per_minute, worth, 5);
+        // A process that is new after a kill has another name in the quota store.
         let mut names: Vec<usize> = (0..5).collect();
         let (mut millis, mut taken, mut killed) = (0_u64, 0_u64, 0_u64);
         for step in steps {
@@ -328,15 +329,15 @@ proptest! {
                 Step::Report(process) => {
                     let report = leases[process].report(now, false);
                     let name = names[process];
-                    let answer = store.report(name, &report, millis as f64 / 1000.0);
+                    let answer = bucket.report(name, &report, millis as f64 / 1000.0);
                     leases[process].answered(&report, answer, now, VALID);
                 }
                 Step::Kill(process) => {
                     // What it took and did not report is not known to anybody, and the new process has its own credit.
                     killed += leases[process].used - leases[process].acknowledged + worth;
                     leases[process] = new(now);
-                    names[process] = store.held.len();
-                    store.held.push(None);
+                    names[process] = bucket.held.len();
+                    bucket.held.push(None);
                 }
             }
             let seconds = millis as f64 / 1000.0;

@@ -1,4 +1,4 @@
-//! The store of finished calls that answers queries: the ledger where there is one, else the
+//! The source of finished calls that answers queries: the ledger where there is one, else the
 //! calls in memory. Queries run on blocking threads, with a timeout.
 
 use super::problem::Problem;
@@ -12,7 +12,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
-use tokengauge_store::ledger::{QueryError, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
@@ -22,9 +22,9 @@ use tokengauge_store::query::{
 /// How long a query may take. The ledger has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The store that answers queries about finished calls.
+/// The source that answers queries about finished calls.
 #[derive(Clone)]
-pub enum CallStore {
+pub enum CallSource {
     /// The last finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
     /// All finished calls.
@@ -49,10 +49,10 @@ pub(super) type Answer<T> = Result<T, Problem>;
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
-    question: impl FnOnce(&CallStore) -> Answer<T> + Send + 'static,
+    question: impl FnOnce(&CallSource) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    let store = services.store.clone();
-    blocking(move || question(&store)).await
+    let source = services.call_source.clone();
+    blocking(move || question(&source)).await
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
@@ -76,40 +76,40 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Store")]
-pub(super) enum StoreName {
+pub(super) enum CallSourceName {
     /// The last finished calls, in memory.
     Memory,
     /// The ledger.
     Ledger,
 }
 
-impl CallStore {
+impl CallSource {
     /// The ledger if there is one, otherwise the calls in memory.
-    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallStore {
-        let memory = || CallStore::Memory(Arc::clone(recent), ThroughputHistory::new());
-        ledger.map_or_else(memory, CallStore::Ledger)
+    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
+        let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
+        ledger.map_or_else(memory, CallSource::Ledger)
     }
 
-    /// The ledger, if that is the store.
+    /// The ledger, if that is the source.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
-            CallStore::Memory(..) => None,
-            CallStore::Ledger(reader) => Some(reader),
+            CallSource::Memory(..) => None,
+            CallSource::Ledger(reader) => Some(reader),
         }
     }
 
-    pub(super) fn name(&self) -> StoreName {
+    pub(super) fn name(&self) -> CallSourceName {
         match self {
-            CallStore::Memory(..) => StoreName::Memory,
-            CallStore::Ledger(_) => StoreName::Ledger,
+            CallSource::Memory(..) => CallSourceName::Memory,
+            CallSource::Ledger(_) => CallSourceName::Ledger,
         }
     }
 
     /// The error for a session without a finished call. In memory, its calls may have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallStore::Ledger(_) => "no finished call names this session".to_owned(),
-            CallStore::Memory(recent, _) => format!(
+            CallSource::Ledger(_) => "no finished call names this session".to_owned(),
+            CallSource::Memory(recent, _) => format!(
                 "no finished call that is in memory names this session: at most the last {} calls \
                  are; a ledger keeps all",
                 recent.capacity()
@@ -121,8 +121,8 @@ impl CallStore {
 
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
         match self {
-            CallStore::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 calls_in(recent, filter, paging, |call| call.record.clone())
             }
         }
@@ -131,17 +131,17 @@ impl CallStore {
     /// The same calls, each as the values of the columns of exports.
     pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
         match self {
-            CallStore::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
-            CallStore::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
-                values(&StoredCall::of_finished(call))
+            CallSource::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
+                values(&LedgerCall::of_finished(call))
             }),
         }
     }
 
     pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
         match self {
-            CallStore::Ledger(reader) => reader.costs(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.costs(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
@@ -152,8 +152,8 @@ impl CallStore {
 
     pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
         match self {
-            CallStore::Ledger(reader) => reader.coverage(filter).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
             }
@@ -162,8 +162,8 @@ impl CallStore {
 
     pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
         match self {
-            CallStore::Ledger(reader) => reader.call(id).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.call(id).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
                 let mut calls = finished_calls.iter().map(|finished| &finished.record);
@@ -174,8 +174,8 @@ impl CallStore {
 
     pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.sessions(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.sessions(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
@@ -183,7 +183,7 @@ impl CallStore {
         }
     }
 
-    /// The part of the requested time, up to `now`, that the store has: in calls or in the
+    /// The part of the requested time, up to `now`, that the source has: in calls or in the
     /// ledger's `sums`. `None` where it has none of it.
     pub(super) fn span(
         &self,
@@ -192,8 +192,8 @@ impl CallStore {
         now: SystemTime,
     ) -> Answer<Option<Span>> {
         let oldest = match self {
-            CallStore::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
             }
@@ -208,8 +208,8 @@ impl CallStore {
     /// The durations of the sessions whose last call ended within the time, in seconds.
     pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
         match self {
-            CallStore::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
@@ -222,8 +222,8 @@ impl CallStore {
 
     pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
         let recent = match self {
-            CallStore::Ledger(reader) => return reader.session(id, paging).map_err(problem),
-            CallStore::Memory(recent, _) => recent,
+            CallSource::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            CallSource::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
         let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
@@ -245,8 +245,8 @@ impl CallStore {
         paging: &Paging,
     ) -> Answer<Page<GroupRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
@@ -257,8 +257,8 @@ impl CallStore {
     /// The calls that match, summed by unit.
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
         match self {
-            CallStore::Ledger(reader) => reader.call_units(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
             }
@@ -267,8 +267,8 @@ impl CallStore {
 
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
         match self {
-            CallStore::Ledger(reader) => reader.experiment_units(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
             }
@@ -279,8 +279,8 @@ impl CallStore {
     /// the process started, whatever times the filter has.
     pub(super) fn capacity(&self, filter: &Filter) -> Answer<Vec<CapacityRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.capacity(filter).map_err(problem),
-            CallStore::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
+            CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
 
@@ -291,8 +291,8 @@ impl CallStore {
         step: Duration,
     ) -> Answer<Timeseries> {
         match self {
-            CallStore::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
-            CallStore::Memory(recent, seen) => {
+            CallSource::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            CallSource::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 let seconds = filter.throughput().map(|which| seen.seconds(&which));
