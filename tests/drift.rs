@@ -129,8 +129,8 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
 
     let config = folder.config("[[drift]]\nname = \"prompts\"\nselect.route = \"engine\"\n");
     let process = Process::start(&config).await;
-    let (answer, metrics) = evaluated(&process).await;
-    let entry = &answer["drifts"][0];
+    let (response, metrics) = evaluated(&process).await;
+    let entry = &response["drifts"][0];
     assert_eq!(
         (&entry["name"], &entry["state"]),
         (&"prompts".into(), &"drifted".into())
@@ -201,9 +201,9 @@ async fn a_model_that_replaced_another_one_is_said_to_have() {
 
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
-    let (answer, metrics) = evaluated(&process).await;
-    let replaced = &answer["drifts"][0]["series"][0]["replaced"];
-    assert_eq!(replaced["model"], "m-1", "{answer:#}");
+    let (response, metrics) = evaluated(&process).await;
+    let replaced = &response["drifts"][0]["series"][0]["replaced"];
+    assert_eq!(replaced["model"], "m-1", "{response:#}");
     let series = "tokengauge_drift_series{drift=\"all\",signal=\"model\",state=\"drifted\"}";
     assert_eq!(metrics[series], 1.0);
 }
@@ -226,11 +226,11 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     folder.write_calls(24, 20_000.0, speed);
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
-    let (answer, _) = evaluated(&process).await;
-    let points = answer["drifts"][0]["series"][0]["change_points"].as_array();
+    let (body, _) = evaluated(&process).await;
+    let points = body["drifts"][0]["series"][0]["change_points"].as_array();
     let points = points.expect("change points").iter();
     let points: Vec<_> = points.filter(|point| point["signal"] == "tps").collect();
-    assert_eq!(points.len(), 1, "{answer:#}");
+    assert_eq!(points.len(), 1, "{body:#}");
     assert_eq!(points[0]["step_seconds"], 300);
     let instant = |value: &Value| {
         humantime::parse_rfc3339(value.as_str().expect("an instant")).expect("an instant")
@@ -245,8 +245,8 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     );
     let change = points[0]["change"].as_f64().expect("a share");
     assert!((-0.35..-0.25).contains(&change), "{change}");
-    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
-    let marks: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let marks: Value = serde_json::from_str(&response.body).expect("JSON");
     let marks = marks["marks"].as_array().expect("marks").iter();
     let marks: Vec<_> = marks.filter(|mark| mark["tags"][0] == "tps").collect();
     assert_eq!(marks.len(), 1, "{marks:?}");
@@ -255,13 +255,13 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
 
 /// Prompts have one mark, at the hour in which they doubled.
 async fn one_mark(process: &Process, doubled: SystemTime) {
-    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
-    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let marks = answer["marks"].as_array().expect("marks").iter();
+    let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let marks = body["marks"].as_array().expect("marks").iter();
     let marks: Vec<_> = marks
         .filter(|mark| mark["tags"][0] == "input_tokens")
         .collect();
-    assert_eq!(marks.len(), 1, "{answer:#}");
+    assert_eq!(marks.len(), 1, "{body:#}");
     let mark = marks[0];
     assert_eq!(
         (&mark["model"], &mark["route"], &mark["workload"]),
@@ -292,8 +292,8 @@ async fn more_series_than_are_evaluated_are_counted() {
     let took = began.elapsed();
     println!("24 series over 28 days: {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    let answer: Value = serde_json::from_slice(&said.stdout).expect("JSON");
-    let entry = &answer["drifts"][0];
+    let response: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let entry = &response["drifts"][0];
     let evaluated = entry["series"].as_array().map_or(0, Vec::len);
     assert_eq!(
         (evaluated, &entry["series_left_out"]),
@@ -310,17 +310,17 @@ async fn more_series_than_are_evaluated_are_counted() {
 async fn evaluated(process: &Process) -> (Value, std::collections::HashMap<String, f64>) {
     let asked = async {
         loop {
-            let reply = fetch(process.admin, "/api/v1/drift").await;
-            assert_eq!(reply.status, 200, "{}", reply.body);
-            let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-            if answer["evaluated_at"].is_string() {
-                return answer;
+            let response = fetch(process.admin, "/api/v1/drift").await;
+            assert_eq!(response.status, 200, "{}", response.body);
+            let body: Value = serde_json::from_str(&response.body).expect("JSON");
+            if body["evaluated_at"].is_string() {
+                return body;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let answer = tokio::time::timeout(TIMEOUT, asked).await.expect("in time");
-    (answer, process.metrics().await)
+    let body = tokio::time::timeout(TIMEOUT, asked).await.expect("in time");
+    (body, process.metrics().await)
 }
 
 #[tokio::test]

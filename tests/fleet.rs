@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, fetch, request_with};
+use tokengauge_test_support::http_client::{TestResponse, fetch, request_with};
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,10 +96,10 @@ async fn post(
         body.len()
     );
     tcp.write_all(request.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.expect("read");
-    let status = answer.split(' ').nth(1).expect("a status");
-    (status.parse().expect("a number"), answer)
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.expect("read");
+    let status = response.split(' ').nth(1).expect("a status");
+    (status.parse().expect("a number"), response)
 }
 
 async fn chat(proxy: &Process, session: &str, behave: &str) {
@@ -112,30 +112,30 @@ async fn chat(proxy: &Process, session: &str, behave: &str) {
 }
 
 async fn get(process: &Process, path: &str) -> Value {
-    let reply = fetch(process.admin, &format!("/api/v1/{path}")).await;
-    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-    serde_json::from_str(&reply.body).expect("JSON")
+    let response = fetch(process.admin, &format!("/api/v1/{path}")).await;
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+    serde_json::from_str(&response.body).expect("JSON")
 }
 
 /// Asks until the answer is as wanted, and gives it.
 async fn until(process: &Process, path: &str, is: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let answer = get(process, path).await;
-        if is(&answer) {
-            return answer;
+        let response = get(process, path).await;
+        if is(&response) {
+            return response;
         }
-        assert!(Instant::now() < end, "{path} is {answer:#}");
+        assert!(Instant::now() < end, "{path} is {response:#}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn list<'a>(answer: &'a Value, name: &str) -> &'a Vec<Value> {
-    answer[name].as_array().expect("a list")
+fn list<'a>(response: &'a Value, name: &str) -> &'a Vec<Value> {
+    response[name].as_array().expect("a list")
 }
 
-fn pod_names(answer: &Value, name: &str) -> Vec<String> {
-    let rows = list(answer, name).iter();
+fn pod_names(response: &Value, name: &str) -> Vec<String> {
+    let rows = list(response, name).iter();
     let mut names: Vec<_> = rows
         .map(|row| row["pod"]["name"].as_str().unwrap_or("none").to_owned())
         .collect();
@@ -252,11 +252,11 @@ async fn as_documented(fleet: &Process) {
     ] {
         let schema = "responses/200/content/application~1json/schema";
         let schema = format!("/paths/~1api~1v1~1{path}/get/{schema}");
-        let answer = get(fleet, asked).await;
+        let response = get(fleet, asked).await;
         assert_eq!(
-            broken(&document, &schema, &answer),
+            broken(&document, &schema, &response),
             None,
-            "{asked}: {answer:#}"
+            "{asked}: {response:#}"
         );
     }
 }
@@ -286,8 +286,8 @@ async fn the_use_of_a_key_is_that_of_all_pods() {
         assert_eq!(status, 200);
     }
     until(&fleet, "calls", |calls| list(calls, "calls").len() == 4).await;
-    let reply = request_with(fleet.admin, "GET", "/api/v1/me", &[("x-api-key", KEY)]).await;
-    let used: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = request_with(fleet.admin, "GET", "/api/v1/me", &[("x-api-key", KEY)]).await;
+    let used: Value = serde_json::from_str(&response.body).expect("JSON");
     assert_eq!(
         (&used["calls"], &used["limits"]),
         (&json!(3), &json!([])),
@@ -495,12 +495,12 @@ async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
     }
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = fetch(fleet.admin, "/api/v1/calls").await;
-        let answer = serde_json::from_str(&reply.body);
-        if reply.status == 200 && one(&answer.expect("JSON")) {
+        let response = fetch(fleet.admin, "/api/v1/calls").await;
+        let body = serde_json::from_str(&response.body);
+        if response.status == 200 && one(&body.expect("JSON")) {
             break;
         }
-        assert!(Instant::now() < end, "{}", reply.body);
+        assert!(Instant::now() < end, "{}", response.body);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     chat(&pod, "s-2", "").await;
@@ -521,16 +521,24 @@ async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
         "sinks",
         "slos/fast/budget",
     ] {
-        let reply = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
-        assert_eq!(reply.status, 404, "{path}");
-        assert!(reply.body.contains("ask a pod"), "{path}: {}", reply.body);
+        let response = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
+        assert_eq!(response.status, 404, "{path}");
+        assert!(
+            response.body.contains("ask a pod"),
+            "{path}: {}",
+            response.body
+        );
     }
     for process in [&pod, &fleet] {
         refuses_other_methods(process.admin).await;
     }
-    let reply = fetch(pod.admin, "/api/v1/pods").await;
-    assert_eq!(reply.status, 404);
-    assert!(reply.body.contains("tokengauge fleet"), "{}", reply.body);
+    let response = fetch(pod.admin, "/api/v1/pods").await;
+    assert_eq!(response.status, 404);
+    assert!(
+        response.body.contains("tokengauge fleet"),
+        "{}",
+        response.body
+    );
     let about = get(&fleet, "about").await;
     assert_eq!(about["fleet"], json!({"pods": false, "objectives": "none"}));
     assert_eq!(get(&pod, "about").await["pod"]["name"], "agent-1");
@@ -572,11 +580,12 @@ async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
     let end = Instant::now() + TIMEOUT;
     loop {
         let headers = [("authorization", authorization.as_str())];
-        let reply: Reply = request_with(with.admin, "GET", "/api/v1/pods", &headers).await;
-        if reply.body.contains("\"connected\"") {
+        let response: TestResponse =
+            request_with(with.admin, "GET", "/api/v1/pods", &headers).await;
+        if response.body.contains("\"connected\"") {
             break;
         }
-        assert!(Instant::now() < end, "{}", reply.body);
+        assert!(Instant::now() < end, "{}", response.body);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -636,11 +645,11 @@ async fn prometheus() -> SocketAddr {
             let length = tcp.read(&mut head).await.unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..length]).into_owned();
             assert!(head.starts_with("GET /api/v1/query?query="), "{head}");
-            let answer = format!(
+            let response = format!(
                 "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
-            let _ = tcp.write_all(answer.as_bytes()).await;
+            let _ = tcp.write_all(response.as_bytes()).await;
         }
     });
     address
@@ -766,11 +775,11 @@ async fn tell(mut tcp: TcpStream, number: usize) -> std::io::Result<()> {
     if head[..length].starts_with(b"GET /api/v1/about ") {
         let about = json!({"version": "1", "pod": {"cluster": "c", "namespace": "n", "name": format!("pod-{number}")}});
         let body = about.to_string();
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        return tcp.write_all(answer.as_bytes()).await;
+        return tcp.write_all(response.as_bytes()).await;
     }
     tcp.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
         .await?;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, request_with};
+use tokengauge_test_support::http_client::{TestResponse, request_with};
 use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -165,9 +165,9 @@ pub async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value)
     );
     let mut stream = TcpStream::connect(address).await.expect("connects");
     stream.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("read");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("read");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     let status = head
         .split(' ')
         .nth(1)
@@ -180,7 +180,7 @@ pub async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value)
 
 pub async fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     let token = format!("Bearer {TOKEN}");
-    let Reply { status, body, .. } =
+    let TestResponse { status, body, .. } =
         request_with(address, "GET", path, &[("authorization", &token)]).await;
     (status, serde_json::from_str(&body).expect("JSON"))
 }

@@ -270,9 +270,9 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
 
 /// The sessions that the API knows.
 async fn sessions(process: &Process) -> Vec<String> {
-    let reply = fetch(process.admin, "/api/v1/sessions").await;
-    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let rows = answer["sessions"].as_array().into_iter().flatten();
+    let response = fetch(process.admin, "/api/v1/sessions").await;
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let rows = body["sessions"].as_array().into_iter().flatten();
     let ids = rows.map(|row| row["id"].as_str().expect("an id").to_owned());
     ids.collect()
 }

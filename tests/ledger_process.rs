@@ -165,12 +165,12 @@ async fn stored_calls_are_answered_after_a_restart() {
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     let process = Process::start(&config).await;
-    let answer = fetch(process.admin, "/api/v1/sessions?sort=calls")
+    let response = fetch(process.admin, "/api/v1/sessions?sort=calls")
         .await
         .body;
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    assert_eq!(answer["store"], "ledger");
-    let sessions = answer["sessions"].as_array().expect("sessions");
+    let response: Value = serde_json::from_str(&response).expect("JSON");
+    assert_eq!(response["store"], "ledger");
+    let sessions = response["sessions"].as_array().expect("sessions");
     let calls: Vec<_> = sessions
         .iter()
         .map(|row| (&row["id"], &row["calls"]))
@@ -209,9 +209,9 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
     assert_eq!(fixture.number("SELECT count(*) FROM calls"), 0);
     let process = Process::start(&fixture.config()).await;
     let ask = async |question: &str| -> Value {
-        let reply = fetch(process.admin, &format!("/api/v1/costs?{question}")).await;
-        assert_eq!(reply.status, 200, "{}", reply.body);
-        serde_json::from_str(&reply.body).expect("JSON")
+        let response = fetch(process.admin, &format!("/api/v1/costs?{question}")).await;
+        assert_eq!(response.status, 200, "{}", response.body);
+        serde_json::from_str(&response.body).expect("JSON")
     };
     // Until the end of the last day, which is not over: its calls are gone.
     let whole = ask("dimension=user&since=30d&series=50").await;

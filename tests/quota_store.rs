@@ -10,7 +10,7 @@ use tokengauge_config::ServerTls;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
-use tokengauge_test_support::http_client::{Reply, request_with};
+use tokengauge_test_support::http_client::{TestResponse, request_with};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ async fn nobody() -> SocketAddr {
     tokengauge_test_support::port::nowhere()
 }
 
-async fn ask(process: &Process) -> Reply {
+async fn ask(process: &Process) -> TestResponse {
     let headers = [("x-tokengauge-session", "s")];
     request_with(process.addresses()[0], "POST", "/hello", &headers).await
 }
@@ -135,15 +135,17 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
     // 60 ÷ 10, and what comes meanwhile: one in ten seconds.
     let most = 8.0 + begin.elapsed().as_secs_f64() / 10.0;
     assert!((6.0..=most).contains(&f64::from(admitted)), "{admitted}");
-    let mut answer = ask(&process).await;
-    while answer.status == 200 {
+    let mut response = ask(&process).await;
+    while response.status == 200 {
         assert!(begin.elapsed() < TIMEOUT, "no call is refused");
-        answer = ask(&process).await;
+        response = ask(&process).await;
     }
     assert!(
-        answer.body.contains("6 requests a minute, its share while"),
+        response
+            .body
+            .contains("6 requests a minute, its share while"),
         "{}",
-        answer.body
+        response.body
     );
     let refused = "tokengauge_quota_refused_total{quota=\"q\",resource=\"requests\"}";
     assert!(metric(&process, refused).await >= f64::from(21 - admitted));
@@ -275,12 +277,12 @@ async fn quota_store_with_tls(
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Some(words) = command(&mut stream).await {
-                    let answer = match words[0].as_str() {
+                    let response = match words[0].as_str() {
                         "SCRIPT" => format!("$40\r\n{}\r\n", "a".repeat(40)),
                         _ => "+OK\r\n".to_owned(),
                     };
                     let _ = commands.send(words);
-                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                    if stream.write_all(response.as_bytes()).await.is_err() {
                         return;
                     }
                 }

@@ -98,8 +98,8 @@ pub const CLICKHOUSE: &str =
 pub async fn calls(process: &Process, count: usize, session: &str) {
     for _ in 0..count {
         let headers = [("x-tokengauge-session", session)];
-        let answer = request_with(process.addresses()[0], "GET", "/hello", &headers).await;
-        assert_eq!(answer.status, 200);
+        let response = request_with(process.addresses()[0], "GET", "/hello", &headers).await;
+        assert_eq!(response.status, 200);
     }
 }
 

@@ -37,8 +37,8 @@ pub fn run(input: &[u8]) {
     API.with(|(runtime, services)| {
         let admin = services[usize::from(*source) % 2].clone();
         runtime.block_on(async {
-            let answer = TowerToHyperService::new(router(admin)).call(request);
-            let (head, body) = answer.await.expect("infallible").into_parts();
+            let response = TowerToHyperService::new(router(admin)).call(request);
+            let (head, body) = response.await.expect("infallible").into_parts();
             let body = body.collect().await.expect("whole").to_bytes();
             let known = [
                 StatusCode::OK,

@@ -36,7 +36,7 @@ pub struct SinkStatusArgs {
     pub admin: AdminArgs,
     /// The format.
     #[command(flatten)]
-    pub format: FormatArgs<AnswerFormat>,
+    pub format: FormatArgs<OutputFormat>,
 }
 
 /// Options of `export sink replay`.

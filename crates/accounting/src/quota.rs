@@ -17,7 +17,7 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use lease::{LeaseAnswer, RateReport, SlotReport};
+pub use lease::{LeaseResponse, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
 use std::collections::HashSet;
@@ -276,10 +276,16 @@ impl Quotas {
     }
 
     /// Takes over the quota store's answer to a report that was sent at `sent`.
-    pub fn answered(&self, id: &LimitId, report: &LimitReport, answer: LeaseAnswer, sent: Instant) {
+    pub fn answered(
+        &self,
+        id: &LimitId,
+        report: &LimitReport,
+        response: LeaseResponse,
+        sent: Instant,
+    ) {
         let state = self.0.iter().find(|state| state.quota.name == id.quota);
         if let Some(state) = state {
-            state.answered(id, report, answer, sent);
+            state.answered(id, report, response, sent);
         }
     }
 

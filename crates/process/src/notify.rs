@@ -228,14 +228,14 @@ impl Channel {
         };
         for (request, notices) in messages {
             match fetch(request, TIMEOUT).await {
-                Ok(answer) if answer.status.is_success() => {
+                Ok(response) if response.status.is_success() => {
                     self.outbox.sent(now(), &notices);
                     self.keep().await;
                     self.tell_others(&notices).await;
                 }
-                Ok(answer) => {
-                    let reason = format!("answered {}", answer.status.as_u16());
-                    return self.failed(&reason, answer.retry_after());
+                Ok(response) => {
+                    let reason = format!("answered {}", response.status.as_u16());
+                    return self.failed(&reason, response.retry_after());
                 }
                 Err(error) => return self.failed(&error.to_string(), None),
             }

@@ -78,8 +78,8 @@ impl AlertClaims {
 
     /// Says how an alert stands here, and learns what to do about its message. Needs a runtime.
     pub async fn claim(&self, state: AlertState<'_>) -> Claim {
-        let answer = self.ask(&state).await;
-        let (claim, elected) = answer.unwrap_or_else(|error| {
+        let response = self.ask(&state).await;
+        let (claim, elected) = response.unwrap_or_else(|error| {
             tracing::debug!(%error, "the quota store was not asked who sends an alert");
             (Claim::Alone, false)
         });
@@ -122,8 +122,8 @@ impl AlertClaims {
             ],
         };
         let answers = self.client.run(&[run]).await?;
-        let answer = answers.first().ok_or(ClientError::Answer("nothing"))?;
-        let [decision, elected] = numbers(answer)?;
+        let response = answers.first().ok_or(ClientError::Response("nothing"))?;
+        let [decision, elected] = numbers(response)?;
         let claim = match decision {
             1 => Claim::Send,
             2 => Claim::Delivered,

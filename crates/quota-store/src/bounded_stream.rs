@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most bytes of the answers to one batch. An answer of a script has a few numbers.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// How many bytes may still be read. Clones are the same one.
 #[derive(Clone)]
@@ -17,14 +17,14 @@ pub(crate) struct ReadAllowance(Arc<AtomicUsize>);
 
 impl Default for ReadAllowance {
     fn default() -> Self {
-        ReadAllowance(Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES)))
+        ReadAllowance(Arc::new(AtomicUsize::new(MAX_RESPONSE_BYTES)))
     }
 }
 
 impl ReadAllowance {
     /// Allows the answers to another batch.
     pub(crate) fn renew(&self) {
-        self.0.store(MAX_ANSWER_BYTES, Ordering::Relaxed);
+        self.0.store(MAX_RESPONSE_BYTES, Ordering::Relaxed);
     }
 }
 
@@ -45,7 +45,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         let read = buffer.filled().len() - before;
         let left = self.allowance.0.load(Ordering::Relaxed);
         let Some(left) = left.checked_sub(read) else {
-            let problem = format!("answered more than {MAX_ANSWER_BYTES} bytes");
+            let problem = format!("answered more than {MAX_RESPONSE_BYTES} bytes");
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
         };
         self.allowance.0.store(left, Ordering::Relaxed);

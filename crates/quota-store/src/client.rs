@@ -69,7 +69,7 @@ pub enum ClientError {
     QuotaStore(#[from] RedisError),
     /// A script answered what it never does.
     #[error("answered {0}, which no script does; does something else write its keys?")]
-    Answer(&'static str),
+    Response(&'static str),
 }
 
 #[derive(Debug)]
@@ -219,9 +219,9 @@ impl Connection {
     }
 }
 
-pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], ClientError> {
-    let Value::Array(items) = answer else {
-        return Err(ClientError::Answer("no list"));
+pub(crate) fn numbers<const N: usize>(response: &Value) -> Result<[i64; N], ClientError> {
+    let Value::Array(items) = response else {
+        return Err(ClientError::Response("no list"));
     };
     let numbers = items
         .iter()
@@ -231,15 +231,15 @@ pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], Client
         })
         .collect::<Option<Vec<i64>>>()
         .and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or(ClientError::Answer("other things than numbers"))
+    numbers.ok_or(ClientError::Response("other things than numbers"))
 }
 
 /// A whole number that an answer has as text.
-pub(crate) fn text_number(answer: &Value) -> Result<u64, ClientError> {
-    let Value::BulkString(text) = answer else {
-        return Err(ClientError::Answer("no text"));
+pub(crate) fn text_number(response: &Value) -> Result<u64, ClientError> {
+    let Value::BulkString(text) = response else {
+        return Err(ClientError::Response("no text"));
     };
     let text = std::str::from_utf8(text).ok();
     let number = text.and_then(|text| text.parse().ok());
-    number.ok_or(ClientError::Answer("no number"))
+    number.ok_or(ClientError::Response("no number"))
 }

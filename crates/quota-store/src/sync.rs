@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::Accounting;
 use tokengauge_accounting::cost::budget::{SpendingId, SpendingReport};
-use tokengauge_accounting::quota::{Due, LeaseAnswer, LimitId, LimitReport};
+use tokengauge_accounting::quota::{Due, LeaseResponse, LimitId, LimitReport};
 use tokengauge_accounting::sharing::Sharing;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::backoff;
@@ -181,7 +181,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let answers = self.client.run(&scripts).await;
         let applied = answers.and_then(|answers| {
             let mut pairs = reports.iter().zip(&answers);
-            pairs.try_for_each(|(report, answer)| apply(accounting, report, answer, sent))
+            pairs.try_for_each(|(report, response)| apply(accounting, report, response, sent))
         });
         match applied {
             Ok(()) => {
@@ -271,28 +271,28 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
 fn apply(
     accounting: &Accounting,
     report: &Report,
-    answer: &Value,
+    response: &Value,
     sent: Instant,
 ) -> Result<(), ClientError> {
     match report {
         Report::Limit(id, report) => {
             let (held, free, retry) = match report {
-                LimitReport::Rate(_) => numbers::<3>(answer)?.into(),
+                LimitReport::Rate(_) => numbers::<3>(response)?.into(),
                 LimitReport::Slots(_) => {
-                    let [held, free] = numbers(answer)?;
+                    let [held, free] = numbers(response)?;
                     (held, free, 0)
                 }
             };
             let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-            let answer = LeaseAnswer {
+            let response = LeaseResponse {
                 held: positive(held),
                 free,
                 retry: Duration::from_millis(positive(retry)),
             };
-            accounting.quotas.answered(id, report, answer, sent);
+            accounting.quotas.answered(id, report, response, sent);
         }
         Report::Spending(id, report) => {
-            let sum = text_number(answer)?;
+            let sum = text_number(response)?;
             accounting.budgets.answered(id, report, sum);
         }
     }

@@ -123,7 +123,7 @@ pub enum ReadError<E: std::error::Error> {
     Warehouse(#[from] SendError),
     /// What it answers is no call.
     #[error("the store's answer cannot be read: {0}")]
-    Answer(String),
+    Response(String),
     /// The calls cannot be taken.
     #[error(transparent)]
     Taken(E),
@@ -235,7 +235,7 @@ impl WarehouseReader {
         lines
             .map(|line| {
                 let object: Map<String, Json> = serde_json::from_slice(line)
-                    .map_err(|error| ReadError::Answer(error.to_string()))?;
+                    .map_err(|error| ReadError::Response(error.to_string()))?;
                 Ok(row(&object))
             })
             .collect()

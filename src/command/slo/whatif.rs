@@ -2,7 +2,7 @@
 
 use super::SloCommandError;
 use crate::Error;
-use crate::cli::{AnswerFormat, SuggestArgs, SuggestFormat, TestArgs, WarehouseArgs};
+use crate::cli::{OutputFormat, SuggestArgs, SuggestFormat, TestArgs, WarehouseArgs};
 use crate::command::error::CommandError;
 use crate::command::progress::Progress;
 use crate::command::{json, warehouse};
@@ -35,7 +35,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
         let objectives = objectives
             .iter()
             .map(|objective| Judged::of(objective, &replay(objective, &calls)));
-        return output::print(&json(&Answer {
+        return output::print(&json(&JudgedCalls {
             calls: calls.len(),
             objectives: objectives.collect(),
         })?);
@@ -76,8 +76,8 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     }
     drop(progress);
     match args.format.chosen() {
-        AnswerFormat::Text => output::print(&text)?,
-        AnswerFormat::Json => output::print(&json(&Answer {
+        OutputFormat::Text => output::print(&text)?,
+        OutputFormat::Json => output::print(&json(&JudgedCalls {
             calls: calls.len(),
             objectives: judged,
         })?)?,
@@ -90,7 +90,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// The answer of both commands for programs.
 #[derive(Serialize)]
-struct Answer {
+struct JudgedCalls {
     calls: usize,
     objectives: Vec<Judged>,
 }

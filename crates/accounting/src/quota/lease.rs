@@ -42,7 +42,7 @@ pub struct SlotReport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseAnswer {
+pub struct LeaseResponse {
     /// What this process holds, after the report.
     pub held: u64,
     /// What nobody holds; less than 0 where more was taken than there was.
@@ -237,17 +237,17 @@ impl RateLease {
     pub(super) fn answered(
         &mut self,
         report: &RateReport,
-        answer: LeaseAnswer,
+        response: LeaseResponse,
         sent: Instant,
         valid_for: Duration,
     ) {
         self.acknowledged = self.acknowledged.max(report.used);
-        self.held = answer.held;
-        self.free = answer.free;
+        self.held = response.held;
+        self.free = response.free;
         self.valid_until = Some(sent + valid_for);
         self.answered_at = Some(sent);
         self.alone = None;
-        self.retry_at = (!answer.retry.is_zero()).then(|| sent + answer.retry);
+        self.retry_at = (!response.retry.is_zero()).then(|| sent + response.retry);
     }
 
     /// What is left to this process, as far as it knows: for people, not for decisions.
@@ -342,9 +342,9 @@ impl SlotLease {
         }
     }
 
-    pub(super) fn answered(&mut self, answer: LeaseAnswer, sent: Instant, valid_for: Duration) {
-        self.held = u32::try_from(answer.held).unwrap_or(u32::MAX);
-        self.free = answer.free;
+    pub(super) fn answered(&mut self, response: LeaseResponse, sent: Instant, valid_for: Duration) {
+        self.held = u32::try_from(response.held).unwrap_or(u32::MAX);
+        self.free = response.free;
         self.valid_until = Some(sent + valid_for);
     }
 

@@ -1,7 +1,7 @@
 //! The usage of a quota that several processes share: a lease for each name, and the limits of this process alone for
 //! while the quota store does not answer.
 
-use super::lease::{LeaseAnswer, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
+use super::lease::{LeaseResponse, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
 use super::rate::MINUTE;
 use super::{Quota, Resource};
 use crate::sharing::{OnError, QuotaStoreState, Sharing};
@@ -252,7 +252,7 @@ impl SharedUsage {
         &self,
         id: &LimitId,
         report: &LimitReport,
-        answer: LeaseAnswer,
+        response: LeaseResponse,
         sent: Instant,
     ) {
         let valid_for = self.sharing.settings().valid_for();
@@ -263,17 +263,17 @@ impl SharedUsage {
         match (report, id.resource) {
             (LimitReport::Rate(report), Resource::Requests) => {
                 if let Some(lease) = &mut leases.requests {
-                    lease.answered(report, answer, sent, valid_for);
+                    lease.answered(report, response, sent, valid_for);
                 }
             }
             (LimitReport::Rate(report), _) => {
                 if let Some(lease) = &mut leases.tokens {
-                    lease.answered(report, answer, sent, valid_for);
+                    lease.answered(report, response, sent, valid_for);
                 }
             }
             (LimitReport::Slots(_), _) => {
                 if let Some(slots) = &mut leases.slots {
-                    slots.answered(answer, sent, valid_for);
+                    slots.answered(response, sent, valid_for);
                 }
             }
         }

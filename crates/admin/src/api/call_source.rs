@@ -44,23 +44,23 @@ impl Span {
     }
 }
 
-pub(super) type Answer<T> = Result<T, Problem>;
+pub(super) type QueryResult<T> = Result<T, Problem>;
 
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
-    question: impl FnOnce(&CallSource) -> Answer<T> + Send + 'static,
-) -> Answer<T> {
+    question: impl FnOnce(&CallSource) -> QueryResult<T> + Send + 'static,
+) -> QueryResult<T> {
     let source = services.call_source.clone();
     blocking(move || question(&source)).await
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
-    question: impl FnOnce() -> Answer<T> + Send + 'static,
-) -> Answer<T> {
-    let answer = tokio::task::spawn_blocking(question);
-    match tokio::time::timeout(TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer,
+    question: impl FnOnce() -> QueryResult<T> + Send + 'static,
+) -> QueryResult<T> {
+    let result = tokio::task::spawn_blocking(question);
+    match tokio::time::timeout(TIMEOUT, result).await {
+        Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "tokengauge failed while it worked this out; its log may say more",
@@ -119,7 +119,7 @@ impl CallSource {
         Problem::new(StatusCode::NOT_FOUND, message)
     }
 
-    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         match self {
             CallSource::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -129,7 +129,11 @@ impl CallSource {
     }
 
     /// The same calls, each as the values of the columns of exports.
-    pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
+    pub(super) fn call_rows(
+        &self,
+        filter: &Filter,
+        paging: &Paging,
+    ) -> QueryResult<Page<Vec<Value>>> {
         match self {
             CallSource::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
@@ -138,7 +142,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
+    pub(super) fn costs(&self, query: &CostQuery) -> QueryResult<Costs> {
         match self {
             CallSource::Ledger(reader) => reader.costs(query).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -150,7 +154,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
+    pub(super) fn coverage(&self, filter: &Filter) -> QueryResult<Coverage> {
         match self {
             CallSource::Ledger(reader) => reader.coverage(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -160,7 +164,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
+    pub(super) fn call(&self, id: uuid::Uuid) -> QueryResult<Option<CallRecord>> {
         match self {
             CallSource::Ledger(reader) => reader.call(id).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -172,7 +176,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
+    pub(super) fn sessions(&self, query: &SessionQuery) -> QueryResult<Page<SessionRow>> {
         match self {
             CallSource::Ledger(reader) => reader.sessions(query).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -190,7 +194,7 @@ impl CallSource {
         filter: &Filter,
         sums: Option<DailySums>,
         now: SystemTime,
-    ) -> Answer<Option<Span>> {
+    ) -> QueryResult<Option<Span>> {
         let oldest = match self {
             CallSource::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
             CallSource::Memory(recent, _) => {
@@ -206,7 +210,7 @@ impl CallSource {
     }
 
     /// The durations of the sessions whose last call ended within the time, in seconds.
-    pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
+    pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
             CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -220,7 +224,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
+    pub(super) fn session(&self, id: &str, paging: &Paging) -> QueryResult<Option<SessionDetail>> {
         let recent = match self {
             CallSource::Ledger(reader) => return reader.session(id, paging).map_err(problem),
             CallSource::Memory(recent, _) => recent,
@@ -243,7 +247,7 @@ impl CallSource {
         filter: &Filter,
         by: &[Dimension],
         paging: &Paging,
-    ) -> Answer<Page<GroupRow>> {
+    ) -> QueryResult<Page<GroupRow>> {
         match self {
             CallSource::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -255,7 +259,7 @@ impl CallSource {
     }
 
     /// The calls that match, summed by unit.
-    pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+    pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
             CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -265,7 +269,7 @@ impl CallSource {
         }
     }
 
-    pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
+    pub(super) fn experiment_units(&self, query: &UnitQuery) -> QueryResult<ExperimentUnits> {
         match self {
             CallSource::Ledger(reader) => reader.experiment_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
@@ -277,7 +281,7 @@ impl CallSource {
 
     /// The throughput of upstreams by concurrency. Without a ledger it is of the whole time since
     /// the process started, whatever times the filter has.
-    pub(super) fn capacity(&self, filter: &Filter) -> Answer<Vec<CapacityRow>> {
+    pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
             CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
             CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
@@ -289,7 +293,7 @@ impl CallSource {
         filter: &Filter,
         metric: SeriesMetric,
         step: Duration,
-    ) -> Answer<Timeseries> {
+    ) -> QueryResult<Timeseries> {
         match self {
             CallSource::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
             CallSource::Memory(recent, seen) => {
@@ -325,7 +329,7 @@ fn calls_in<T>(
     filter: &Filter,
     paging: &Paging,
     read: impl Fn(&FinishedCall) -> T,
-) -> Answer<Page<T>> {
+) -> QueryResult<Page<T>> {
     let before = paging.cursor.as_deref();
     let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
     let before = before.transpose().map_err(|_| not_a_cursor())?;
@@ -346,7 +350,7 @@ fn calls_in<T>(
 }
 
 /// A page of `rows`: a cursor is how many come before it.
-fn part_of<T>(rows: Vec<T>, paging: &Paging) -> Answer<Page<T>> {
+fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
     let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
     let from: usize = from.map_err(|_| not_a_cursor())?;
     let end = from.saturating_add(paging.limit);

@@ -2,7 +2,7 @@
 //! one by its id.
 
 use super::call_source::{CallSource, CallSourceName, ask};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use crate::Services;
 use axum::Json;
@@ -38,7 +38,7 @@ pub(super) struct Calls {
 pub(super) async fn calls(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Calls> {
+) -> JsonResponse<Calls> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
     let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
     let objective = objective_of(&services, &asked)?;
@@ -132,7 +132,7 @@ pub(super) async fn call(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Call> {
+) -> JsonResponse<Call> {
     QueryParams::of(query.as_deref(), &[])?;
     let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;

@@ -1,7 +1,7 @@
 //! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
 
 use super::call_source::{CallSource, CallSourceName, ask};
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
 use crate::{ProcessServices, Services};
 use axum::Json;
@@ -26,7 +26,7 @@ pub(super) async fn capacity(
     _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Capacities> {
+) -> JsonResponse<Capacities> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let filter = asked.filter((services.wall)())?;
     let question = move |source: &CallSource| {

@@ -2,7 +2,7 @@
 
 use super::call_source::{CallSource, CallSourceName, Span, ask};
 use super::finished::Times;
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
 use crate::Services;
 use axum::Json;
@@ -38,7 +38,7 @@ pub(super) struct CostsOverTime {
 pub(super) async fn costs(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<CostsOverTime> {
+) -> JsonResponse<CostsOverTime> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
     let now = (services.wall)();
     let step = asked.duration("step")?;

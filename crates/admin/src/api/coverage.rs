@@ -2,7 +2,7 @@
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::finished::Times;
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
 use crate::Services;
 use axum::Json;
@@ -25,7 +25,7 @@ pub(super) struct Coverage {
 pub(super) async fn coverage(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Coverage> {
+) -> JsonResponse<Coverage> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;

@@ -1,7 +1,7 @@
 //! `/api/v1/experiments`: how the experiments stand.
 
 use super::call_source::{CallSource, CallSourceName, ask};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
 use crate::Services;
 use axum::Json;
@@ -25,7 +25,7 @@ pub(super) struct Experiments {
 pub(super) async fn experiments(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Experiments> {
+) -> JsonResponse<Experiments> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (services.experiments.load_full(), (services.wall)());
     let question = move |source: &CallSource| {
@@ -42,7 +42,7 @@ pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Report> {
+) -> JsonResponse<Report> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
     let name = name.0;
     QueryParams::of(query.as_deref(), &[])?;

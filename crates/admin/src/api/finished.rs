@@ -1,7 +1,7 @@
 //! Queries about finished calls: sessions, groups and time series.
 
 use super::call_source::{CallSource, CallSourceName, Span, ask};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::unsettled;
 use crate::Services;
@@ -59,7 +59,7 @@ pub(super) struct Sessions {
 pub(super) async fn sessions(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Sessions> {
+) -> JsonResponse<Sessions> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
     let query = SessionQuery {
         filter: asked.filter((services.wall)())?,
@@ -109,7 +109,7 @@ pub(super) async fn session(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Value> {
+) -> JsonResponse<Value> {
     let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
     let id = id.0;
     let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
@@ -120,13 +120,13 @@ pub(super) async fn session(
     };
     let (store, mut detail) = ask(&services, question).await?;
     detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
-    let answer = SessionAndCalls {
+    let response = SessionAndCalls {
         total_calls: detail.session.calls,
         store,
         detail,
     };
     // As a value, in which the list of calls takes the place of their number.
-    serde_json::to_value(answer)
+    serde_json::to_value(response)
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         .map(Json)
 }
@@ -158,7 +158,7 @@ pub(super) struct TasksOf {
 pub(super) async fn tasks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<TasksOf> {
+) -> JsonResponse<TasksOf> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
@@ -241,7 +241,7 @@ pub(super) struct Models {
 pub(super) async fn models(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Models> {
+) -> JsonResponse<Models> {
     let page = one_dimension(&services, query.as_deref(), Dimension::Model).await?;
     Ok(Json(Models {
         store: page.store,
@@ -266,7 +266,7 @@ pub(super) struct Workloads {
 pub(super) async fn workloads(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Workloads> {
+) -> JsonResponse<Workloads> {
     let page = one_dimension(&services, query.as_deref(), Dimension::Workload).await?;
     Ok(Json(Workloads {
         store: page.store,
@@ -301,7 +301,7 @@ struct NamedGroup {
 pub(super) async fn groups(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Groups> {
+) -> JsonResponse<Groups> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
@@ -354,7 +354,7 @@ pub(super) struct Series {
 pub(super) async fn timeseries(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Series> {
+) -> JsonResponse<Series> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
     let filter = asked.filter((services.wall)())?;
     let metric = asked.word("metric", &METRICS)?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
 
-use super::call_source::{Answer, CallSource, CallSourceName, ask};
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, QueryResult, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
 use crate::{ProcessServices, Services};
 use axum::Json;
@@ -40,7 +40,7 @@ pub(super) async fn gates(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<AllGates> {
+) -> JsonResponse<AllGates> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (process.gates.load_full(), (services.wall)());
     let question = move |source: &CallSource| {
@@ -64,7 +64,7 @@ pub(super) async fn gate(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Report> {
+) -> JsonResponse<Report> {
     let asked = (path, query.as_deref());
     let report = found(&services, &process, asked, ("api", false)).await;
     report.map(Json)
@@ -76,7 +76,7 @@ pub(super) async fn plan(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Plan> {
+) -> JsonResponse<Plan> {
     QueryParams::of(query.as_deref(), &[])?;
     let (gate, _) = configured(&process, path)?;
     let now = (services.wall)();
@@ -175,11 +175,11 @@ fn report(
 impl Calls for CallSource {
     type Error = Problem;
 
-    fn units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+    fn units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         self.call_units(query)
     }
 
-    fn page(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+    fn page(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         self.calls(filter, paging)
     }
 }

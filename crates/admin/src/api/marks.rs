@@ -1,7 +1,7 @@
 //! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
 
 use super::call_source::{CallSourceName, blocking, problem};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{MAX_NAME, QueryParams};
 use crate::Services;
 use axum::Json;
@@ -63,7 +63,7 @@ enum Time {
 pub(super) async fn marks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<AllMarks> {
+) -> JsonResponse<AllMarks> {
     let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
     let now = (services.wall)();
     let query = MarkQuery {

@@ -2,7 +2,7 @@
 //! needs the key in place of the token.
 
 use super::call_source::{CallSource, CallSourceName, ask};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
 use crate::Services;
 use axum::Json;
@@ -106,7 +106,7 @@ pub(super) async fn own_use(
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Reply<OwnUse> {
+) -> JsonResponse<OwnUse> {
     let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
     let filter = filter(&asked, &headers, (services.wall)())?;
     let key = filter
@@ -116,13 +116,13 @@ pub(super) async fn own_use(
         .to_owned();
     // Operators share the ledger's connections, and must not wait for clients that ask with a key.
     let _one = ONE_AT_A_TIME.acquire().await;
-    let mut answer = ask(&services, move |source| of_source(source, &filter)).await?;
+    let mut response = ask(&services, move |source| of_source(source, &filter)).await?;
     // A client that has made no call is not told about quotas either.
-    if answer.all.calls > 0 {
+    if response.all.calls > 0 {
         let limits = services.live.left_to_key(&key);
-        answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+        response.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
     }
-    Ok(Json(answer))
+    Ok(Json(response))
 }
 
 /// The calls of the key in the time that is asked for.

@@ -1,7 +1,7 @@
 //! What a session is made of: its critical path, what its prompt cache missed, and its trace.
 
 use super::call_source::{CallSource, CallSourceName, ask};
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
 use crate::Services;
 use axum::Json;
@@ -35,7 +35,7 @@ pub(super) async fn analysis(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<SessionAnalysis> {
+) -> JsonResponse<SessionAnalysis> {
     let id = session_id(path)?;
     QueryParams::of(query.as_deref(), &[])?;
     let prices = services.live.prices();

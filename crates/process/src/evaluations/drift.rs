@@ -111,17 +111,17 @@ impl Evaluation {
 
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
         let now = (self.services.wall)();
-        let mut answer = Drifts {
+        let mut evaluated = Drifts {
             evaluated_at: Some(Timestamp::seconds(now)),
             ..Drifts::default()
         };
         for one in settings {
             match evaluate(&self.reader, one, now, time_left) {
-                Ok(entry) => answer.drifts.push(entry),
-                Err(error) => answer.error = Some(error.to_string()),
+                Ok(entry) => evaluated.drifts.push(entry),
+                Err(error) => evaluated.error = Some(error.to_string()),
             }
         }
-        answer
+        evaluated
     }
 }
 
