@@ -155,7 +155,7 @@ fn export(registry: &Registry, entry: &Entry) {
         }
         for one in STATES {
             let state = one.into();
-            let labels = labels::DriftState {
+            let labels = labels::DriftStateLabels {
                 drift,
                 signal,
                 state,
@@ -165,7 +165,7 @@ fn export(registry: &Registry, entry: &Entry) {
         }
     }
     let replaced = |one: &&Series| one.replaced.is_some() && one.state == DriftState::Drifted;
-    let labels = labels::DriftState {
+    let labels = labels::DriftStateLabels {
         drift,
         signal: "model",
         state: DriftState::Drifted.into(),
