@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
-use tokengauge_store::ledger::{LedgerStore, Limits, Now, QueryError, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now, QueryError, Reader};
 use tokengauge_store::query::{
     CostQuery, Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort,
 };
@@ -66,7 +66,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         age: 2 * MONTH,
         bytes: u64::MAX,
     };
-    let mut store = LedgerStore::open(path).expect("opens");
+    let mut ledger = LedgerDatabase::open(path).expect("opens");
     let mut records = Records::new(now - MONTH, every).take(count);
     let (mut written, mut writing, mut slowest) = (0, Duration::ZERO, Duration::ZERO);
     loop {
@@ -76,10 +76,10 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         }
         let calls: Vec<_> = batch
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, Some(4)))
+            .filter_map(|record| LedgerCall::of_record(record, Some(4)))
             .collect();
         let started = Instant::now();
-        written += store.write(&calls).expect("written").records;
+        written += ledger.write(&calls).expect("written").records;
         writing += started.elapsed();
         slowest = slowest.max(started.elapsed());
         if written % 1_000_000 == 0 {
@@ -95,7 +95,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         monotonic: Instant::now(),
         wall_ms: at.expect("soon") as i64,
     };
-    while store.tidy(now, &limits).expect("tidy") {}
+    while ledger.tidy(now, &limits).expect("tidy") {}
     let rate = written as f64 / writing.as_secs_f64();
     println!("written: {written} records, {rate:.0} a second, slowest batch {slowest:.0?}");
 }

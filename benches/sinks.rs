@@ -1,5 +1,5 @@
-//! Finished calls at a rate into a ledger and on to real stores, which are away for a while: what waits, for how long, and
-//! what it costs.
+//! Finished calls at a rate into a ledger and on to real warehouses, which are away for a while: what waits, for how
+//! long, and what it costs.
 //!
 //! ```console
 //! $ cargo bench --bench sinks                                   # the ledger alone, to compare with
@@ -7,11 +7,11 @@
 //! $ cargo bench --bench sinks -- --s3 http://127.0.0.1:8333 --bucket llm --prefix load
 //! ```
 //!
-//! The table and the bucket must exist (`tokengauge export sink ddl --apply`). The keys of S3 come from the variables of AWS.
-//! Stores are reached through a relay of this program, which is closed while they are away. Ends with 1 where calls are lost
-//! or not everything is stored within the time of the run and a minute.
+//! The table and the bucket must exist (`tokengauge export sink ddl --apply`). The keys of S3 come from the variables
+//! of AWS. Warehouses are reached through a relay of this program, which is closed while they are away. Ends with 1
+//! where calls are lost or not everything is stored within the time of the run and a minute.
 
-#[path = "../tests/store/load.rs"]
+#[path = "../tests/warehouse/load.rs"]
 mod load;
 
 use clap::Parser;
@@ -61,12 +61,12 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let away = watch::Sender::new(false);
-    let stores = stores(&options, |target| {
+    let warehouses = warehouses(&options, |target| {
         runtime.block_on(relay(target, away.subscribe()))
     });
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = options.folder.as_deref().unwrap_or(temporary.path());
-    let load = Load::start(folder, stores);
+    let load = Load::start(folder, warehouses);
     let complete = run(&options, &load, &away);
     if complete && load.sinks.finish(Duration::from_secs(5)) {
         ExitCode::SUCCESS
@@ -75,8 +75,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The stores of the options, at the addresses of their relays.
-fn stores(options: &Options, relayed: impl Fn(String) -> SocketAddr) -> Vec<Location> {
+/// The warehouses of the options, at the addresses of their relays.
+fn warehouses(options: &Options, relayed: impl Fn(String) -> SocketAddr) -> Vec<Location> {
     let address = |url: &http::Uri| {
         let target = url.authority().expect("a URL with a host").to_string();
         format!("http://{}", relayed(target))
@@ -168,11 +168,11 @@ async fn pass(mut client: TcpStream, target: String, mut away: watch::Receiver<b
     if *away.borrow_and_update() {
         return;
     }
-    let Ok(mut store) = TcpStream::connect(target).await else {
+    let Ok(mut warehouse) = TcpStream::connect(target).await else {
         return;
     };
     tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut store) => {}
+        _ = tokio::io::copy_bidirectional(&mut client, &mut warehouse) => {}
         _ = away.wait_for(|away| *away) => {}
     }
 }

@@ -183,7 +183,7 @@ pub struct CheckArgs {
     pub strict: bool,
     /// The format.
     #[command(flatten)]
-    pub format: FormatArgs<AnswerFormat>,
+    pub format: FormatArgs<OutputFormat>,
 }
 
 /// The address of a running proxy, and the token for it.

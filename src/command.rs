@@ -34,8 +34,8 @@ mod run;
 mod session;
 mod sink;
 mod slo;
-mod store;
 mod top;
+mod warehouse;
 
 use crate::Error;
 use crate::cli::{

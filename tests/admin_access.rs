@@ -14,7 +14,7 @@ use tokengauge_slo::Slos;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
-use tokengauge_test_support::http_client::{Reply, exchange, fetch, request_with};
+use tokengauge_test_support::http_client::{TestResponse, exchange, fetch, request_with};
 use tokengauge_test_support::meter::Bench;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -32,8 +32,8 @@ fn with_token() -> config::Admin {
     }
 }
 
-fn message(reply: &Reply) -> String {
-    let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+fn message(response: &TestResponse) -> String {
+    let error: Value = serde_json::from_str(&response.body).expect("JSON");
     error["error"]["message"]
         .as_str()
         .expect("a text")
@@ -58,25 +58,28 @@ async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all
         "/livez/../metrics",
     ];
     for path in closed {
-        let reply = fetch(server.address, path).await;
-        assert_eq!(reply.status, 401, "{path}");
+        let response = fetch(server.address, path).await;
+        assert_eq!(response.status, 401, "{path}");
         assert!(
-            reply
+            response
                 .head
                 .contains("www-authenticate: bearer realm=\"tokengauge\"\r\n")
         );
-        assert!(message(&reply).contains("authorization: Bearer"), "{path}");
+        assert!(
+            message(&response).contains("authorization: Bearer"),
+            "{path}"
+        );
         let wrong = [("authorization", "Bearer correct-horse-battery-stapler")];
-        let reply = request_with(server.address, "GET", path, &wrong).await;
-        assert_eq!(reply.status, 401, "{path}");
-        assert!(reply.head.contains("error=\"invalid_token\""));
-        assert!(!reply.body.contains("horse"), "tokens are not repeated");
+        let response = request_with(server.address, "GET", path, &wrong).await;
+        assert_eq!(response.status, 401, "{path}");
+        assert!(response.head.contains("error=\"invalid_token\""));
+        assert!(!response.body.contains("horse"), "tokens are not repeated");
     }
     let bearer = format!("Bearer {TOKEN}");
     for path in ["/metrics", "/", "/api/v1/calls"] {
         let headers = [("authorization", bearer.as_str())];
-        let reply = request_with(server.address, "GET", path, &headers).await;
-        assert_eq!(reply.status, 200, "{path}");
+        let response = request_with(server.address, "GET", path, &headers).await;
+        assert_eq!(response.status, 200, "{path}");
     }
 }
 
@@ -151,9 +154,9 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
             "/api/v1/calls",
             "/no",
         ] {
-            let reply = ask(path, theirs).await;
-            assert_eq!(reply.status, 421, "{theirs}{path}");
-            let message = message(&reply);
+            let response = ask(path, theirs).await;
+            assert_eq!(response.status, 421, "{theirs}{path}");
+            let message = message(&response);
             assert!(
                 message.contains("`hosts` of [admin]") && message.contains("`token`"),
                 "{message}"
@@ -165,14 +168,14 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
     tcp.write_all(b"GET /livez HTTP/1.0\r\n\r\n")
         .await
         .expect("written");
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.expect("read");
-    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let mut body = String::new();
+    tcp.read_to_string(&mut body).await.expect("read");
+    assert!(body.starts_with("HTTP/1.0 200"), "{body}");
     let server = Server::with_access(access(&with_token())).await;
     let bearer = format!("Bearer {TOKEN}");
     let headers = [("host", "any.example"), ("authorization", bearer.as_str())];
-    let reply = request_with(server.address, "GET", "/metrics", &headers).await;
-    assert_eq!(reply.status, 200, "with a token by any name");
+    let response = request_with(server.address, "GET", "/metrics", &headers).await;
+    assert_eq!(response.status, 200, "with a token by any name");
 }
 
 #[tokio::test]
@@ -201,8 +204,8 @@ async fn the_admin_address_speaks_tls_where_configured() {
     ] {
         let tcp = TcpStream::connect(server.address).await.expect("connect");
         let stream = connector.connect(tcp, "localhost").await.expect("TLS");
-        let reply = exchange(stream, "GET", "/metrics", headers).await;
-        assert_eq!(reply.status, status);
+        let response = exchange(stream, "GET", "/metrics", headers).await;
+        assert_eq!(response.status, status);
     }
 }
 
@@ -302,7 +305,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     let state = Services {
         live: Arc::new(ProcessServices::new(Arc::clone(&bench.meter), slos)),
-        store: admin::CallStore::new(None, &bench.recent),
+        call_source: admin::CallSource::new(None, &bench.recent),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),
         experiments: Arc::default(),
@@ -325,11 +328,11 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let reply = here.block_on(async {
+    let response = here.block_on(async {
         let scrape = tokio::time::timeout(TIMEOUT, fetch(address, "/metrics"));
         scrape.await.expect("an answer while traffic is stuck")
     });
-    assert_eq!(reply.status, 200);
-    assert!(reply.body.contains("tokengauge_build_info"));
+    assert_eq!(response.status, 200);
+    assert!(response.body.contains("tokengauge_build_info"));
     stop.store(true, Ordering::Relaxed);
 }

@@ -27,9 +27,9 @@ async fn upstream() -> SocketAddr {
         while let Ok((mut tcp, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let _ = tcp.read(&mut [0; 4096]).await;
-                let answer =
+                let response =
                     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 8\r\n\r\nupstream";
-                let _ = tcp.write_all(answer.as_bytes()).await;
+                let _ = tcp.write_all(response.as_bytes()).await;
             });
         }
     });
@@ -53,9 +53,9 @@ async fn the_address_of_traffic_has_none_of_the_operators_paths() {
     let (process, _folder) = proxy("").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
-        let answer = fetch(traffic, path).await;
+        let response = fetch(traffic, path).await;
         assert_eq!(
-            (answer.status, answer.body.as_str()),
+            (response.status, response.body.as_str()),
             (200, "upstream"),
             "{path}"
         );
@@ -67,12 +67,12 @@ async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
     let (process, _folder) = proxy("path = \"/open\"\n").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
-        let answer = fetch(traffic, path).await;
-        assert_eq!(answer.status, 404, "{path}");
+        let response = fetch(traffic, path).await;
+        assert_eq!(response.status, 404, "{path}");
         assert!(
-            !answer.body.contains("tokengauge_"),
+            !response.body.contains("tokengauge_"),
             "{path}: {}",
-            answer.body
+            response.body
         );
     }
     assert_eq!(fetch(process.admin, "/livez").await.status, 200);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_admin::{
-    self as admin, Access, CallStore, EventBus, ProcessServices, Readiness, Services,
+    self as admin, Access, CallSource, EventBus, ProcessServices, Readiness, Services,
 };
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
@@ -16,7 +16,7 @@ use tokengauge_slo::Slos;
 use tokengauge_store::history::ThroughputHistory;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, fetch, request};
+use tokengauge_test_support::http_client::{TestResponse, fetch, request};
 use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -88,7 +88,7 @@ impl Server {
         };
         let state = Services {
             live: Arc::new(process),
-            store: CallStore::Memory(recent, Arc::clone(&throughput)),
+            call_source: CallSource::Memory(recent, Arc::clone(&throughput)),
             prometheus,
             about: Arc::default(),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
@@ -128,14 +128,14 @@ impl Server {
         value(&text, "tokengauge_tokens_total", &counted).expect("live tokens")
     }
 
-    pub async fn fetch(&self, path: &str) -> Reply {
+    pub async fn fetch(&self, path: &str) -> TestResponse {
         fetch(self.address, path).await
     }
 
     pub async fn json(&self, path: &str) -> Value {
-        let reply = self.fetch(path).await;
-        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-        serde_json::from_str(&reply.body).expect("JSON")
+        let response = self.fetch(path).await;
+        assert_eq!(response.status, 200, "{path}: {}", response.body);
+        serde_json::from_str(&response.body).expect("JSON")
     }
 
     /// A chat of 4 thoughts and 40 words over 1 s, reported as 50.
@@ -167,9 +167,9 @@ pub fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 async fn a_scrape_shows_what_a_call_did() {
     let server = Server::start().await;
     server.chat();
-    let reply = server.fetch("/metrics").await;
+    let response = server.fetch("/metrics").await;
     assert!(
-        reply
+        response
             .head
             .contains("content-type: text/plain; version=0.0.4")
     );
@@ -181,7 +181,7 @@ async fn a_scrape_shows_what_a_call_did() {
     ];
     let of = |name: &str, more: &[&str]| {
         let labels: Vec<_> = own.iter().chain(more).copied().collect();
-        value(&reply.body, name, &labels)
+        value(&response.body, name, &labels)
     };
     let request = [
         "outcome=\"complete\"",
@@ -372,9 +372,9 @@ async fn finished_calls_come_newest_first_and_limited() {
     let two = server.json("/api/v1/calls?limit=2").await;
     assert_eq!(two["calls"].as_array().expect("calls")[..], calls[..2]);
     for bad in ["limit=0", "limit=many", "limit=-1", "offset=1"] {
-        let reply = server.fetch(&format!("/api/v1/calls?{bad}")).await;
-        assert_eq!(reply.status, 400, "{bad}");
-        let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+        let response = server.fetch(&format!("/api/v1/calls?{bad}")).await;
+        assert_eq!(response.status, 400, "{bad}");
+        let error: Value = serde_json::from_str(&response.body).expect("JSON");
         assert!(
             error["error"]["message"]
                 .as_str()
@@ -404,10 +404,10 @@ async fn readiness_follows_listening_and_draining_and_liveness_does_not() {
 async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_is() {
     let server = Server::start().await;
     for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/metrics", 405)] {
-        let reply = request(server.address, method, path).await;
-        assert_eq!(reply.status, status);
-        assert!(reply.head.contains("content-type: application/json"));
-        let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+        let response = request(server.address, method, path).await;
+        assert_eq!(response.status, status);
+        assert!(response.head.contains("content-type: application/json"));
+        let error: Value = serde_json::from_str(&response.body).expect("JSON");
         assert_eq!(error["error"]["status"], status);
     }
     let index = server.fetch("/").await;

@@ -45,10 +45,10 @@ fn begin(
 }
 
 async fn problem(server: &Server, path: &str) -> (u16, String) {
-    let reply = server.fetch(path).await;
-    let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = server.fetch(path).await;
+    let error: Value = serde_json::from_str(&response.body).expect("JSON");
     let message = error["error"]["message"].as_str().expect("a message");
-    (reply.status, message.to_owned())
+    (response.status, message.to_owned())
 }
 
 #[tokio::test]

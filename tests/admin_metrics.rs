@@ -49,17 +49,17 @@ async fn it_answers_metrics_and_health_and_nothing_about_calls() {
         ("/livez", "ok"),
         ("/readyz", "ready"),
     ] {
-        let reply = fetch(metrics, path).await;
-        assert_eq!(reply.status, 200, "{path}");
-        assert!(reply.body.contains(mark), "{path}: {}", reply.body);
+        let response = fetch(metrics, path).await;
+        assert_eq!(response.status, 200, "{path}");
+        assert!(response.body.contains(mark), "{path}: {}", response.body);
         assert!(
-            reply.head.contains("x-content-type-options: nosniff"),
+            response.head.contains("x-content-type-options: nosniff"),
             "{path}"
         );
     }
     for path in ELSEWHERE {
-        let reply = fetch(metrics, path).await;
-        assert_eq!(reply.status, 404, "{path}: {}", reply.body);
+        let response = fetch(metrics, path).await;
+        assert_eq!(response.status, 404, "{path}: {}", response.body);
     }
     for path in &ELSEWHERE[1..4] {
         assert_eq!(
@@ -73,8 +73,8 @@ async fn it_answers_metrics_and_health_and_nothing_about_calls() {
         405
     );
     let rebound = [("host", "evil.example")];
-    let reply = request_with(metrics, "GET", "/metrics", &rebound).await;
-    assert_eq!(reply.status, 421, "{}", reply.body);
+    let response = request_with(metrics, "GET", "/metrics", &rebound).await;
+    assert_eq!(response.status, 421, "{}", response.body);
     let both = process.metrics().await["tokengauge_admin_connections"];
     assert!(both >= 1.0, "{both}");
 }
@@ -86,14 +86,14 @@ async fn its_metrics_ask_for_the_token_where_the_operator_wants_it() {
     for (more, status) in [("", 200), ("metrics_token = true\n", 401)] {
         let (process, metrics, _folder) = proxy(&format!("token = \"{TOKEN}\"\n{more}")).await;
         assert_eq!(fetch(metrics, "/metrics").await.status, status, "{more}");
-        let reply = request_with(metrics, "GET", "/metrics", &shown).await;
-        assert_eq!(reply.status, 200, "{more}");
+        let response = request_with(metrics, "GET", "/metrics", &shown).await;
+        assert_eq!(response.status, 200, "{more}");
         for path in ["/livez", "/readyz"] {
             assert_eq!(fetch(metrics, path).await.status, 200, "{path}");
         }
         for path in ELSEWHERE {
-            let reply = request_with(metrics, "GET", path, &shown).await;
-            assert_eq!(reply.status, 404, "{path} even with the token");
+            let response = request_with(metrics, "GET", path, &shown).await;
+            assert_eq!(response.status, 404, "{path} even with the token");
         }
         assert_eq!(fetch(process.admin, "/metrics").await.status, 401);
     }

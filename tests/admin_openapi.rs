@@ -50,15 +50,19 @@ async fn every_answer_is_as_documented() {
         if path.ends_with(".parquet") {
             continue; // tests/admin_finished.rs reads the file
         }
-        let reply = server.fetch(&asked).await;
-        assert_eq!(reply.status, 200, "{asked}: {}", reply.body);
+        let response = server.fetch(&asked).await;
+        assert_eq!(response.status, 200, "{asked}: {}", response.body);
         if path.ends_with("capsule") {
-            assert!(reply.body.starts_with("<!doctype html>"), "{}", reply.body);
+            assert!(
+                response.body.starts_with("<!doctype html>"),
+                "{}",
+                response.body
+            );
             continue;
         }
         let path = path.replace('/', "~1");
         let schema = format!("/paths/{path}/get/responses/200/content/application~1json/schema");
-        let body: Value = serde_json::from_str(&reply.body).expect("JSON");
+        let body: Value = serde_json::from_str(&response.body).expect("JSON");
         assert_eq!(broken(&document, &schema, &body), None, "{body:#}");
     }
 }
@@ -91,9 +95,9 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
             "{}?no-such=1",
             path.replace("{id}", "s").replace("{name}", "decoder")
         );
-        let reply = server.fetch(&asked).await;
-        assert_eq!(reply.status, 400, "{asked}");
-        let error: Value = serde_json::from_str(&reply.body).expect("JSON");
+        let response = server.fetch(&asked).await;
+        assert_eq!(response.status, 400, "{asked}");
+        let error: Value = serde_json::from_str(&response.body).expect("JSON");
         assert_eq!(error["error"]["message"], said, "{path}");
         let problem = "/components/schemas/Problem";
         assert_eq!(broken(&document, problem, &error), None);
@@ -111,14 +115,14 @@ pub async fn refuses_other_methods(address: SocketAddr) {
             if operations.get(method.to_lowercase()).is_some() {
                 continue;
             }
-            let reply = request(address, method, &path).await;
-            assert_eq!(reply.status, 405, "{method} {path}: {}", reply.body);
+            let response = request(address, method, &path).await;
+            assert_eq!(response.status, 405, "{method} {path}: {}", response.body);
             let allowed = if operations.get("get").is_some() {
                 "allow: get,head"
             } else {
                 "allow: post"
             };
-            assert!(reply.head.contains(allowed), "{path}: {}", reply.head);
+            assert!(response.head.contains(allowed), "{path}: {}", response.head);
         }
     }
 }

@@ -57,15 +57,19 @@ async fn an_unknown_session_and_an_unknown_format_are_errors() {
     let server = Server::start().await;
     chat(&server, 0, "a", "coder/1");
     for path in ["analysis", "trace"] {
-        let reply = server.fetch(&format!("/api/v1/sessions/b/{path}")).await;
-        assert_eq!(reply.status, 404, "{}", reply.body);
+        let response = server.fetch(&format!("/api/v1/sessions/b/{path}")).await;
+        assert_eq!(response.status, 404, "{}", response.body);
         let why =
             "no finished call that is in memory names this session: at most the last 50 calls are";
-        assert!(reply.body.contains(why), "{}", reply.body);
+        assert!(response.body.contains(why), "{}", response.body);
     }
-    let reply = server.fetch("/api/v1/sessions/a/trace?format=zipkin").await;
-    assert_eq!(reply.status, 400);
-    assert!(reply.body.contains("format must be one of perfetto, otlp"));
-    let reply = server.fetch("/api/v1/sessions/a/analysis?since=1h").await;
-    assert_eq!(reply.status, 400);
+    let response = server.fetch("/api/v1/sessions/a/trace?format=zipkin").await;
+    assert_eq!(response.status, 400);
+    assert!(
+        response
+            .body
+            .contains("format must be one of perfetto, otlp")
+    );
+    let response = server.fetch("/api/v1/sessions/a/analysis?since=1h").await;
+    assert_eq!(response.status, 400);
 }

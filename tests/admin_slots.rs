@@ -50,9 +50,9 @@ async fn health_and_metrics_are_answered_despite_300_idle_connections() {
         let held = many(process.admin, begin).await;
         for path in ["/livez", "/readyz", "/metrics"] {
             let began = Instant::now();
-            let answer = timeout(HEALTHY, fetch(process.admin, path)).await;
-            let answer = answer.unwrap_or_else(|_| panic!("{path} beside {begin:?}"));
-            assert_eq!(answer.status, 200, "{path}");
+            let response = timeout(HEALTHY, fetch(process.admin, path)).await;
+            let response = response.unwrap_or_else(|_| panic!("{path} beside {begin:?}"));
+            assert_eq!(response.status, 200, "{path}");
             println!("{path} beside {MANY} x {begin:?}: {:?}", began.elapsed());
         }
         let metrics = process.metrics().await;
@@ -75,8 +75,8 @@ async fn health_is_answered_despite_300_event_streams_and_unread_answers() {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(20);
         let held = many(process.admin, &request).await;
         let began = Instant::now();
-        let answer = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
-        assert_eq!(answer.expect("in time").status, 200, "{path}");
+        let response = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
+        assert_eq!(response.expect("in time").status, 200, "{path}");
         println!("/livez beside {MANY} x {path}: {:?}", began.elapsed());
         drop(held);
     }
@@ -97,9 +97,9 @@ async fn the_metrics_address_is_answered_despite_300_connections_and_has_slots_o
             (process.admin, "/api/v1/calls"),
         ] {
             let began = Instant::now();
-            let answer = timeout(HEALTHY, fetch(address, path)).await;
-            let answer = answer.unwrap_or_else(|_| panic!("{path} beside {asked} lines"));
-            assert_eq!(answer.status, 200, "{path}");
+            let response = timeout(HEALTHY, fetch(address, path)).await;
+            let response = response.unwrap_or_else(|_| panic!("{path} beside {asked} lines"));
+            assert_eq!(response.status, 200, "{path}");
             println!(
                 "{path} beside {MANY} x {asked} lines: {:?}",
                 began.elapsed()
@@ -182,9 +182,9 @@ impl Webhook {
             let mut stream = self.connect().await;
             let request = review(2) + "{}";
             stream.write_all(request.as_bytes()).await.expect("written");
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await.expect("read");
-            String::from_utf8(answer).expect("text")
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).await.expect("read");
+            String::from_utf8(response).expect("text")
         };
         timeout(HEALTHY, asked).await.expect("in time")
     }
@@ -204,18 +204,21 @@ async fn the_webhook_answers_despite_300_idle_connections() {
     // Before the handshake and in it.
     for begin in ["", "\x16\x03\x01\x02\x00"] {
         let held = many(webhook.address, begin).await;
-        let answer = async { exchange(webhook.connect().await, "GET", "/livez", &[]).await };
-        let answer = timeout(HEALTHY, answer).await.expect("in time");
-        assert_eq!(answer.status, 200);
+        let response = async { exchange(webhook.connect().await, "GET", "/livez", &[]).await };
+        let response = timeout(HEALTHY, response).await.expect("in time");
+        assert_eq!(response.status, 200);
         drop(held);
     }
     let mut held = Vec::new();
     for _ in 0..80 {
         held.push(webhook.connect().await);
     }
-    let answer = webhook.review().await;
-    assert!(answer.starts_with("HTTP/1.1 400"), "it was read: {answer}");
-    assert!(answer.contains("AdmissionReview"), "{answer}");
+    let response = webhook.review().await;
+    assert!(
+        response.starts_with("HTTP/1.1 400"),
+        "it was read: {response}"
+    );
+    assert!(response.contains("AdmissionReview"), "{response}");
 }
 
 #[tokio::test]
@@ -229,17 +232,20 @@ async fn the_webhook_answers_despite_reviews_that_never_end() {
         request.resize(BODY - 1, b' ');
         // One that is refused is closed before all of it is written.
         if stream.write_all(&request).await.is_ok() {
-            let mut answer = [0; 12];
-            let read = timeout(Duration::from_secs(8), stream.read(&mut answer)).await;
-            refused += usize::from(read.is_ok() && answer.ends_with(b"503"));
+            let mut response = [0; 12];
+            let read = timeout(Duration::from_secs(8), stream.read(&mut response)).await;
+            refused += usize::from(read.is_ok() && response.ends_with(b"503"));
         } else {
             refused += 1;
         }
         held.push(stream);
     }
     assert!(refused >= 4, "3 MiB are for one source: {refused}");
-    let answer = webhook.review().await;
-    assert!(answer.starts_with("HTTP/1.1 400"), "it was read: {answer}");
+    let response = webhook.review().await;
+    assert!(
+        response.starts_with("HTTP/1.1 400"),
+        "it was read: {response}"
+    );
 }
 
 /// Reviews whose parsed form would be many times their bytes, from many sources at once.

@@ -27,12 +27,12 @@ fn hashed(key: &str) -> String {
 async fn names(process: &Process, count: usize) -> Vec<String> {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = fetch(process.admin, "/api/v1/calls?operation_class=all")
+        let response = fetch(process.admin, "/api/v1/calls?operation_class=all")
             .await
             .body;
-        assert!(!reply.contains(KEY), "no key leaves the process");
-        let reply: Value = serde_json::from_str(&reply).expect("JSON");
-        let calls = reply["calls"].as_array().expect("calls");
+        assert!(!response.contains(KEY), "no key leaves the process");
+        let response: Value = serde_json::from_str(&response).expect("JSON");
+        let calls = response["calls"].as_array().expect("calls");
         if calls.len() >= count {
             let names = calls.iter().map(|call| call["agent"].as_str());
             let mut names: Vec<_> = names.map(|name| name.unwrap_or("-").to_owned()).collect();
@@ -91,8 +91,8 @@ async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
     ];
     let mut expected = Vec::new();
     for (at, path, headers, name) in cases {
-        let reply = request_with(process.addresses()[at], "GET", path, &headers).await;
-        assert_eq!(reply.status, 200);
+        let response = request_with(process.addresses()[at], "GET", path, &headers).await;
+        assert_eq!(response.status, 200);
         expected.push(name);
         expected.sort_unstable();
         assert_eq!(names(&process, expected.len()).await, expected);

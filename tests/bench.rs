@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::records::Records;
@@ -614,9 +614,9 @@ fn ledger_of_turns(path: &Path, turns: usize) {
         .collect();
     let calls = calls
         .iter()
-        .filter_map(|call| StoredCall::of_record(call, Some(3)));
-    let mut store = LedgerStore::open(path).expect("opens");
-    store.write(&calls.collect::<Vec<_>>()).expect("written");
+        .filter_map(|call| LedgerCall::of_record(call, Some(3)));
+    let mut ledger = LedgerDatabase::open(path).expect("opens");
+    ledger.write(&calls.collect::<Vec<_>>()).expect("written");
 }
 
 #[tokio::test]

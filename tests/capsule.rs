@@ -70,9 +70,9 @@ impl Fixture {
     async fn burns(&self) -> String {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let answer = fetch(self.process.admin, "/api/v1/slos").await.body;
-            let answer: Value = serde_json::from_str(&answer).expect("JSON");
-            let slo = &answer["slos"][0];
+            let response = fetch(self.process.admin, "/api/v1/slos").await.body;
+            let response: Value = serde_json::from_str(&response).expect("JSON");
+            let slo = &response["slos"][0];
             let firing = slo["alerts"].as_array().expect("alerts");
             let firing = firing.iter().any(|alert| alert["firing"] == true);
             let sentence = slo["cause"]["sentence"].as_str().unwrap_or_default();
@@ -105,8 +105,8 @@ async fn call(proxy: SocketAddr, upstream: &str, settings: &str) {
             body.len()
         ))
         .await;
-    let answer = agent.text_to_end().await;
-    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    let response = agent.text_to_end().await;
+    assert!(response.starts_with("HTTP/1.1 "), "{response}");
 }
 
 /// One file that loads nothing, and holds nothing that was planted.
@@ -126,9 +126,9 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
     let fixture = Fixture::start().await;
     fixture.incident(40).await;
     let sentence = fixture.burns().await;
-    let reply = fetch(fixture.process.admin, "/api/v1/capsule?slo=chat").await;
-    assert_eq!(reply.status, 200, "{}", reply.body);
-    let page = &reply.body;
+    let response = fetch(fixture.process.admin, "/api/v1/capsule?slo=chat").await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    let page = &response.body;
     stands_alone(page);
     let escaped = sentence.replace('&', "&amp;");
     for expected in [
@@ -162,7 +162,7 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
     );
     assert!(!page.contains("<details"), "what is folded is not printed");
     let saved = "content-disposition: attachment; filename=\"incident-chat-20";
-    assert!(reply.head.contains(saved), "{}", reply.head);
+    assert!(response.head.contains(saved), "{}", response.head);
     assert!(page.matches("<svg").count() >= 3, "curves are drawn");
     let failed = fetch(fixture.process.admin, "/api/v1/calls?slo=chat&limit=1").await;
     let failed: Value = serde_json::from_str(&failed.body).expect("JSON");

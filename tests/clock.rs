@@ -200,8 +200,8 @@ async fn agents_over_tls_are_served_before_1970() {
             .await
             .expect("connected");
         let stream = connector.connect(tcp, "localhost").await;
-        let reply = exchange(stream.expect("a handshake"), "GET", "/hello", &[]).await;
-        assert_eq!((reply.status, &*reply.body), (200, "hello"));
+        let response = exchange(stream.expect("a handshake"), "GET", "/hello", &[]).await;
+        assert_eq!((response.status, &*response.body), (200, "hello"));
     }
     assert_eq!(proxy.logged(2).await, [WRONG[0].1; 2]);
     proxy.ended().await;

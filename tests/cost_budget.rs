@@ -173,8 +173,8 @@ async fn with_state() -> (sim::Sim, TempDir, PathBuf) {
 
 async fn admitted(process: &Process) -> bool {
     let session = session_field("s-1");
-    let answer = post(process.addresses()[0], CHAT, &session, &chat("m-1")).await;
-    answer.status() != "429"
+    let response = post(process.addresses()[0], CHAT, &session, &chat("m-1")).await;
+    response.status() != "429"
 }
 
 /// Spends the budget; returns the number of calls that were admitted.

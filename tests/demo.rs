@@ -110,8 +110,8 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     // It begins after 25 s, and nothing is wrong before.
     process.eventually("demo: now the upstream openai").await;
     let calm: Value = {
-        let answer = fetch(process.admin, "/api/v1/slos").await.body;
-        serde_json::from_str(&answer).expect("JSON")
+        let response = fetch(process.admin, "/api/v1/slos").await.body;
+        serde_json::from_str(&response).expect("JSON")
     };
     let bad = calm["slos"][0]["bad"].as_f64().expect("a number");
     assert!(bad < 5.0, "{incident}: {calm:#}");

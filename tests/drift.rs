@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_drift::{MAX_SERIES, Settings, evaluate};
-use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -44,7 +44,7 @@ impl Folder {
 
     /// Calls of the last so many hours, 40 an hour, of which those since `doubled` have prompts twice as long.
     fn write(&self, hours: u32, doubled: SystemTime) {
-        self.store(hours, 90_000.0, |place, call| {
+        self.write_calls(hours, 90_000.0, |place, call| {
             let started = call.started_at.time();
             let tokens = 800 + 100 * (place as u64 % 7);
             let tokens = if started < doubled {
@@ -63,7 +63,7 @@ impl Folder {
     }
 
     /// Calls of the last so many hours, one every so many milliseconds, each changed by `change`.
-    fn store(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
+    fn write_calls(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
         let now = SystemTime::now();
         let before = |call: &CallRecord| call.started_at.time() < now;
         let calls: Vec<CallRecord> = Records::new(now - HOUR * hours, every_ms)
@@ -76,13 +76,13 @@ impl Folder {
                 call
             })
             .collect();
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
         for batch in calls.chunks(2_000) {
             let batch: Vec<_> = batch
                 .iter()
-                .filter_map(|call| StoredCall::of_record(call, Some(3)))
+                .filter_map(|call| LedgerCall::of_record(call, Some(3)))
                 .collect();
-            store.write(&batch).expect("written");
+            ledger.write(&batch).expect("written");
         }
     }
 
@@ -129,8 +129,8 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
 
     let config = folder.config("[[drift]]\nname = \"prompts\"\nselect.route = \"engine\"\n");
     let process = Process::start(&config).await;
-    let (answer, metrics) = evaluated(&process).await;
-    let entry = &answer["drifts"][0];
+    let (response, metrics) = evaluated(&process).await;
+    let entry = &response["drifts"][0];
     assert_eq!(
         (&entry["name"], &entry["state"]),
         (&"prompts".into(), &"drifted".into())
@@ -185,7 +185,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
 async fn a_model_that_replaced_another_one_is_said_to_have() {
     let folder = Folder::new();
     let came = SystemTime::now() - HOUR * 5;
-    folder.store(28 * 24, 90_000.0, |place, call| {
+    folder.write_calls(28 * 24, 90_000.0, |place, call| {
         let started = call.started_at.time();
         let model = if started < came { "m-1" } else { "m-2" };
         call.model = Some(model.to_owned());
@@ -201,9 +201,9 @@ async fn a_model_that_replaced_another_one_is_said_to_have() {
 
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
-    let (answer, metrics) = evaluated(&process).await;
-    let replaced = &answer["drifts"][0]["series"][0]["replaced"];
-    assert_eq!(replaced["model"], "m-1", "{answer:#}");
+    let (response, metrics) = evaluated(&process).await;
+    let replaced = &response["drifts"][0]["series"][0]["replaced"];
+    assert_eq!(replaced["model"], "m-1", "{response:#}");
     let series = "tokengauge_drift_series{drift=\"all\",signal=\"model\",state=\"drifted\"}";
     assert_eq!(metrics[series], 1.0);
 }
@@ -221,16 +221,16 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
         call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
         call.warm_up = false;
     };
-    folder.store(28 * 24, 90_000.0, speed);
+    folder.write_calls(28 * 24, 90_000.0, speed);
     // Ten calls in five minutes are needed, so that the last day has more of them.
-    folder.store(24, 20_000.0, speed);
+    folder.write_calls(24, 20_000.0, speed);
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
-    let (answer, _) = evaluated(&process).await;
-    let points = answer["drifts"][0]["series"][0]["change_points"].as_array();
+    let (body, _) = evaluated(&process).await;
+    let points = body["drifts"][0]["series"][0]["change_points"].as_array();
     let points = points.expect("change points").iter();
     let points: Vec<_> = points.filter(|point| point["signal"] == "tps").collect();
-    assert_eq!(points.len(), 1, "{answer:#}");
+    assert_eq!(points.len(), 1, "{body:#}");
     assert_eq!(points[0]["step_seconds"], 300);
     let instant = |value: &Value| {
         humantime::parse_rfc3339(value.as_str().expect("an instant")).expect("an instant")
@@ -245,8 +245,8 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     );
     let change = points[0]["change"].as_f64().expect("a share");
     assert!((-0.35..-0.25).contains(&change), "{change}");
-    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
-    let marks: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let marks: Value = serde_json::from_str(&response.body).expect("JSON");
     let marks = marks["marks"].as_array().expect("marks").iter();
     let marks: Vec<_> = marks.filter(|mark| mark["tags"][0] == "tps").collect();
     assert_eq!(marks.len(), 1, "{marks:?}");
@@ -255,13 +255,13 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
 
 /// Prompts have one mark, at the hour in which they doubled.
 async fn one_mark(process: &Process, doubled: SystemTime) {
-    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
-    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let marks = answer["marks"].as_array().expect("marks").iter();
+    let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let marks = body["marks"].as_array().expect("marks").iter();
     let marks: Vec<_> = marks
         .filter(|mark| mark["tags"][0] == "input_tokens")
         .collect();
-    assert_eq!(marks.len(), 1, "{answer:#}");
+    assert_eq!(marks.len(), 1, "{body:#}");
     let mark = marks[0];
     assert_eq!(
         (&mark["model"], &mark["route"], &mark["workload"]),
@@ -284,7 +284,7 @@ async fn one_mark(process: &Process, doubled: SystemTime) {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_series_than_are_evaluated_are_counted() {
     let folder = Folder::new();
-    folder.store(672, 150_000.0, |place, call| {
+    folder.write_calls(672, 150_000.0, |place, call| {
         call.model = Some(format!("m{}", place % 24));
     });
     let began = Instant::now();
@@ -292,8 +292,8 @@ async fn more_series_than_are_evaluated_are_counted() {
     let took = began.elapsed();
     println!("24 series over 28 days: {took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    let answer: Value = serde_json::from_slice(&said.stdout).expect("JSON");
-    let entry = &answer["drifts"][0];
+    let response: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let entry = &response["drifts"][0];
     let evaluated = entry["series"].as_array().map_or(0, Vec::len);
     assert_eq!(
         (evaluated, &entry["series_left_out"]),
@@ -310,17 +310,17 @@ async fn more_series_than_are_evaluated_are_counted() {
 async fn evaluated(process: &Process) -> (Value, std::collections::HashMap<String, f64>) {
     let asked = async {
         loop {
-            let reply = fetch(process.admin, "/api/v1/drift").await;
-            assert_eq!(reply.status, 200, "{}", reply.body);
-            let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-            if answer["evaluated_at"].is_string() {
-                return answer;
+            let response = fetch(process.admin, "/api/v1/drift").await;
+            assert_eq!(response.status, 200, "{}", response.body);
+            let body: Value = serde_json::from_str(&response.body).expect("JSON");
+            if body["evaluated_at"].is_string() {
+                return body;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let answer = tokio::time::timeout(TIMEOUT, asked).await.expect("in time");
-    (answer, process.metrics().await)
+    let body = tokio::time::timeout(TIMEOUT, asked).await.expect("in time");
+    (body, process.metrics().await)
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
         "{}",
         text(&none.stderr)
     );
-    drop(LedgerStore::open(&folder.ledger()).expect("opens"));
+    drop(LedgerDatabase::open(&folder.ledger()).expect("opens"));
     let empty = folder.of_ledger(&[]).await;
     assert_eq!(empty.status.code(), Some(0), "{}", text(&empty.stderr));
     assert!(text(&empty.stdout).contains("all: learning"));

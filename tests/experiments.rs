@@ -89,11 +89,11 @@ async fn answer(mut tcp: TcpStream, requests: Requests, wait: Duration) {
         if waits {
             tokio::time::sleep(wait).await;
         }
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{ANSWER}",
             ANSWER.len()
         );
-        if tcp.write_all(answer.as_bytes()).await.is_err() {
+        if tcp.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -168,9 +168,9 @@ async fn call(address: SocketAddr, session: Option<usize>) {
     );
     let mut tcp = TcpStream::connect(address).await.expect("connected");
     tcp.write_all(request.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.expect("an answer");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     assert_eq!(body, ANSWER);
 }
@@ -438,9 +438,9 @@ async fn blocks_of_time_are_given_to_the_arms_in_turn() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     has_kept(&process, calls).await;
-    let reply = fetch(process.admin, "/api/v1/calls?limit=1000").await;
-    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let records = answer["calls"].as_array().expect("calls");
+    let response = fetch(process.admin, "/api/v1/calls?limit=1000").await;
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let records = body["calls"].as_array().expect("calls");
     let mut blocks: HashMap<u64, Vec<&str>> = HashMap::new();
     for record in records {
         let began = record["started_at"].as_str().expect("an instant");
@@ -464,8 +464,8 @@ async fn blocks_of_time_are_given_to_the_arms_in_turn() {
         arms.push((*block, seen[0]));
     }
     let of_arm = |wanted: &str| arms.iter().filter(|(_, arm)| *arm == wanted).count();
-    let reply = fetch(process.admin, "/api/v1/experiments/decoder").await;
-    let report: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = fetch(process.admin, "/api/v1/experiments/decoder").await;
+    let report: Value = serde_json::from_str(&response.body).expect("JSON");
     assert_eq!(report["unit"], "block of 10s");
     assert_eq!(
         (&report["mixed_units"], &report["calls_without_unit"]),
@@ -492,8 +492,8 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
     fixture.config(&weights);
     process.signal(Signal::HUP);
     process.has_reloaded("applied", 1.0).await;
-    let reply = fetch(process.admin, "/api/v1/experiments/decoder").await;
-    let report: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = fetch(process.admin, "/api/v1/experiments/decoder").await;
+    let report: Value = serde_json::from_str(&response.body).expect("JSON");
     let reason = report["withheld"].as_str().expect("a reason");
     assert!(
         reason.starts_with("the split is not what was configured"),
@@ -503,8 +503,8 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
     assert_eq!(report["comparisons"], Value::Array(Vec::new()));
     // New calls go by the new weights, so that sessions have changed their arm: those interfere.
     round(&process, 2 * SESSIONS as u64).await;
-    let reply = fetch(process.admin, "/api/v1/experiments/decoder").await;
-    let report: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = fetch(process.admin, "/api/v1/experiments/decoder").await;
+    let report: Value = serde_json::from_str(&response.body).expect("JSON");
     assert!(
         report["mixed_units"].as_u64().expect("a number") > 40,
         "{report:#}"

@@ -1,8 +1,8 @@
-//! `tokengauge fleet` over the real binary: several proxies with one store, seen as one.
+//! `tokengauge fleet` over the real binary: several proxies with one warehouse, seen as one.
 
 use crate::admin_openapi::{broken, refuses_other_methods};
 use crate::process::Process;
-use crate::store::{FakeStore, Fault};
+use crate::warehouse::{FakeWarehouse, Fault};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, fetch, request_with};
+use tokengauge_test_support::http_client::{TestResponse, fetch, request_with};
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 struct Fixture {
     folder: TempDir,
     engine: Sim,
-    store: FakeStore,
+    warehouse: FakeWarehouse,
 }
 
 impl Fixture {
@@ -29,7 +29,7 @@ impl Fixture {
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             engine: sim::start("ttft=5ms,gap=1ms,tokens=12,usage=on").await,
-            store: FakeStore::start().await,
+            warehouse: FakeWarehouse::start().await,
         }
     }
 
@@ -40,7 +40,7 @@ impl Fixture {
              [[upstream]]\nname = \"engine\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"engine\"\n\
              [[slo]]\nname = \"fast\"\nobjective = 0.9\nwindow = \"30d\"\nttft.at_most = \"1ms\"\n\
              [[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\nbatch_wait = \"100ms\"\ntimeout = \"1s\"\n",
-            self.engine.address, self.store.address,
+            self.engine.address, self.warehouse.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -59,7 +59,7 @@ impl Fixture {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command
             .arg("fleet")
-            .args(["--store", &format!("http://{}", self.store.address)]);
+            .args(["--store", &format!("http://{}", self.warehouse.address)]);
         command.args(["--since", "1d", "--listen", "127.0.0.1:0"]);
         if !pods.is_empty() {
             let pods: Vec<_> = pods.iter().map(SocketAddr::to_string).collect();
@@ -69,11 +69,11 @@ impl Fixture {
         Process::start_by(command).await
     }
 
-    /// Writes rows to the store, as a sink does.
+    /// Writes rows to the warehouse, as a sink does.
     async fn insert(&self, rows: &[Value]) {
         let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
         let target = "/?query=INSERT+INTO+tokengauge_calls+FORMAT+JSONEachRow";
-        let (status, _) = post(self.store.address, target, &[], &lines).await;
+        let (status, _) = post(self.warehouse.address, target, &[], &lines).await;
         assert_eq!(status, 200);
     }
 }
@@ -96,10 +96,10 @@ async fn post(
         body.len()
     );
     tcp.write_all(request.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    tcp.read_to_string(&mut answer).await.expect("read");
-    let status = answer.split(' ').nth(1).expect("a status");
-    (status.parse().expect("a number"), answer)
+    let mut response = String::new();
+    tcp.read_to_string(&mut response).await.expect("read");
+    let status = response.split(' ').nth(1).expect("a status");
+    (status.parse().expect("a number"), response)
 }
 
 async fn chat(proxy: &Process, session: &str, behave: &str) {
@@ -112,30 +112,30 @@ async fn chat(proxy: &Process, session: &str, behave: &str) {
 }
 
 async fn get(process: &Process, path: &str) -> Value {
-    let reply = fetch(process.admin, &format!("/api/v1/{path}")).await;
-    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-    serde_json::from_str(&reply.body).expect("JSON")
+    let response = fetch(process.admin, &format!("/api/v1/{path}")).await;
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+    serde_json::from_str(&response.body).expect("JSON")
 }
 
 /// Asks until the answer is as wanted, and gives it.
 async fn until(process: &Process, path: &str, is: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let answer = get(process, path).await;
-        if is(&answer) {
-            return answer;
+        let response = get(process, path).await;
+        if is(&response) {
+            return response;
         }
-        assert!(Instant::now() < end, "{path} is {answer:#}");
+        assert!(Instant::now() < end, "{path} is {response:#}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn list<'a>(answer: &'a Value, name: &str) -> &'a Vec<Value> {
-    answer[name].as_array().expect("a list")
+fn list<'a>(response: &'a Value, name: &str) -> &'a Vec<Value> {
+    response[name].as_array().expect("a list")
 }
 
-fn pod_names(answer: &Value, name: &str) -> Vec<String> {
-    let rows = list(answer, name).iter();
+fn pod_names(response: &Value, name: &str) -> Vec<String> {
+    let rows = list(response, name).iter();
     let mut names: Vec<_> = rows
         .map(|row| row["pod"]["name"].as_str().unwrap_or("none").to_owned())
         .collect();
@@ -252,11 +252,11 @@ async fn as_documented(fleet: &Process) {
     ] {
         let schema = "responses/200/content/application~1json/schema";
         let schema = format!("/paths/~1api~1v1~1{path}/get/{schema}");
-        let answer = get(fleet, asked).await;
+        let response = get(fleet, asked).await;
         assert_eq!(
-            broken(&document, &schema, &answer),
+            broken(&document, &schema, &response),
             None,
-            "{asked}: {answer:#}"
+            "{asked}: {response:#}"
         );
     }
 }
@@ -270,7 +270,7 @@ async fn the_use_of_a_key_is_that_of_all_pods() {
     let two = fixture.pod("agent-2", "right", own_use).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["fleet", "--since", "1d", "--listen", "127.0.0.1:0"]);
-    command.args(["--store", &format!("http://{}", fixture.store.address)]);
+    command.args(["--store", &format!("http://{}", fixture.warehouse.address)]);
     command.arg("--config").arg(fixture.config(own_use));
     let fleet = Process::start_by(command).await;
     let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "hello"}]});
@@ -286,8 +286,8 @@ async fn the_use_of_a_key_is_that_of_all_pods() {
         assert_eq!(status, 200);
     }
     until(&fleet, "calls", |calls| list(calls, "calls").len() == 4).await;
-    let reply = request_with(fleet.admin, "GET", "/api/v1/me", &[("x-api-key", KEY)]).await;
-    let used: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let response = request_with(fleet.admin, "GET", "/api/v1/me", &[("x-api-key", KEY)]).await;
+    let used: Value = serde_json::from_str(&response.body).expect("JSON");
     assert_eq!(
         (&used["calls"], &used["limits"]),
         (&json!(3), &json!([])),
@@ -375,8 +375,8 @@ async fn a_finished_call_is_told_at_once_with_its_pod() {
         state_of(pods, "agent-1") == "connected"
     })
     .await;
-    // The store has nothing to tell of it.
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    // The warehouse has nothing to tell of it.
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let mut events = TcpStream::connect(fleet.admin).await.expect("connected");
     let request = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
     events.write_all(request).await.expect("written");
@@ -413,7 +413,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
     let fleet = fixture.fleet(&[], &state).await;
     fixture.insert(&rows(3, Duration::from_secs(30), 1)).await;
     until(&fleet, "calls", |calls| list(calls, "calls").len() == 3).await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let pods = until(&fleet, "pods", |pods| pods["store"]["state"] == "away").await;
     assert!(
         pods["store"]["error"]
@@ -429,7 +429,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
         3,
         "what is known is still shown"
     );
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     // Some are late by hours, one by more than is asked for.
     fixture
         .insert(&rows(40, Duration::from_secs(5 * 3600), 100))
@@ -495,12 +495,12 @@ async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
     }
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = fetch(fleet.admin, "/api/v1/calls").await;
-        let answer = serde_json::from_str(&reply.body);
-        if reply.status == 200 && one(&answer.expect("JSON")) {
+        let response = fetch(fleet.admin, "/api/v1/calls").await;
+        let body = serde_json::from_str(&response.body);
+        if response.status == 200 && one(&body.expect("JSON")) {
             break;
         }
-        assert!(Instant::now() < end, "{}", reply.body);
+        assert!(Instant::now() < end, "{}", response.body);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     chat(&pod, "s-2", "").await;
@@ -521,16 +521,24 @@ async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
         "sinks",
         "slos/fast/budget",
     ] {
-        let reply = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
-        assert_eq!(reply.status, 404, "{path}");
-        assert!(reply.body.contains("ask a pod"), "{path}: {}", reply.body);
+        let response = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
+        assert_eq!(response.status, 404, "{path}");
+        assert!(
+            response.body.contains("ask a pod"),
+            "{path}: {}",
+            response.body
+        );
     }
     for process in [&pod, &fleet] {
         refuses_other_methods(process.admin).await;
     }
-    let reply = fetch(pod.admin, "/api/v1/pods").await;
-    assert_eq!(reply.status, 404);
-    assert!(reply.body.contains("tokengauge fleet"), "{}", reply.body);
+    let response = fetch(pod.admin, "/api/v1/pods").await;
+    assert_eq!(response.status, 404);
+    assert!(
+        response.body.contains("tokengauge fleet"),
+        "{}",
+        response.body
+    );
     let about = get(&fleet, "about").await;
     assert_eq!(about["fleet"], json!({"pods": false, "objectives": "none"}));
     assert_eq!(get(&pod, "about").await["pod"]["name"], "agent-1");
@@ -572,11 +580,12 @@ async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
     let end = Instant::now() + TIMEOUT;
     loop {
         let headers = [("authorization", authorization.as_str())];
-        let reply: Reply = request_with(with.admin, "GET", "/api/v1/pods", &headers).await;
-        if reply.body.contains("\"connected\"") {
+        let response: TestResponse =
+            request_with(with.admin, "GET", "/api/v1/pods", &headers).await;
+        if response.body.contains("\"connected\"") {
             break;
         }
-        assert!(Instant::now() < end, "{}", reply.body);
+        assert!(Instant::now() < end, "{}", response.body);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -636,17 +645,17 @@ async fn prometheus() -> SocketAddr {
             let length = tcp.read(&mut head).await.unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..length]).into_owned();
             assert!(head.starts_with("GET /api/v1/query?query="), "{head}");
-            let answer = format!(
+            let response = format!(
                 "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
-            let _ = tcp.write_all(answer.as_bytes()).await;
+            let _ = tcp.write_all(response.as_bytes()).await;
         }
     });
     address
 }
 
-/// Calls of each of two times that the store has at the start: more than a page.
+/// Calls of each of two times that the warehouse has at the start: more than a page.
 const STORED: u64 = 5_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -766,11 +775,11 @@ async fn tell(mut tcp: TcpStream, number: usize) -> std::io::Result<()> {
     if head[..length].starts_with(b"GET /api/v1/about ") {
         let about = json!({"version": "1", "pod": {"cluster": "c", "namespace": "n", "name": format!("pod-{number}")}});
         let body = about.to_string();
-        let answer = format!(
+        let response = format!(
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        return tcp.write_all(answer.as_bytes()).await;
+        return tcp.write_all(response.as_bytes()).await;
     }
     tcp.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
         .await?;

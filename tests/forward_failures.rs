@@ -534,11 +534,11 @@ async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body()
         let mut backend = upstream.accept().await;
         backend.read_head().await;
         backend.write(head).await;
-        let (answer, _) = refusal(&mut agent).await;
+        let (response, _) = refusal(&mut agent).await;
         assert!(
-            answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
-                && answer.contains("x-tokengauge-error: upstream_protocol\r\n"),
-            "{head}: {answer}"
+            response.starts_with("HTTP/1.1 502 Bad Gateway\r\n")
+                && response.contains("x-tokengauge-error: upstream_protocol\r\n"),
+            "{head}: {response}"
         );
         backend.closed().await;
         let call = proxy.recorder.only_call().await;

@@ -71,7 +71,7 @@ async fn a_body_without_a_length_over_http2_leaves_with_a_get() {
         http_body::Frame::data("body".into()),
     )]));
     let request = Request::get("http://h/v1").body(body.map_err(Into::into).boxed());
-    let answer = tokio::spawn(agent.send_request(request.unwrap()));
+    let response = tokio::spawn(agent.send_request(request.unwrap()));
     let mut backend = upstream.accept().await;
     backend.read_head().await;
     assert_eq!(
@@ -81,7 +81,7 @@ async fn a_body_without_a_length_over_http2_leaves_with_a_get() {
     backend
         .write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         .await;
-    assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    assert_eq!(response.await.unwrap().unwrap().status(), 200);
 }
 
 #[tokio::test]

@@ -212,10 +212,10 @@ async fn backend_that_adds_a_body() -> SocketAddr {
         while let Ok((tcp, _)) = listener.accept().await {
             tokio::spawn(async move {
                 let mut connection = h2::server::handshake(tcp).await.unwrap();
-                while let Some(Ok((request, mut answer))) = connection.accept().await {
+                while let Some(Ok((request, mut response))) = connection.accept().await {
                     let status = request.uri().path().trim_start_matches('/');
                     let head = Response::builder().status(status).body(()).unwrap();
-                    let mut body = answer.send_response(head, false).unwrap();
+                    let mut body = response.send_response(head, false).unwrap();
                     let _ = body.send_data(Bytes::from_static(b"of another"), true);
                 }
             });
@@ -474,9 +474,9 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     let hangs = || Request::get("http://h/hang").body(none()).unwrap();
     let mut bodies = Vec::new();
     for _ in 0..4 {
-        let answer = soon("a head", agent.send_request(hangs())).await.unwrap();
-        assert_eq!(answer.status(), 200);
-        bodies.push(answer.into_body());
+        let response = soon("a head", agent.send_request(hangs())).await.unwrap();
+        assert_eq!(response.status(), 200);
+        bodies.push(response.into_body());
     }
     let waiting = tokio::spawn(agent.send_request(hangs()));
     eventually("one waits", || proxy.forwarder.upstreams()[0].pending == 1).await;
@@ -484,8 +484,8 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     assert_eq!(refused.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
     bodies.pop();
-    let answer = soon("its turn", waiting).await.unwrap().unwrap();
-    assert_eq!(answer.status(), 200);
+    let response = soon("its turn", waiting).await.unwrap().unwrap();
+    assert_eq!(response.status(), 200);
     let figures = &proxy.forwarder.upstreams()[0];
     assert_eq!((figures.open, figures.pending, figures.refused), (2, 0, 1));
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
@@ -574,8 +574,8 @@ async fn a_request_that_waits_for_a_connection_does_not_delay_those_that_need_a_
         .await;
     eventually("it waits", || proxy.forwarder.upstreams()[0].pending == 1).await;
     for _ in 0..5 {
-        let answer = soon("a head", agent.send_request(hangs())).await.unwrap();
-        assert_eq!(answer.status(), 200);
+        let response = soon("a head", agent.send_request(hangs())).await.unwrap();
+        assert_eq!(response.status(), 200);
     }
     let figures = &proxy.forwarder.upstreams()[0];
     assert_eq!((figures.open, figures.pending, figures.refused), (1, 1, 0));

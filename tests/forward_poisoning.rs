@@ -203,12 +203,12 @@ impl PoisoningFixture {
         victim
             .write("GET /victim HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             .await;
-        let answer = String::from_utf8(victim.read_to_end().await).unwrap();
+        let response = String::from_utf8(victim.read_to_end().await).unwrap();
         assert!(
-            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nvictim"),
-            "{what}: {answer:?}"
+            response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nvictim"),
+            "{what}: {response:?}"
         );
-        assert!(!answer.contains("planted"), "{what}: {answer:?}");
+        assert!(!response.contains("planted"), "{what}: {response:?}");
     }
 }
 

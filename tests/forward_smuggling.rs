@@ -256,13 +256,13 @@ async fn requests_of_two_readings_are_refused_or_get_one() {
     ] {
         let mut agent = RawConnection::connect(proxy.address).await;
         agent.write(&request).await;
-        let reply = String::from_utf8_lossy(&agent.read_to_end().await).into_owned();
+        let response = String::from_utf8_lossy(&agent.read_to_end().await).into_owned();
         let reached = requests.take();
         // Chunks go before a length, and the connection is over then (RFC 9112 §6.3).
         let both = ["cl-te", "te-cl"].contains(&name);
         let (status, expected): (_, &[&str]) = if both { ("200", &["/a"]) } else { ("400", &[]) };
         assert_eq!(reached, expected, "{name}");
-        assert_eq!(statuses(&reply), [status], "{name}: {reply}");
+        assert_eq!(statuses(&response), [status], "{name}: {response}");
         agent.closed().await;
     }
 }
@@ -358,7 +358,7 @@ async fn raw_http2(address: SocketAddr, target: &str, fields: &[(&str, &str)]) -
 #[tokio::test]
 async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
     let hidden = "HTTP/1.1 200 OK\r\nSet-Cookie: planted\r\nContent-Length: 0\r\n\r\n";
-    for (name, answer) in [
+    for (name, response) in [
         (
             "bare carriage return",
             "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: planted\r\nContent-Length: 0\r\n\r\n".to_owned(),
@@ -410,7 +410,7 @@ async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
         agent.write("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
-        backend.write(answer).await;
+        backend.write(response).await;
         let first = reply(&mut agent).await;
         assert_eq!(statuses(&first).len(), 1, "{name}: {first}");
         assert!(!first.contains("\nSet-Cookie"), "{name}: {first}");

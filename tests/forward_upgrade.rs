@@ -39,11 +39,11 @@ async fn tunnel(setup: impl FnOnce(&mut Setup)) -> (Proxy, RawConnection, RawCon
 async fn both_sides_talk_at_once_and_the_meter_hears_them() {
     let (proxy, mut agent, mut backend) = tunnel(|_| {}).await;
     for n in 0..20 {
-        let (question, answer) = (format!("q{n:02}"), format!("a{n:02}"));
+        let (question, response) = (format!("q{n:02}"), format!("a{n:02}"));
         agent.write(&question).await;
-        backend.write(&answer).await;
+        backend.write(&response).await;
         assert_eq!(backend.read_exact(3).await, question.as_bytes());
-        assert_eq!(agent.read_exact(3).await, answer.as_bytes());
+        assert_eq!(agent.read_exact(3).await, response.as_bytes());
     }
     drop(agent);
     backend.closed().await;

@@ -9,9 +9,9 @@ use std::process::Output;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, request_with};
+use tokengauge_test_support::http_client::{TestResponse, request_with};
 use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -86,9 +86,9 @@ impl Folder {
             .collect();
         let calls = calls
             .iter()
-            .filter_map(|call| StoredCall::of_record(call, Some(3)));
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
-        store.write(&calls.collect::<Vec<_>>()).expect("written");
+            .filter_map(|call| LedgerCall::of_record(call, Some(3)));
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
+        ledger.write(&calls.collect::<Vec<_>>()).expect("written");
     }
 
     /// Five calls of each session over ten hours that ended an hour ago, one session of the candidate for 19 of the baseline;
@@ -97,7 +97,7 @@ impl Folder {
         const SESSIONS: usize = 26_000;
         let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
         let every = 36_000_000.0 / (5 * SESSIONS) as f64;
-        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
+        let mut ledger = LedgerDatabase::open(&self.ledger()).expect("opens");
         let mut batch = Vec::new();
         for (place, call) in Records::new(begin, every).take(5 * SESSIONS).enumerate() {
             let session = place / 5;
@@ -123,8 +123,8 @@ impl Folder {
             if batch.len() == 1_000 {
                 let calls = batch
                     .iter()
-                    .filter_map(|call| StoredCall::of_record(call, Some(3)));
-                store.write(&calls.collect::<Vec<_>>()).expect("written");
+                    .filter_map(|call| LedgerCall::of_record(call, Some(3)));
+                ledger.write(&calls.collect::<Vec<_>>()).expect("written");
                 batch.clear();
             }
         }
@@ -165,9 +165,9 @@ pub async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value)
     );
     let mut stream = TcpStream::connect(address).await.expect("connects");
     stream.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("read");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("read");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     let status = head
         .split(' ')
         .nth(1)
@@ -180,7 +180,7 @@ pub async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value)
 
 pub async fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     let token = format!("Bearer {TOKEN}");
-    let Reply { status, body, .. } =
+    let TestResponse { status, body, .. } =
         request_with(address, "GET", path, &[("authorization", &token)]).await;
     (status, serde_json::from_str(&body).expect("JSON"))
 }

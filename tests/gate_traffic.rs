@@ -149,13 +149,13 @@ impl Fixture {
     async fn metrics(&self) -> Vec<(String, f64)> {
         let token = format!("Bearer {TOKEN}");
         let headers = [("authorization", token.as_str())];
-        let reply = tokengauge_test_support::http_client::request_with(
+        let response = tokengauge_test_support::http_client::request_with(
             self.process.admin,
             "GET",
             "/metrics",
             &headers,
         );
-        let text = reply.await.body;
+        let text = response.await.body;
         let samples = text.lines().filter_map(|line| line.rsplit_once(' '));
         let samples = samples.filter(|(series, _)| !series.starts_with('#'));
         samples
@@ -194,17 +194,17 @@ fn upstream(name: &str, address: SocketAddr) -> String {
 
 /// A backend whose answers are whole and have no text.
 async fn silent() -> SocketAddr {
-    let answer = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
+    let response = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
         data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    let answer = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
-        answer.len()
+    let response = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{response}",
+        response.len()
     );
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
-            let answer = answer.clone();
+            let response = response.clone();
             tokio::spawn(async move {
                 let mut peer = RawConnection::new(tcp);
                 if let Some(head) = peer.next_head().await {
@@ -213,7 +213,7 @@ async fn silent() -> SocketAddr {
                         .filter_map(|line| line.strip_prefix("content-length: "));
                     let length = lengths.next().and_then(|length| length.parse().ok());
                     peer.read_exact(length.unwrap_or(0)).await;
-                    peer.write(answer).await;
+                    peer.write(response).await;
                 }
             });
         }
@@ -246,20 +246,20 @@ async fn call(address: SocketAddr, upstream: &str, session: &str) {
     );
     let mut tcp = TcpStream::connect(address).await.expect("connected");
     tcp.write_all(request.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer)).await;
+    let mut response = String::new();
+    let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut response)).await;
     read.expect("in time").expect("an answer");
     let status = if upstream == "failing" { 503 } else { 200 };
     assert!(
-        answer.starts_with(&format!("HTTP/1.1 {status} ")),
-        "{answer}"
+        response.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{response}"
     );
     let end = match upstream {
         "malformed" => "MALFORMED_FUNCTION_CALL",
         "failing" => "error",
         _ => "data: [DONE]",
     };
-    assert_eq!(answer.contains(end), upstream != "lost", "{answer}");
+    assert_eq!(response.contains(end), upstream != "lost", "{response}");
 }
 
 fn checks<'a>(report: &'a Value, verdict: &str) -> Vec<&'a str> {

@@ -173,6 +173,6 @@ async fn the_program_runs_by_what_injection_wrote() {
     command.arg(folder.path().join("proxy-config.toml"));
     command.env(FALLBACK, fallback(&pod));
     let process = Process::start_by(command).await;
-    let answer = fetch(process.addresses()[0], "/mine/hello").await;
-    assert_eq!(answer.body, "hello");
+    let response = fetch(process.addresses()[0], "/mine/hello").await;
+    assert_eq!(response.body, "hello");
 }

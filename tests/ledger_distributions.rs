@@ -10,7 +10,7 @@ use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_core::lengths::prompt_length_class;
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
 use tokengauge_store::query::{DistributionSelector, Distributions, Signal};
 
 const HOUR: u64 = 3_600_000;
@@ -25,13 +25,13 @@ fn concurrency(place: usize) -> Option<u32> {
 }
 
 fn written(path: &Path, records: &[CallRecord], batch: usize) {
-    let mut store = LedgerStore::open(path).expect("opens");
+    let mut ledger = LedgerDatabase::open(path).expect("opens");
     let calls = records.iter().enumerate();
     let calls: Vec<_> = calls
-        .filter_map(|(place, call)| StoredCall::of_record(call, concurrency(place)))
+        .filter_map(|(place, call)| LedgerCall::of_record(call, concurrency(place)))
         .collect();
     for batch in calls.chunks(batch) {
-        store.write(batch).expect("written");
+        ledger.write(batch).expect("written");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::call::{Operation, Outcome};
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, ExperimentUnits, Filter, Threshold, UnitKind, UnitQuery,
@@ -59,19 +59,19 @@ pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
 
 /// Writes them in batches of random length.
 fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
-    let mut store = LedgerStore::open(path).expect("opens");
+    let mut ledger = LedgerDatabase::open(path).expect("opens");
     let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(40) as usize);
         let calls: Vec<_> = rest[..batch]
             .iter()
-            .filter_map(|call| StoredCall::of_record(call, Some(3)))
+            .filter_map(|call| LedgerCall::of_record(call, Some(3)))
             .collect();
-        store.write(&calls).expect("written");
+        ledger.write(&calls).expect("written");
         rest = &rest[batch..];
         if random.below(4) == 0 {
-            drop(store);
-            store = LedgerStore::open(path).expect("opens again");
+            drop(ledger);
+            ledger = LedgerDatabase::open(path).expect("opens again");
         }
     }
 }

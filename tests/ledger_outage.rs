@@ -1,10 +1,10 @@
-//! A ledger that cannot be written, vanishes, is damaged or is a newer version's, in front of the real binary: traffic goes
-//! on, sinks send every call, and what is lost is counted.
+//! A ledger that cannot be written, vanishes, is damaged or is a newer version's, in front of the real binary: traffic
+//! goes on, sinks send every call, and what is lost is counted.
 
 use crate::clock::SteppedClock;
 use crate::process::Process;
 use crate::sinks::{CLICKHOUSE, Fixture, calls, command, lost, metric, recorded, text};
-use crate::store::Fault;
+use crate::warehouse::Fault;
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -55,7 +55,12 @@ fn number(path: &Path, sql: &str) -> i64 {
 
 /// Rows of all inserts: a call that was sent twice has two.
 fn sent(fixture: &Fixture) -> usize {
-    fixture.store.taken().iter().map(|batch| batch.rows).sum()
+    fixture
+        .warehouse
+        .taken()
+        .iter()
+        .map(|batch| batch.rows)
+        .sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +73,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
     // It knows that they are stored: otherwise it would send them again after the fault.
     sink(&old, |sink| sink["rows"] == 5).await;
     let new = Process::start(&config).await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     calls(&new, 30, "new").await;
     let waits = sink(&new, |sink| sink["waiting"] == 30).await;
     assert_eq!(waits["in_memory"], 30, "{waits:#}");
@@ -94,7 +99,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
         "{}",
         ready.body
     );
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     fixture.stored(35).await;
     old.signal(Signal::TERM);
     assert!(old.ended().await.success());
@@ -116,7 +121,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
     new.signal(Signal::TERM);
     assert!(new.ended().await.success());
     assert_eq!(
-        (fixture.store.rows(), sent(&fixture)),
+        (fixture.warehouse.rows(), sent(&fixture)),
         (45, 45),
         "no call twice"
     );
@@ -127,16 +132,16 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
 async fn what_neither_the_ledger_nor_the_queue_keeps_is_counted_and_the_rest_is_sent_at_the_end() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, &format!("{CLICKHOUSE}\nqueue = 8"));
-    let holder = LedgerStore::open(&fixture.ledger()).expect("opens");
+    let holder = LedgerDatabase::open(&fixture.ledger()).expect("opens");
     let process = Process::start(&config).await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     calls(&process, 20, "s").await;
     assert_eq!(metric(&process, &sink_lost("queue"), 12.0).await, 12.0);
     sink(&process, |sink| sink["lost"] == 12 && sink["waiting"] == 8).await;
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    assert_eq!(fixture.store.rows(), 8);
+    assert_eq!(fixture.warehouse.rows(), 8);
     drop(holder);
 }
 
@@ -195,7 +200,7 @@ async fn a_sink_loses_no_call_to_a_full_disk() {
         made += 50;
         assert!(Instant::now() < end, "{made} calls");
     }
-    // The store has the calls that the ledger could not take; the ledger keeps the others.
+    // The warehouse has the calls that the ledger could not take; the ledger keeps the others.
     let metrics = process.metrics().await;
     fixture.stored(20 + metrics[&full] as usize).await;
     assert_eq!(lost(&metrics), 0.0, "{metrics:?}");
@@ -208,7 +213,7 @@ async fn a_sink_loses_no_call_to_a_full_disk() {
     fixture.stored(made + 10).await;
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    assert_eq!(fixture.store.rows(), made + 10);
+    assert_eq!(fixture.warehouse.rows(), made + 10);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -265,9 +270,9 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
 
 /// The sessions that the API knows.
 async fn sessions(process: &Process) -> Vec<String> {
-    let reply = fetch(process.admin, "/api/v1/sessions").await;
-    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let rows = answer["sessions"].as_array().into_iter().flatten();
+    let response = fetch(process.admin, "/api/v1/sessions").await;
+    let body: Value = serde_json::from_str(&response.body).expect("JSON");
+    let rows = body["sessions"].as_array().into_iter().flatten();
     let ids = rows.map(|row| row["id"].as_str().expect("an id").to_owned());
     ids.collect()
 }
@@ -295,8 +300,8 @@ async fn a_ledger_that_is_removed_while_it_is_written_to_is_begun_anew_and_its_c
     recorded(&process, 20.0).await;
     knows_only(&process, "before").await;
     fixture.stored(20).await;
-    // These the store has not taken when the file goes.
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    // These the warehouse has not taken when the file goes.
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     calls(&process, 7, "gone").await;
     recorded(&process, 27.0).await;
     metric(
@@ -321,7 +326,7 @@ async fn a_ledger_that_is_removed_while_it_is_written_to_is_begun_anew_and_its_c
     knows_only(&process, "after").await;
     assert_eq!(fixture.ids().len(), 10, "none of them is lost");
     assert_eq!(metric(&process, &sink_lost("ledger"), 7.0).await, 7.0);
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     fixture.stored(30).await;
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
@@ -338,16 +343,16 @@ async fn a_ledger_that_is_replaced_by_another_is_written_to_and_answers() {
     calls(&process, 10, "before").await;
     recorded(&process, 10.0).await;
     let backup = fixture.folder.path().join("backup.sqlite");
-    let mut store = LedgerStore::open(&backup).expect("opens");
+    let mut ledger = LedgerDatabase::open(&backup).expect("opens");
     let began = SystemTime::now() - Duration::from_secs(60);
     let record = CallRecord {
         session: Some("of the backup".to_owned()),
         ..Records::new(began, 1.0).next().expect("a record")
     };
-    store
-        .write(&[StoredCall::of_record(&record, None).expect("valid")])
+    ledger
+        .write(&[LedgerCall::of_record(&record, None).expect("valid")])
         .expect("written");
-    drop(store);
+    drop(ledger);
     std::fs::rename(backup, fixture.ledger()).expect("replaced");
     assert_eq!(metric(&process, &ledger_lost("removed"), 10.0).await, 10.0);
     knows_only(&process, "of the backup").await;
@@ -410,11 +415,11 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     let found = sessions(&process).await;
     assert!(found.contains(&"afterwards".to_owned()), "{found:?}");
     assert!(!found.contains(&"before".to_owned()), "{found:?}");
-    // What was in the damaged file and not in the store is counted, the rest is in the store.
+    // What was in the damaged file and not in the warehouse is counted, the rest is in the warehouse.
     let end = Instant::now() + TIMEOUT;
     loop {
         let lost = lost(&process.metrics().await) as usize;
-        let stored = fixture.store.rows();
+        let stored = fixture.warehouse.rows();
         if stored + lost >= made + 10 {
             break;
         }
@@ -459,14 +464,14 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
     // The oldest is not due within the test.
     let began = SystemTime::now() - month + Duration::from_secs(600);
     let records: Vec<CallRecord> = Records::new(began, every).take(CALLS).collect();
-    let mut store = LedgerStore::open(&fixture.ledger()).expect("opens");
+    let mut ledger = LedgerDatabase::open(&fixture.ledger()).expect("opens");
     for batch in records.chunks(1_000) {
         let batch = batch
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, None));
-        store.write(&batch.collect::<Vec<_>>()).expect("written");
+            .filter_map(|record| LedgerCall::of_record(record, None));
+        ledger.write(&batch.collect::<Vec<_>>()).expect("written");
     }
-    drop(store);
+    drop(ledger);
     let week = "CAST(strftime('%s', 'now', '-7 days') AS INTEGER)";
     let tables = [
         "calls".to_owned(),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{COMMIT_WITHIN, LedgerStore, Limits, StoredCall};
+use tokengauge_store::ledger::{COMMIT_WITHIN, LedgerCall, LedgerDatabase, Limits};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::records::Records;
@@ -165,12 +165,12 @@ async fn stored_calls_are_answered_after_a_restart() {
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     let process = Process::start(&config).await;
-    let answer = fetch(process.admin, "/api/v1/sessions?sort=calls")
+    let response = fetch(process.admin, "/api/v1/sessions?sort=calls")
         .await
         .body;
-    let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    assert_eq!(answer["store"], "ledger");
-    let sessions = answer["sessions"].as_array().expect("sessions");
+    let response: Value = serde_json::from_str(&response).expect("JSON");
+    assert_eq!(response["store"], "ledger");
+    let sessions = response["sessions"].as_array().expect("sessions");
     let calls: Vec<_> = sessions
         .iter()
         .map(|row| (&row["id"], &row["calls"]))
@@ -195,23 +195,23 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
     let records: Vec<CallRecord> = Records::new(now - month, every).take(CALLS).collect();
     let calls: Vec<_> = records
         .iter()
-        .filter_map(|record| StoredCall::of_record(record, None))
+        .filter_map(|record| LedgerCall::of_record(record, None))
         .collect();
-    let mut store = LedgerStore::open(&fixture.ledger()).expect("opens");
-    store.write(&calls).expect("written");
+    let mut ledger = LedgerDatabase::open(&fixture.ledger()).expect("opens");
+    ledger.write(&calls).expect("written");
     let limits = Limits {
         age: 2 * month,
         bytes: 1,
     };
     let ms = now.duration_since(SystemTime::UNIX_EPOCH).expect("later");
-    tidy(&mut store, ms.as_millis() as i64, &limits);
-    drop(store);
+    tidy(&mut ledger, ms.as_millis() as i64, &limits);
+    drop(ledger);
     assert_eq!(fixture.number("SELECT count(*) FROM calls"), 0);
     let process = Process::start(&fixture.config()).await;
     let ask = async |question: &str| -> Value {
-        let reply = fetch(process.admin, &format!("/api/v1/costs?{question}")).await;
-        assert_eq!(reply.status, 200, "{}", reply.body);
-        serde_json::from_str(&reply.body).expect("JSON")
+        let response = fetch(process.admin, &format!("/api/v1/costs?{question}")).await;
+        assert_eq!(response.status, 200, "{}", response.body);
+        serde_json::from_str(&response.body).expect("JSON")
     };
     // Until the end of the last day, which is not over: its calls are gone.
     let whole = ask("dimension=user&since=30d&series=50").await;

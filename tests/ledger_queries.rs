@@ -11,7 +11,7 @@ use tokengauge_core::call::{CallRecord, CostUnavailable, OperationClass, Outcome
 use tokengauge_core::dimension::{self, DIMENSIONS};
 use tokengauge_core::time::Timestamp;
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{LedgerStore, Limits, QueryError, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, QueryError, Reader};
 use tokengauge_store::query::{
     CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
@@ -43,20 +43,20 @@ fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
 }
 
 fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
-    let mut store = LedgerStore::open(&path(folder)).expect("opens");
+    let mut ledger = LedgerDatabase::open(&path(folder)).expect("opens");
     let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(50) as usize);
         let kept: Vec<_> = rest[..batch]
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, Some(3)))
+            .filter_map(|record| LedgerCall::of_record(record, Some(3)))
             .collect();
-        let done = store.write(&kept).expect("written");
+        let done = ledger.write(&kept).expect("written");
         assert_eq!(done.records, batch as u64);
         rest = &rest[batch..];
         if random.below(4) == 0 {
-            drop(store);
-            store = LedgerStore::open(&path(folder)).expect("opens again");
+            drop(ledger);
+            ledger = LedgerDatabase::open(&path(folder)).expect("opens again");
         }
     }
 }
@@ -316,9 +316,9 @@ fn left(records: Vec<CallRecord>, fate: Fate, random: &mut SplitMix64) -> Ledger
             .as_millis()
     };
     let keep = |age: Duration, bytes: u64| {
-        let mut store = LedgerStore::open(&path(&folder)).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path(&folder)).expect("opens");
         let now = half_of(&records) + DAY * 30;
-        tidy(&mut store, ms(now) as i64, &Limits { age, bytes });
+        tidy(&mut ledger, ms(now) as i64, &Limits { age, bytes });
     };
     match fate {
         Fate::Stay | Fate::Older => {}
@@ -960,7 +960,7 @@ const MANY: &str = "
 fn a_long_page_of_sessions_is_quick_however_many_names_there_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
-    drop(LedgerStore::open(&path).expect("opens"));
+    drop(LedgerDatabase::open(&path).expect("opens"));
     let connection = rusqlite::Connection::open(&path).expect("opens");
     connection.execute_batch(MANY).expect("written");
     drop(connection);

@@ -4,17 +4,17 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, Limits, Now, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now, Reader};
 use tokengauge_store::query::{CostQuery, DailySums, Dimension, Filter, Paging, SessionQuery};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const BEGIN: Duration = Duration::from_secs(1_763_600_000);
 
-fn store(path: &Path, count: usize, over: Duration) -> (LedgerStore, SystemTime) {
+fn ledger(path: &Path, count: usize, over: Duration) -> (LedgerDatabase, SystemTime) {
     let begin = SystemTime::UNIX_EPOCH + BEGIN;
     let every = over.as_millis() as f64 / count as f64;
-    let mut store = LedgerStore::open(path).expect("opens");
+    let mut ledger = LedgerDatabase::open(path).expect("opens");
     let mut records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
     for record in records.iter_mut().step_by(2) {
         record.experiment = Some("decoder".to_owned());
@@ -23,10 +23,10 @@ fn store(path: &Path, count: usize, over: Duration) -> (LedgerStore, SystemTime)
     for batch in records.chunks(1_000) {
         let kept = batch
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, None));
-        store.write(&kept.collect::<Vec<_>>()).expect("written");
+            .filter_map(|record| LedgerCall::of_record(record, None));
+        ledger.write(&kept.collect::<Vec<_>>()).expect("written");
     }
-    (store, begin + over)
+    (ledger, begin + over)
 }
 
 fn milliseconds(at: SystemTime) -> i64 {
@@ -35,7 +35,7 @@ fn milliseconds(at: SystemTime) -> i64 {
 }
 
 /// Takes steps, each years after the previous one, until nothing is left to do. Returns how many, and the longest.
-pub fn tidy(store: &mut LedgerStore, wall_ms: i64, limits: &Limits) -> (usize, Duration) {
+pub fn tidy(ledger: &mut LedgerDatabase, wall_ms: i64, limits: &Limits) -> (usize, Duration) {
     let (mut steps, mut longest) = (0, Duration::ZERO);
     let mut now = Now {
         monotonic: Instant::now(),
@@ -43,7 +43,7 @@ pub fn tidy(store: &mut LedgerStore, wall_ms: i64, limits: &Limits) -> (usize, D
     };
     loop {
         let begun = Instant::now();
-        let more = store.tidy(now, limits).expect("tidied");
+        let more = ledger.tidy(now, limits).expect("tidied");
         longest = longest.max(begun.elapsed());
         steps += 1;
         assert!(steps < 10_000, "it ends");
@@ -74,12 +74,12 @@ fn sound(path: &Path) {
 fn what_is_too_old_goes_with_its_sessions_and_sums() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
-    let (mut store, now) = store(&path, 12_000, 40 * DAY);
+    let (mut ledger, now) = ledger(&path, 12_000, 40 * DAY);
     let limits = Limits {
         age: 30 * DAY,
         bytes: 1 << 40,
     };
-    let (steps, _) = tidy(&mut store, milliseconds(now), &limits);
+    let (steps, _) = tidy(&mut ledger, milliseconds(now), &limits);
     assert!(steps > 1, "a little at a time");
     let oldest = milliseconds(now - 30 * DAY);
     assert!(number(&path, "SELECT min(started_ms) FROM calls") >= oldest);
@@ -117,7 +117,7 @@ fn what_is_too_old_goes_with_its_sessions_and_sums() {
 fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
-    let (mut store, now) = store(&path, 40_000, DAY);
+    let (mut ledger, now) = ledger(&path, 40_000, DAY);
     let before = number(
         &path,
         "SELECT (SELECT * FROM pragma_page_count) * (SELECT * FROM pragma_page_size)",
@@ -127,10 +127,10 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
         age: 30 * DAY,
         bytes: before as u64 / 2,
     };
-    let (steps, longest) = tidy(&mut store, milliseconds(now), &limits);
+    let (steps, longest) = tidy(&mut ledger, milliseconds(now), &limits);
     assert!(steps >= 5, "{steps} steps for 10,000 calls or more");
     assert!(longest < Duration::from_secs(10), "a step of {longest:?}");
-    drop(store);
+    drop(ledger);
     let after = std::fs::metadata(&path).expect("a file").len();
     // Spare pages stay: at most 512 of 4 KiB.
     assert!(after <= limits.bytes + 512 * 4096, "{after} of {before}");
@@ -159,7 +159,7 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
 fn what_users_spent_is_known_for_longer_than_their_calls() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
-    let (mut store, now) = store(&path, 3_000, 6 * DAY);
+    let (mut ledger, now) = ledger(&path, 3_000, 6 * DAY);
     let (age, bytes) = (30 * DAY, 1);
     let reader = Reader::new(&path, Instant::now);
     let by_user = |filter: Filter| {
@@ -181,10 +181,10 @@ fn what_users_spent_is_known_for_longer_than_their_calls() {
     let before = filters.clone().map(by_user);
     let calls = before.iter().map(|costs| costs.series.len());
     assert!(calls.min() > Some(20), "many users");
-    let has_forgotten = |store: &LedgerStore| store.has_forgotten().expect("an answer");
-    assert!(!has_forgotten(&store));
-    tidy(&mut store, milliseconds(now), &Limits { age, bytes });
-    assert!(has_forgotten(&store), "as a fleet that starts again asks");
+    let has_forgotten = |ledger: &LedgerDatabase| ledger.has_forgotten().expect("an answer");
+    assert!(!has_forgotten(&ledger));
+    tidy(&mut ledger, milliseconds(now), &Limits { age, bytes });
+    assert!(has_forgotten(&ledger), "as a fleet that starts again asks");
     assert_eq!(number(&path, "SELECT count(*) FROM calls"), 0);
     let first = number(&path, "SELECT min(day) FROM daily_spending");
     let first = SystemTime::UNIX_EPOCH + Duration::from_secs(first as u64);

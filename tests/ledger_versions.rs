@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{LedgerStore, Limits, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Reader};
 use tokengauge_store::query::{
     CostQuery, Dimension, DistributionSelector, DistributionSeries, Distributions, Filter, Paging,
     Signal, UnitKind, UnitQuery,
@@ -44,9 +44,9 @@ fn older(folder: &Path, version: i64) -> PathBuf {
         connection.execute_batch(back).expect("undone");
     }
     if version >= 9 {
-        let mut store = LedgerStore::open(&path).expect("brought forward");
-        tidy(&mut store, 0, &FOREVER);
-        drop(store);
+        let mut ledger = LedgerDatabase::open(&path).expect("brought forward");
+        tidy(&mut ledger, 0, &FOREVER);
+        drop(ledger);
         match version {
             9 => back_to_version_9(&path),
             _ => back_to_version_10(&path),
@@ -95,14 +95,14 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
         let message = before.expect_err("nobody brought it forward").to_string();
         assert!(message.contains("brings it forward"), "{message}");
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         assert_eq!(calls(&path), expected, "from version {version}");
         // And it can be written to.
         let mut record = expected[0].clone();
         record.id = "01a20838-a73b-72a1-9218-f8d414f52799".to_owned();
         record.response_id = Some("chatcmpl-1".to_owned());
-        let kept = StoredCall::of_record(&record, None).expect("one of ours");
-        store.write(&[kept]).expect("written");
+        let kept = LedgerCall::of_record(&record, None).expect("one of ours");
+        ledger.write(&[kept]).expect("written");
         let ids = calls(&path).into_iter().map(|call| call.response_id);
         assert!(ids.flatten().any(|id| id == "chatcmpl-1"));
     }
@@ -196,16 +196,16 @@ fn what_an_older_file_has_is_in_all_sums_at_once() {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = older(folder.path(), version);
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         same_sums(&path, &calls, &format!("version {version}, just opened"));
-        tidy(&mut store, 0, &FOREVER);
+        tidy(&mut ledger, 0, &FOREVER);
         same_sums(&path, &calls, &format!("version {version}, added"));
         let connection = Connection::open(&path).expect("opens");
         let marks = "SELECT max(below_key, spending_below_key) FROM unsummed";
         let marks = connection.query_row(marks, [], |row| row.get(0));
         assert_eq!(marks, Ok(0_i64));
-        drop(store);
-        LedgerStore::open(&path).expect("opens again");
+        drop(ledger);
+        LedgerDatabase::open(&path).expect("opens again");
         same_sums(&path, &calls, &format!("version {version}, opened again"));
     }
 }

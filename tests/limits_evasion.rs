@@ -40,18 +40,19 @@ impl LenientUpstream {
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
                 let bodies = Arc::clone(&accepting);
-                let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                let response = service_fn(move |request: Request<hyper::body::Incoming>| {
                     let bodies = Arc::clone(&bodies);
                     async move {
                         let body = request.into_body().collect().await;
                         let body = body.map(|body| body.to_bytes().to_vec());
                         bodies.lock().expect("no panic").extend(body);
-                        let answer = Response::builder().header("content-type", "application/json");
-                        let answer = answer.body(Full::new(ANSWER.as_bytes()));
-                        Ok::<_, Infallible>(answer.expect("an answer"))
+                        let response =
+                            Response::builder().header("content-type", "application/json");
+                        let response = response.body(Full::new(ANSWER.as_bytes()));
+                        Ok::<_, Infallible>(response.expect("an answer"))
                     }
                 });
-                let serving = http1::Builder::new().serve_connection(TokioIo::new(tcp), answer);
+                let serving = http1::Builder::new().serve_connection(TokioIo::new(tcp), response);
                 tokio::spawn(serving);
             }
         });

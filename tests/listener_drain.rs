@@ -95,10 +95,10 @@ async fn a_response_that_begins_while_draining_says_that_the_connection_closes()
     proxy.shutdown.begin();
     tokio::time::sleep(Duration::from_millis(100)).await;
     upstream.finish();
-    let answer = agent.text_to_end().await.to_ascii_lowercase();
+    let response = agent.text_to_end().await.to_ascii_lowercase();
     assert!(
-        answer.contains("connection: close") && answer.ends_with("hello"),
-        "{answer}"
+        response.contains("connection: close") && response.ends_with("hello"),
+        "{response}"
     );
     assert_eq!(proxy.drained().await, DrainSummary { aborted: 0 });
 }
@@ -189,9 +189,9 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
     let tunnel =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi";
     let mut agents = Vec::new();
-    for answer in [chunked, sized, tunnel, ""] {
+    for response in [chunked, sized, tunnel, ""] {
         let mut agent = RawConnection::connect(proxy.address).await;
-        let upgrade = if answer == tunnel {
+        let upgrade = if response == tunnel {
             "Connection: Upgrade\r\nUpgrade: websocket\r\n"
         } else {
             ""
@@ -201,12 +201,12 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
             .await;
         let mut backend = upstream.accept().await;
         backend.read_head().await;
-        backend.write(answer).await;
-        if !answer.is_empty() {
+        backend.write(response).await;
+        if !response.is_empty() {
             agent.read_until(b"hi").await;
         }
         // What follows the first chunk goes past the server.
-        if answer == chunked {
+        if response == chunked {
             backend.write("2\r\nho\r\n").await;
             agent.read_until(b"ho").await;
         }

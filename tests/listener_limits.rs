@@ -99,8 +99,8 @@ async fn a_head_over_http2_that_came_in_time_counts_when_it_is_looked_at_late() 
             connected.send(()).expect("somebody waits");
             sleep(head_timeout / 4).await;
             let request = http::Request::get(format!("http://{address}/hello")).body(none());
-            let answer = agent.send_request(request.expect("a request")).await;
-            answer.map(|answer| answer.status().as_u16())
+            let response = agent.send_request(request.expect("a request")).await;
+            response.map(|response| response.status().as_u16())
         })
     });
     is_connected.await.expect("connected");
@@ -188,10 +188,10 @@ async fn a_malformed_head_is_answered_with_400() {
     for head in heads {
         let mut agent = proxy.agent().await;
         agent.write(head).await;
-        let answer = agent.text_to_end().await;
+        let response = agent.text_to_end().await;
         assert!(
-            answer.starts_with("HTTP/1.1 400 "),
-            "{head:?} was answered with {answer:?}"
+            response.starts_with("HTTP/1.1 400 "),
+            "{head:?} was answered with {response:?}"
         );
     }
 }
@@ -221,8 +221,8 @@ async fn connections_beyond_the_limit_wait_while_all_are_in_use() {
 
     drop(first);
     for agent in &mut waiting {
-        let answer = agent.text_until("hello").await;
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let response = agent.text_until("hello").await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         assert!(proxy.shutdown.connections() <= 2);
     }
     upstream.finish();

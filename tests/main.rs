@@ -131,7 +131,6 @@ mod slo_counting;
 mod slo_openslo;
 mod slo_throughput;
 mod soak_verify;
-mod store;
 mod supply;
 #[cfg(target_os = "linux")]
 mod threads;
@@ -142,6 +141,7 @@ mod tokens_counter;
 mod tools;
 mod upgrade;
 mod upstream_facts;
+mod warehouse;
 mod wire_any;
 mod wire_dialects;
 mod wire_framing;

@@ -78,8 +78,8 @@ impl Fixture {
     }
 
     async fn marks(&self, query: &str) -> Vec<Value> {
-        let answer = self.json(&format!("/api/v1/marks{query}")).await;
-        answer["marks"].as_array().expect("marks").clone()
+        let response = self.json(&format!("/api/v1/marks{query}")).await;
+        response["marks"].as_array().expect("marks").clone()
     }
 
     /// Waits for marks of a kind, and returns them.
@@ -98,8 +98,8 @@ impl Fixture {
     /// Whether a call found no connection to its upstream.
     async fn was_unreachable(&self) -> bool {
         let path = "/api/v1/calls?outcome=unreachable&limit=1";
-        let answer = self.json(path).await;
-        !answer["calls"].as_array().expect("calls").is_empty()
+        let response = self.json(path).await;
+        !response["calls"].as_array().expect("calls").is_empty()
     }
 
     async fn command(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -118,18 +118,18 @@ impl Fixture {
 
 async fn get(admin: SocketAddr, path: &str) -> (u16, String) {
     let token = format!("Bearer {TOKEN}");
-    let reply = request_with(admin, "GET", path, &[("authorization", &token)]).await;
-    (reply.status, reply.body)
+    let response = request_with(admin, "GET", path, &[("authorization", &token)]).await;
+    (response.status, response.body)
 }
 
 /// Status and body of what is answered to a request that closes its connection.
 async fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
     let mut tcp = TcpStream::connect(address).await.expect("connected");
     tcp.write_all(request.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer)).await;
+    let mut response = String::new();
+    let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut response)).await;
     read.expect("in time").expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
     let status = head
         .split(' ')
         .nth(1)

@@ -105,10 +105,10 @@ async fn post(address: SocketAddr, path: &str, headers: &str) -> Bytes {
         BODY.len()
     );
     tcp.write_all(request.as_bytes()).await.expect("sent");
-    let mut answer = Vec::new();
-    tcp.read_to_end(&mut answer).await.expect("whole");
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    Bytes::from(answer.split_off(end.expect("a head") + 4))
+    let mut response = Vec::new();
+    tcp.read_to_end(&mut response).await.expect("whole");
+    let end = response.windows(4).position(|four| four == b"\r\n\r\n");
+    Bytes::from(response.split_off(end.expect("a head") + 4))
 }
 
 /// The binary, with traces that go nowhere.
@@ -141,17 +141,17 @@ async fn gauge(
 }
 
 async fn ask(process: &Process, path: &str) -> Value {
-    let reply = fetch(process.admin, path).await.body;
-    serde_json::from_str(&reply).expect("JSON")
+    let response = fetch(process.admin, path).await.body;
+    serde_json::from_str(&response).expect("JSON")
 }
 
 /// The records by route, once there are so many.
 async fn records(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = ask(process, "/api/v1/calls").await;
+        let response = ask(process, "/api/v1/calls").await;
         // A ledger that was just made may be busy.
-        let mut calls = reply["calls"].as_array().cloned().unwrap_or_default();
+        let mut calls = response["calls"].as_array().cloned().unwrap_or_default();
         if calls.len() >= count {
             calls.sort_by_key(|call| call["route"].as_str().expect("a route").to_owned());
             return calls;

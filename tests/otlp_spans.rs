@@ -329,7 +329,7 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
     let whole = r#"{"model":"m-1","choices":[{"index":0,"message":{"content":" word"},"finish_reason":"stop"}],
         "usage":{"prompt_tokens":7,"completion_tokens":33}}"#;
     const JSON: &str = "application/json";
-    for (name, kind, answer, operation, provider, tokens) in [
+    for (name, kind, response, operation, provider, tokens) in [
         (
             "chat",
             STREAM,
@@ -361,7 +361,7 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
         let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
         let call = fixture.call("/ml/v1/text/chat_stream", &[], body);
         fixture.bench.answer(&*call, 200, kind);
-        fixture.bench.chunk(&*call, 100, answer);
+        fixture.bench.chunk(&*call, 100, response);
         let record = fixture.bench.end(&*call, 310, End::Complete);
         assert_eq!(record.operation, Operation::Unknown, "{name}");
         let receiver = fixture.end().await;
@@ -394,7 +394,7 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
 async fn the_span_of_a_refused_call_has_no_tokens() {
     let body = r#"{"model":"asked","stream":true,"messages":[{"role":"user","content":"a prompt of words"}]}"#;
     let usage = r#"{"error":{"type":"busy"},"usage":{"prompt_tokens":9,"completion_tokens":2}}"#;
-    for (status, kind, answer, counts) in [
+    for (status, kind, response, counts) in [
         (429, "application/json", usage.to_owned(), false),
         (
             200,
@@ -408,7 +408,7 @@ async fn the_span_of_a_refused_call_has_no_tokens() {
         let fixture = TracingFixture::new(false).await;
         let call = fixture.call("/v1/chat/completions", &[], body);
         fixture.bench.answer(&*call, status, kind);
-        fixture.bench.chunk(&*call, 100, answer);
+        fixture.bench.chunk(&*call, 100, response);
         fixture.bench.end(&*call, 200, End::Complete);
         let spans = fixture.end().await.spans();
         let client = of(&spans, SpanKind::Client);

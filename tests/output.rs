@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -56,10 +56,10 @@ impl OutputFixture {
         }
         let kept: Vec<_> = records
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, None))
+            .filter_map(|record| LedgerCall::of_record(record, None))
             .collect();
-        let mut store = LedgerStore::open(&ledger).expect("opens");
-        store.write(&kept).expect("written");
+        let mut database = LedgerDatabase::open(&ledger).expect("opens");
+        database.write(&kept).expect("written");
         let lines = records
             .iter()
             .map(|record| serde_json::to_string(record).expect("JSON") + "\n");

@@ -2,7 +2,7 @@
 
 use crate::admin_openapi::broken;
 use crate::process::Process;
-use crate::store::FakeStore;
+use crate::warehouse::FakeWarehouse;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
-use tokengauge_test_support::http_client::{Reply, fetch_json, request_with};
+use tokengauge_test_support::http_client::{TestResponse, fetch_json, request_with};
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::process::Command;
 
@@ -29,7 +29,7 @@ const AWS_ID: &str = "AKIA0123456789ABCDEF";
 struct Fixture {
     folder: TempDir,
     engine: Sim,
-    store: FakeStore,
+    warehouse: FakeWarehouse,
 }
 
 impl Fixture {
@@ -37,7 +37,7 @@ impl Fixture {
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             engine: sim::start("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3").await,
-            store: FakeStore::start().await,
+            warehouse: FakeWarehouse::start().await,
         }
     }
 
@@ -56,7 +56,7 @@ impl Fixture {
              [[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\nbatch_wait = \"50ms\"\n{tables}",
             self.state(),
             self.engine.address,
-            self.store.address,
+            self.warehouse.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -117,9 +117,9 @@ async fn chat(process: &Process, path: &str, headers: &[(&str, &str)]) -> (u16, 
             body.len()
         ))
         .await;
-    let answer = agent.text_to_end().await;
-    let status = answer.split(' ').nth(1).expect("a status");
-    (status.parse().expect("a number"), answer)
+    let response = agent.text_to_end().await;
+    let status = response.split(' ').nth(1).expect("a status");
+    (status.parse().expect("a number"), response)
 }
 
 fn bearer(key: &str) -> String {
@@ -136,8 +136,8 @@ async fn get(process: &Process, path: &str) -> Value {
 async fn calls(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let mut answer = get(process, "calls").await;
-        let calls = answer["calls"].as_array_mut().expect("calls");
+        let mut response = get(process, "calls").await;
+        let calls = response["calls"].as_array_mut().expect("calls");
         if calls.len() >= count {
             calls.sort_by_key(|call| {
                 format!("{} {} {}", call["route"], call["team"], call["tenant"])
@@ -150,15 +150,15 @@ async fn calls(process: &Process, count: usize) -> Vec<Value> {
 }
 
 /// What the holder of the key in `headers` is told.
-async fn own_use(process: &Process, query: &str, headers: &[(&str, &str)]) -> Reply {
+async fn own_use(process: &Process, query: &str, headers: &[(&str, &str)]) -> TestResponse {
     request_with(process.admin, "GET", &format!("/api/v1/me{query}"), headers).await
 }
 
 async fn used(process: &Process, key: &str) -> Value {
     let bearer = bearer(key);
-    let reply = own_use(process, "", &[("authorization", &bearer)]).await;
-    assert_eq!(reply.status, 200, "{}", reply.body);
-    serde_json::from_str(&reply.body).expect("JSON")
+    let response = own_use(process, "", &[("authorization", &bearer)]).await;
+    assert_eq!(response.status, 200, "{}", response.body);
+    serde_json::from_str(&response.body).expect("JSON")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,14 +240,14 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     calls(&process, 4).await;
     let month = rfc3339_seconds(SystemTime::now()).to_string()[..7].to_owned();
     let end = Instant::now() + TIMEOUT;
-    while fixture.store.ids().len() < 4 {
+    while fixture.warehouse.ids().len() < 4 {
         assert!(Instant::now() < end, "calls in the store");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     let ledger = fixture.state().join("ledger.sqlite");
-    let url = format!("http://{}/default", fixture.store.address);
+    let url = format!("http://{}/default", fixture.warehouse.address);
     let report = |options: Vec<String>| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(["report", "--format", "csv"]).args(options);
@@ -283,11 +283,11 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
         "nobody pays: {text}"
     );
     assert!(lines[2].ends_with(",0.020000000,0.250000,0"), "{text}");
-    let of_store = report(words(&format!("{by_team} --store {url}")));
+    let of_warehouse = report(words(&format!("{by_team} --store {url}")));
     assert_eq!(
-        String::from_utf8_lossy(&of_store.stdout),
+        String::from_utf8_lossy(&of_warehouse.stdout),
         text,
-        "{of_store:?}"
+        "{of_warehouse:?}"
     );
     let safe = report(words(&format!(
         "{by_team} --spreadsheet --ledger {}",
@@ -410,8 +410,12 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
     );
     assert_eq!(used(&process, OTHER).await["calls"], 1);
     for name in ["x-api-key", "api-key", "x-goog-api-key"] {
-        let reply = own_use(&process, "?since=1h", &[(name, SEARCH)]).await;
-        assert!(reply.body.contains("\"calls\":2"), "{name}: {}", reply.body);
+        let response = own_use(&process, "?since=1h", &[(name, SEARCH)]).await;
+        assert!(
+            response.body.contains("\"calls\":2"),
+            "{name}: {}",
+            response.body
+        );
     }
 
     let with_key = [("authorization", search.as_str())];
@@ -420,10 +424,10 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
     assert!(early.body.contains("\"calls\":0"), "{}", early.body);
 
     // A key that nobody has, one without use and what is no key for this look the same.
-    let time = |mut answer: Value| {
-        answer["since"] = Value::Null;
-        answer["until"] = Value::Null;
-        answer
+    let time = |mut body: Value| {
+        body["since"] = Value::Null;
+        body["until"] = Value::Null;
+        body
     };
     let unknown = time(used(&process, "sk-nobody-0123456789abcdef").await);
     assert_eq!(unknown["calls"], 0);
@@ -450,12 +454,12 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
         // Who knows the id of a key has no key.
         (String::new(), vec![("x-api-key", AWS_ID)], 401),
     ] {
-        let reply = own_use(&process, &query, &headers).await;
-        assert_eq!(reply.status, status, "{query}: {}", reply.body);
-        let error = serde_json::from_str(&reply.body).expect("JSON");
+        let response = own_use(&process, &query, &headers).await;
+        assert_eq!(response.status, status, "{query}: {}", response.body);
+        let error = serde_json::from_str(&response.body).expect("JSON");
         let problem = "/components/schemas/Problem";
         assert_eq!(broken(&document, problem, &error), None, "{error:#}");
-        assert!(!reply.body.contains("sk-"), "{}", reply.body);
+        assert!(!response.body.contains("sk-"), "{}", response.body);
     }
     // Everything else wants the token.
     for path in [
@@ -464,8 +468,9 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
         "/metrics",
         "/api/v1/me/x",
     ] {
-        let reply = request_with(process.admin, "GET", path, &[("authorization", &search)]).await;
-        assert_eq!(reply.status, 401, "{path}");
+        let response =
+            request_with(process.admin, "GET", path, &[("authorization", &search)]).await;
+        assert_eq!(response.status, 401, "{path}");
     }
     let mut statuses = BTreeSet::new();
     for _ in 0..60 {
@@ -497,9 +502,9 @@ async fn nobody_is_told_of_keys_unless_that_is_switched_on() {
         Process::start_by(run(&fixture.config(&format!("token = \"{TOKEN}\""), ""))).await;
     for key in [SEARCH, TOKEN] {
         let bearer = bearer(key);
-        let reply = own_use(&process, "", &[("authorization", &bearer)]).await;
-        assert_eq!(reply.status, 404, "{}", reply.body);
-        assert!(reply.body.contains("own_use"), "{}", reply.body);
+        let response = own_use(&process, "", &[("authorization", &bearer)]).await;
+        assert_eq!(response.status, 404, "{}", response.body);
+        assert!(response.body.contains("own_use"), "{}", response.body);
     }
 }
 

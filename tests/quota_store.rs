@@ -1,5 +1,5 @@
-//! A quota store that cannot be reached, over the real binary: no call waits for it, and each proxy does as it was told.
-//! With a real store: tests/real/test_quota_store.py.
+//! A quota store that cannot be reached, over the real binary: no call waits for it, and each proxy does as it was
+//! told. With a real quota store: tests/real/test_quota_store.py.
 
 use crate::process::{Process, SteppedBackend};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokengauge_config::ServerTls;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
-use tokengauge_test_support::http_client::{Reply, request_with};
+use tokengauge_test_support::http_client::{TestResponse, request_with};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -28,8 +28,8 @@ impl Fixture {
         }
     }
 
-    fn config(&self, store: SocketAddr, keys: &str, tables: &str) -> PathBuf {
-        self.config_of(&format!("redis://{store}"), keys, tables)
+    fn config(&self, quota_store: SocketAddr, keys: &str, tables: &str) -> PathBuf {
+        self.config_of(&format!("redis://{quota_store}"), keys, tables)
     }
 
     fn config_of(&self, url: &str, keys: &str, tables: &str) -> PathBuf {
@@ -50,7 +50,7 @@ async fn nobody() -> SocketAddr {
     tokengauge_test_support::port::nowhere()
 }
 
-async fn ask(process: &Process) -> Reply {
+async fn ask(process: &Process) -> TestResponse {
     let headers = [("x-tokengauge-session", "s")];
     request_with(process.addresses()[0], "POST", "/hello", &headers).await
 }
@@ -84,12 +84,12 @@ const QUOTA: &str = "[[quota]]\nname = \"q\"\nrequests_per_minute = 60\nconcurre
 #[tokio::test]
 async fn no_call_waits_for_a_store_that_never_answers() {
     let fixture = Fixture::new().await;
-    let store = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    let address = store.local_addr().expect("an address");
+    let quota_store = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = quota_store.local_addr().expect("an address");
     // Its connections stay open, and nothing is read or written.
     tokio::spawn(async move {
         let mut open = Vec::new();
-        while let Ok((tcp, _)) = store.accept().await {
+        while let Ok((tcp, _)) = quota_store.accept().await {
             open.push(tcp);
         }
     });
@@ -135,15 +135,17 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
     // 60 ÷ 10, and what comes meanwhile: one in ten seconds.
     let most = 8.0 + begin.elapsed().as_secs_f64() / 10.0;
     assert!((6.0..=most).contains(&f64::from(admitted)), "{admitted}");
-    let mut answer = ask(&process).await;
-    while answer.status == 200 {
+    let mut response = ask(&process).await;
+    while response.status == 200 {
         assert!(begin.elapsed() < TIMEOUT, "no call is refused");
-        answer = ask(&process).await;
+        response = ask(&process).await;
     }
     assert!(
-        answer.body.contains("6 requests a minute, its share while"),
+        response
+            .body
+            .contains("6 requests a minute, its share while"),
         "{}",
-        answer.body
+        response.body
     );
     let refused = "tokengauge_quota_refused_total{quota=\"q\",resource=\"requests\"}";
     assert!(metric(&process, refused).await >= f64::from(21 - admitted));
@@ -156,14 +158,18 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
 #[tokio::test]
 async fn without_a_store_all_or_no_calls_are_admitted_where_that_is_said() {
     let fixture = Fixture::new().await;
-    let store = nobody().await;
-    let config = fixture.config(store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);
+    let quota_store = nobody().await;
+    let config = fixture.config(quota_store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);
     let process = Process::start(&config).await;
     fallback(&process).await;
     for _ in 0..70 {
         assert_eq!(status(&process).await, 200);
     }
-    let config = fixture.config(store, "lease = \"100ms\"\non_error = \"closed\"", QUOTA);
+    let config = fixture.config(
+        quota_store,
+        "lease = \"100ms\"\non_error = \"closed\"",
+        QUOTA,
+    );
     let process = Process::start(&config).await;
     fallback(&process).await;
     assert_eq!(status(&process).await, 429);
@@ -192,7 +198,7 @@ async fn in_shadow_mode_a_store_that_is_away_changes_nothing() {
 }
 
 /// Announces an answer of 2^62 bytes to every command, and sends bytes of it for as long as they are taken.
-async fn store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
+async fn quota_store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
     let (taken, received) = mpsc::unbounded_channel();
@@ -214,7 +220,7 @@ async fn store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) 
 async fn a_store_that_announces_an_endless_answer_is_left() {
     const BUFFERS: usize = 16 << 20;
     let fixture = Fixture::new().await;
-    let (address, mut taken) = store_without_an_end().await;
+    let (address, mut taken) = quota_store_without_an_end().await;
     let quota = "[[quota]]\nname = \"q\"\nper = \"session\"\nrequests_per_minute = 60\n";
     let config = fixture.config(address, "timeout = \"30s\"", quota);
     let process = Process::start(&config).await;
@@ -248,8 +254,8 @@ async fn command(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>
     Some(words)
 }
 
-/// A store behind TLS that takes every command, and where the commands arrive.
-async fn store_with_tls(
+/// A quota store behind TLS that takes every command, and where the commands arrive.
+async fn quota_store_with_tls(
     authority: &Authority,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Vec<String>>) {
     let (certificate, key) = authority.issue("store", "127.0.0.1");
@@ -271,12 +277,12 @@ async fn store_with_tls(
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Some(words) = command(&mut stream).await {
-                    let answer = match words[0].as_str() {
+                    let response = match words[0].as_str() {
                         "SCRIPT" => format!("$40\r\n{}\r\n", "a".repeat(40)),
                         _ => "+OK\r\n".to_owned(),
                     };
                     let _ = commands.send(words);
-                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                    if stream.write_all(response.as_bytes()).await.is_err() {
                         return;
                     }
                 }
@@ -290,7 +296,7 @@ async fn store_with_tls(
 async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     let fixture = Fixture::new().await;
     let authority = Authority::new();
-    let (address, mut received) = store_with_tls(&authority).await;
+    let (address, mut received) = quota_store_with_tls(&authority).await;
     let password = fixture.folder.path().join("password");
     std::fs::write(&password, "of a file\n").expect("written");
     // Nothing is tried again, however long the first connection takes.

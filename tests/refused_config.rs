@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
-use tokengauge_test_support::http_client::{Reply, fetch, request_with};
+use tokengauge_test_support::http_client::{TestResponse, fetch, request_with};
 use tokio::process::Command;
 
 const SUCCESSFUL: &str = "tokengauge_config_last_reload_successful";
@@ -78,7 +78,7 @@ fn run(config: &Path) -> Command {
     command
 }
 
-async fn hello(process: &Process) -> Reply {
+async fn hello(process: &Process) -> TestResponse {
     fetch(process.addresses()[0], "/engine/hello").await
 }
 
@@ -97,10 +97,10 @@ async fn wait_for(process: &Process, wanted: [f64; 3]) {
 }
 
 async fn verbose(process: &Process) -> String {
-    let reply = fetch(process.admin, "/readyz?verbose").await;
-    assert_eq!(reply.status, 200, "still ready: {}", reply.body);
+    let response = fetch(process.admin, "/readyz?verbose").await;
+    assert_eq!(response.status, 200, "still ready: {}", response.body);
     assert_eq!(fetch(process.admin, "/readyz").await.body, "ready\n");
-    reply.body
+    response.body
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,20 +219,20 @@ async fn a_limit_that_cannot_be_loaded_refuses_calls_in_the_words_of_their_diale
             ("/engine/v1/chat/completions", "\"code\":\"config_refused\""),
             ("/engine/v1/messages", "{\"type\":\"error\""),
         ] {
-            let reply = request_with(address, "POST", path, &[]).await;
-            assert_eq!(reply.status, 503, "{text}: {}", reply.body);
+            let response = request_with(address, "POST", path, &[]).await;
+            assert_eq!(response.status, 503, "{text}: {}", response.body);
             assert!(
-                reply
+                response
                     .head
                     .contains("x-tokengauge-error: config_refused\r\n")
             );
-            assert!(reply.body.contains(mark), "{}", reply.body);
+            assert!(response.body.contains(mark), "{}", response.body);
             for part in [
                 "proxy-config.toml",
                 "not of the caller",
                 "on-refused-config",
             ] {
-                assert!(reply.body.contains(part), "{}", reply.body);
+                assert!(response.body.contains(part), "{}", response.body);
             }
         }
         assert_eq!(pod.engine.connections(), 0);
@@ -340,12 +340,12 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
     let process = Process::start_by(command).await;
     let shown = [("authorization", "Bearer 0123456789abcdef")];
     for (headers, status) in [(&[][..], 401), (&shown[..], 200)] {
-        let reply = request_with(process.admin, "GET", "/api/v1/calls", headers).await;
-        assert_eq!(reply.status, status, "it is known: {}", reply.body);
+        let response = request_with(process.admin, "GET", "/api/v1/calls", headers).await;
+        assert_eq!(response.status, status, "it is known: {}", response.body);
         let line = process.line("metrics on ").await;
         let address = line["metrics on ".len()..].parse().expect("an address");
-        let reply = request_with(address, "GET", "/metrics", headers).await;
-        assert_eq!(reply.status, status, "{}", reply.body);
+        let response = request_with(address, "GET", "/metrics", headers).await;
+        assert_eq!(response.status, status, "{}", response.body);
     }
     // The token is not the file's, so that mended it is used.
     pod.write(format!("{guarded}{}", route("engine", pod.engine.address)));

@@ -46,18 +46,18 @@ async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
             let bodies = Arc::clone(&bodies);
-            let answer = service_fn(move |request: Request<Incoming>| {
+            let response = service_fn(move |request: Request<Incoming>| {
                 let bodies = Arc::clone(&bodies);
                 async move {
                     let body = request.into_body().collect().await.expect("a body");
                     let body = body.to_bytes().to_vec();
                     bodies.lock().expect("no panic").push(body);
-                    let answer = Response::builder().header("content-type", "application/json");
-                    let answer = answer.body(Full::new(ANSWER.as_bytes()));
-                    Ok::<_, Infallible>(answer.expect("an answer"))
+                    let response = Response::builder().header("content-type", "application/json");
+                    let response = response.body(Full::new(ANSWER.as_bytes()));
+                    Ok::<_, Infallible>(response.expect("an answer"))
                 }
             });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(tcp), answer));
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(tcp), response));
         }
     });
     address
@@ -122,12 +122,12 @@ impl ProxyFixture {
         );
         tcp.write_all(head.as_bytes()).await.expect("sent");
         tcp.write_all(body).await.expect("sent");
-        let mut answer = Vec::new();
-        let read = soon("an answer", tcp.read_to_end(&mut answer)).await;
+        let mut response = Vec::new();
+        let read = soon("an answer", tcp.read_to_end(&mut response)).await;
         read.expect("whole");
         // Records are in the order of milliseconds.
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let status = String::from_utf8_lossy(&answer[9..12]).into_owned();
+        let status = String::from_utf8_lossy(&response[9..12]).into_owned();
         status.parse().expect("a status")
     }
 
@@ -135,9 +135,9 @@ impl ProxyFixture {
     async fn records(&self, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let reply = fetch(self.process.admin, "/api/v1/calls").await.body;
-            let reply: Value = serde_json::from_str(&reply).expect("JSON");
-            let mut calls = reply["calls"].as_array().cloned().unwrap_or_default();
+            let response = fetch(self.process.admin, "/api/v1/calls").await.body;
+            let response: Value = serde_json::from_str(&response).expect("JSON");
+            let mut calls = response["calls"].as_array().cloned().unwrap_or_default();
             if calls.len() >= count {
                 calls.reverse();
                 return calls;
@@ -180,15 +180,15 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
     }
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = fetch(fixture.process.admin, "/api/v1/slos").await.body;
-        let reply: Value = serde_json::from_str(&reply).expect("JSON");
-        let slo = &reply["slos"][0];
+        let response = fetch(fixture.process.admin, "/api/v1/slos").await.body;
+        let response: Value = serde_json::from_str(&response).expect("JSON");
+        let slo = &response["slos"][0];
         if slo["bad"].as_f64() == Some(4.0) || slo["budget"]["bad"].as_f64() == Some(4.0) {
             break;
         }
         assert!(
             Instant::now() < end,
-            "the objective of the model sees 4 bad calls: {reply}"
+            "the objective of the model sees 4 bad calls: {response}"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -327,9 +327,9 @@ async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes
         .expect("connected");
     slow.write_all(head.as_bytes()).await.expect("sent");
     slow.write_all(&body[..1000]).await.expect("sent");
-    let mut answer = [0; 12];
-    let read = soon("an answer", slow.read_exact(&mut answer)).await;
+    let mut response = [0; 12];
+    let read = soon("an answer", slow.read_exact(&mut response)).await;
     read.expect("a head");
-    assert_eq!(&answer, b"HTTP/1.1 502");
+    assert_eq!(&response, b"HTTP/1.1 502");
     assert_eq!(fixture.post("dead", "", &body).await, 502, "no 429");
 }

@@ -71,20 +71,20 @@ impl Fixture {
     }
 
     /// Status and body of a call of a session that is answered so.
-    async fn call(&self, session: &str, answer: &Value) -> (u16, String) {
+    async fn call(&self, session: &str, response: &Value) -> (u16, String) {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "go on"}]});
         let body = body.to_string();
         let mut agent = RawConnection::connect(self.process.addresses()[0]).await;
         agent
             .write(format!(
                 "POST /v1/chat/completions HTTP/1.1\r\nhost: proxy\r\nconnection: close\r\n\
-                 x-tokengauge-session: {session}\r\nx-tokengauge-agent: coder\r\nx-answer: {answer}\r\n\
+                 x-tokengauge-session: {session}\r\nx-tokengauge-agent: coder\r\nx-answer: {response}\r\n\
                  content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             ))
             .await;
-        let answer = agent.text_to_end().await;
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let response = agent.text_to_end().await;
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
         (status.expect("a status"), body.to_owned())
     }
@@ -120,9 +120,9 @@ impl Fixture {
     }
 
     async fn runaways(&self) -> Value {
-        let reply = fetch(self.process.admin, "/api/v1/runaways").await;
-        assert_eq!(reply.status, 200, "{}", reply.body);
-        serde_json::from_str(&reply.body).expect("JSON")
+        let response = fetch(self.process.admin, "/api/v1/runaways").await;
+        assert_eq!(response.status, 200, "{}", response.body);
+        serde_json::from_str(&response.body).expect("JSON")
     }
 }
 

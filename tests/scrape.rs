@@ -53,15 +53,15 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
         "accept",
         "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
     )];
-    let reply = request_with(server.address, "GET", "/metrics", &accept).await;
+    let response = request_with(server.address, "GET", "/metrics", &accept).await;
     assert!(
-        reply
+        response
             .head
             .contains(&format!("content-type: {OPEN_METRICS}"))
     );
-    assert!(reply.body.ends_with("\n# EOF\n"));
-    assert_eq!(without_exemplar(&reply.body), Vec::<&str>::new());
-    let with_trace: Vec<_> = reply
+    assert!(response.body.ends_with("\n# EOF\n"));
+    assert_eq!(without_exemplar(&response.body), Vec::<&str>::new());
+    let with_trace: Vec<_> = response
         .body
         .lines()
         .filter(|line| line.contains(" # {"))
@@ -129,13 +129,13 @@ fn without_exemplar(text: &str) -> Vec<&str> {
 }
 
 async fn server_text(server: &Server) -> String {
-    let reply = request_with(server.address, "GET", "/metrics", &[]).await;
+    let response = request_with(server.address, "GET", "/metrics", &[]).await;
     assert!(
-        reply
+        response
             .head
             .contains("content-type: text/plain; version=0.0.4; charset=utf-8")
     );
-    reply.body
+    response.body
 }
 
 #[tokio::test]

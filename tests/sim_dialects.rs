@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use tokengauge_core::call::{Channel, Dialect, Event, Segment, Usage};
 use tokengauge_sim::{Ending, Truth, TruthTokens};
-use tokengauge_test_support::sim::{Answer, Sim, start};
+use tokengauge_test_support::sim::{Sim, SimResponse, start};
 use tokengauge_wire::{self as wire, Decoder, Framing, Limits, ResponseHead};
 
 #[derive(Default)]
@@ -48,21 +48,21 @@ impl DecodedBody {
     }
 }
 
-fn decode(dialect: Dialect, answer: &Answer, piece: usize) -> (DecodedBody, Dialect) {
+fn decode(dialect: Dialect, response: &SimResponse, piece: usize) -> (DecodedBody, Dialect) {
     let header = |name: &str| {
-        answer
+        response
             .headers
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
     let head = ResponseHead {
-        status: answer.status.as_u16(),
+        status: response.status.as_u16(),
         content_type: header("content-type"),
         content_encoding: header("content-encoding"),
     };
     let mut decoder = Decoder::new(dialect, &head, Limits::default());
     let mut found = DecodedBody::default();
-    for bytes in answer.body().chunks(piece) {
+    for bytes in response.body().chunks(piece) {
         decoder
             .push(bytes, &mut |event| found.take(event))
             .expect("readable");
@@ -223,7 +223,7 @@ fn others() -> Vec<Case> {
     ]
 }
 
-async fn ask(sim: &Sim, case: &Case, settings: &str, stream: bool) -> (Answer, Truth) {
+async fn ask(sim: &Sim, case: &Case, settings: &str, stream: bool) -> (SimResponse, Truth) {
     let path = if stream { case.streamed } else { case.whole };
     let mut body = case.body.clone();
     let by_path = ["/model/", "/models/", "/generate"]
@@ -232,15 +232,15 @@ async fn ask(sim: &Sim, case: &Case, settings: &str, stream: bool) -> (Answer, T
     if !by_path || path.starts_with("/api/") {
         body["stream"] = stream.into();
     }
-    let answer = sim.post(path, settings, body).await;
+    let response = sim.post(path, settings, body).await;
     assert_eq!(
-        answer.status,
+        response.status,
         200,
         "{path}: {}",
-        String::from_utf8_lossy(&answer.body())
+        String::from_utf8_lossy(&response.body())
     );
-    let truth = sim.truth_of(&answer).await;
-    (answer, truth)
+    let truth = sim.truth_of(&response).await;
+    (response, truth)
 }
 
 fn check(case: &Case, label: &str, found: &DecodedBody, truth: &Truth) {
@@ -307,7 +307,7 @@ async fn every_dialect_decodes_to_the_truth_streamed_and_whole_cut_anywhere() {
             (false, ""),
             (false, "gzip"),
         ] {
-            let (answer, truth) = ask(&sim, &case, settings, stream).await;
+            let (response, truth) = ask(&sim, &case, settings, stream).await;
             let label = format!("{} streamed {stream} {settings}", case.streamed);
             assert_eq!(truth.streamed, stream, "{label}");
             let tokens = truth.tokens.expect("known");
@@ -317,7 +317,7 @@ async fn every_dialect_decodes_to_the_truth_streamed_and_whole_cut_anywhere() {
                 "{label}"
             );
             for piece in [1, 7, 1000, 1 << 20] {
-                let (found, dialect) = decode(case.dialect, &answer, piece);
+                let (found, dialect) = decode(case.dialect, &response, piece);
                 assert_eq!(dialect, case.dialect, "{label}");
                 check(&case, &label, &found, &truth);
             }
@@ -344,9 +344,9 @@ async fn without_usage_nothing_is_reported_and_length_has_each_dialects_finish_r
     let sim = start("ttft=0ms,gap=0ms,tokens=40,usage=off,finish=length").await;
     for case in cases() {
         for stream in [true, false] {
-            let (answer, truth) = ask(&sim, &case, "", stream).await;
+            let (response, truth) = ask(&sim, &case, "", stream).await;
             let label = format!("{} streamed {stream}", case.streamed);
-            let (found, _) = decode(case.dialect, &answer, 4096);
+            let (found, _) = decode(case.dialect, &response, 4096);
             assert_eq!(truth.usage, None, "{label}");
             assert_eq!(
                 (found.usage.input, found.usage.output),
@@ -369,8 +369,8 @@ async fn without_usage_nothing_is_reported_and_length_has_each_dialects_finish_r
 async fn an_error_event_is_one_in_every_dialect() {
     let sim = start("ttft=0ms,gap=0ms,tokens=40,error=@25").await;
     for case in cases() {
-        let (answer, truth) = ask(&sim, &case, "", true).await;
-        let (found, _) = decode(case.dialect, &answer, 4096);
+        let (response, truth) = ask(&sim, &case, "", true).await;
+        let (found, _) = decode(case.dialect, &response, 4096);
         let label = case.streamed;
         assert!(!found.errors.is_empty(), "{label}");
         assert_eq!(found.tokens(Channel::Answer), 25, "{label}");
@@ -386,8 +386,8 @@ async fn choices_interleave_and_each_is_counted_by_itself() {
     for case in cases().into_iter().take(2) {
         let mut case = case;
         case.body["n"] = 3.into();
-        let (answer, truth) = ask(&sim, &case, "", true).await;
-        let (found, _) = decode(case.dialect, &answer, 333);
+        let (response, truth) = ask(&sim, &case, "", true).await;
+        let (found, _) = decode(case.dialect, &response, 333);
         assert_eq!(found.texts.len(), 3, "{}", case.streamed);
         assert_eq!(truth.tokens.expect("known").output, 90);
         check(&case, case.streamed, &found, &truth);

@@ -32,9 +32,9 @@ fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
 #[tokio::test]
 async fn a_reset_comes_after_exactly_the_tokens_named() {
     let sim = start("ttft=1ms,gap=2ms,tokens=40,reset=@25").await;
-    let answer = sim.post(CHAT, "", chat()).await;
-    assert_eq!(events(&answer.text()), 25);
-    let error = answer.error.expect("torn");
+    let response = sim.post(CHAT, "", chat()).await;
+    assert_eq!(events(&response.text()), 25);
+    let error = response.error.expect("torn");
     assert_eq!(
         io_kind(&error),
         Some(ErrorKind::ConnectionReset),
@@ -54,9 +54,9 @@ async fn a_reset_comes_after_exactly_the_tokens_named() {
 #[tokio::test]
 async fn a_close_ends_the_connection_without_a_terminator_and_without_a_reset() {
     let sim = start("ttft=1ms,gap=2ms,tokens=40,close=@7").await;
-    let answer = sim.post(CHAT, "", chat()).await;
-    assert_eq!(events(&answer.text()), 7);
-    let error = answer.error.expect("torn");
+    let response = sim.post(CHAT, "", chat()).await;
+    assert_eq!(events(&response.text()), 7);
+    let error = response.error.expect("torn");
     assert_ne!(
         io_kind(&error),
         Some(ErrorKind::ConnectionReset),
@@ -68,16 +68,16 @@ async fn a_close_ends_the_connection_without_a_terminator_and_without_a_reset() 
 #[tokio::test]
 async fn over_http2_a_reset_takes_the_stream_and_not_the_connection() {
     let sim = start("ttft=1ms,gap=2ms,tokens=40").await;
-    let answer = sim.send_h2(post(CHAT, "reset=@9", &chat())).await;
-    assert!(answer.error.is_some());
+    let response = sim.send_h2(post(CHAT, "reset=@9", &chat())).await;
+    assert!(response.error.is_some());
     assert_eq!(sim.truth().await.outcome, Ending::Reset);
 }
 
 #[tokio::test]
 async fn a_fault_before_the_first_token_leaves_none() {
     let sim = start("ttft=1ms,gap=1ms,tokens=40,reset=@0").await;
-    let answer = sim.post(CHAT, "", chat()).await;
-    assert!(answer.error.is_some());
+    let response = sim.post(CHAT, "", chat()).await;
+    assert!(response.error.is_some());
     let truth = sim.truth().await;
     assert_eq!((truth.frames, truth.seconds.ttft), (0, None));
 }
@@ -113,8 +113,8 @@ async fn an_agent_that_disconnects_is_recorded_as_cancelled_with_what_it_got() {
 #[tokio::test]
 async fn stalls_pings_and_empty_deltas_come_as_asked() {
     let sim = start("ttft=120ms,gap=1ms,tokens=10,stall=200ms@5,ping=50ms,empty=3").await;
-    let answer = sim.post(CHAT, "", chat()).await;
-    let text = answer.text();
+    let response = sim.post(CHAT, "", chat()).await;
+    let text = response.text();
     assert_eq!(events(&text), 13, "three of them empty");
     let pings = text.matches(": ping\n\n").count();
     assert!(
@@ -130,8 +130,8 @@ async fn stalls_pings_and_empty_deltas_come_as_asked() {
 async fn a_head_can_come_later_than_the_request_and_earlier_than_the_first_token() {
     let sim = start("head=80ms,ttft=160ms,gap=1ms,tokens=5").await;
     let started = Instant::now();
-    let answer = sim.post(CHAT, "", chat()).await;
-    let opened = answer
+    let response = sim.post(CHAT, "", chat()).await;
+    let opened = response
         .chunks
         .first()
         .expect("a role")
@@ -146,11 +146,11 @@ async fn gzip_chunks_can_be_read_as_they_come() {
     use compression_codecs::{Decode, GzipDecoder};
     use compression_core::util::PartialBuffer;
     let sim = start("ttft=1ms,gap=15ms,tokens=12,gzip").await;
-    let answer = sim.post(CHAT, "", chat()).await;
-    assert_eq!(answer.headers["content-encoding"], "gzip");
+    let response = sim.post(CHAT, "", chat()).await;
+    assert_eq!(response.headers["content-encoding"], "gzip");
     let mut decoder = GzipDecoder::new();
     let mut seen = Vec::new();
-    for (_, chunk) in &answer.chunks {
+    for (_, chunk) in &response.chunks {
         let mut input = PartialBuffer::new(chunk.as_ref());
         let mut output = PartialBuffer::new([0u8; 16 * 1024]);
         while !input.unwritten().is_empty() {
@@ -193,8 +193,8 @@ async fn streams_at_once_slow_each_other_down_beyond_the_knee() {
 async fn the_first_calls_of_a_process_are_slower_where_asked() {
     let sim = start("ttft=1ms,gap=0ms,tokens=1,cold_start=1500ms@1").await;
     for _ in 0..2 {
-        let answer = sim.post(CHAT, "", chat()).await;
-        sim.truth_of(&answer).await;
+        let response = sim.post(CHAT, "", chat()).await;
+        sim.truth_of(&response).await;
     }
     let seconds: Vec<f64> = sim
         .simulator
@@ -236,13 +236,13 @@ async fn a_recorded_body_is_served_byte_for_byte_cut_and_paced() {
         request
             .headers_mut()
             .insert("x-sim-body", "made/up".parse().expect("a value"));
-        let answer = sim.send(request).await;
-        assert_eq!(answer.text(), body, "{settings}");
+        let response = sim.send(request).await;
+        assert_eq!(response.text(), body, "{settings}");
         assert_eq!(
-            (answer.status.as_u16(), &answer.headers["content-type"]),
+            (response.status.as_u16(), &response.headers["content-type"]),
             (201, &"text/event-stream; x=y".parse().expect("a value"))
         );
-        let truth = sim.truth_of(&answer).await;
+        let truth = sim.truth_of(&response).await;
         assert_eq!(truth.tokens, None, "{settings}");
         assert!(
             (2..=chunks).contains(&truth.frames),

@@ -26,9 +26,9 @@ fn count(text: &str) -> u64 {
 async fn a_chat_stream_has_exactly_the_tokens_asked_for_and_the_truth_says_so() {
     let sim = start("").await;
     let asked = "ttft=30ms,gap=1ms,tokens=50,reasoning=20,per_frame=3,tool=9x2";
-    let answer = sim.post("/v1/chat/completions", asked, chat(true)).await;
-    assert_eq!(answer.headers["x-sim-id"], "one");
-    let events = answer.events();
+    let response = sim.post("/v1/chat/completions", asked, chat(true)).await;
+    assert_eq!(response.headers["x-sim-id"], "one");
+    let events = response.events();
     let delta = "/choices/0/delta/";
     assert_eq!(count(&content(&events, &format!("{delta}content"))), 50);
     assert_eq!(
@@ -52,7 +52,7 @@ async fn a_chat_stream_has_exactly_the_tokens_asked_for_and_the_truth_says_so() 
         "{}",
         truth.frames
     );
-    assert_eq!(truth.bytes, answer.body().len() as u64);
+    assert_eq!(truth.bytes, response.body().len() as u64);
     assert_eq!(truth.outcome, Ending::Complete);
     assert_eq!(truth.finish_reasons, ["tool_calls"]);
     assert!(
@@ -96,9 +96,9 @@ async fn usage_comes_in_a_chat_stream_only_when_asked_for() {
 async fn what_the_truth_says_of_time_is_what_a_client_sees() {
     let sim = start("").await;
     let asked = "ttft=120ms,gap=15ms,tokens=20,stall=150ms@10";
-    let answer = sim.post("/v1/messages", asked, chat(true)).await;
+    let response = sim.post("/v1/messages", asked, chat(true)).await;
     let truth = sim.truth().await;
-    let first = answer
+    let first = response
         .chunks
         .iter()
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
@@ -134,8 +134,9 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
     let sim = start("ttft=5ms,gap=1ms,tokens=40,seed=3").await;
     let one = sim.post("/v1/messages", "", chat(true)).await;
     let two = sim.send_h2(post("/v1/messages", "", &chat(true))).await;
-    let text =
-        |answer: &tokengauge_test_support::sim::Answer| content(&answer.events(), "/delta/text");
+    let text = |response: &tokengauge_test_support::sim::SimResponse| {
+        content(&response.events(), "/delta/text")
+    };
     assert_eq!(text(&one), text(&two), "the seed decides the text");
     assert_eq!(count(&text(&two)), 40);
     for truth in sim.simulator.truths() {
@@ -147,8 +148,8 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
 #[tokio::test]
 async fn an_answer_that_is_not_streamed_comes_whole_after_the_time_it_takes() {
     let sim = start("ttft=50ms,gap=5ms,tokens=11,tool=7").await;
-    let answer = sim.post("/v1/chat/completions", "", chat(false)).await;
-    let body = answer.json();
+    let response = sim.post("/v1/chat/completions", "", chat(false)).await;
+    let body = response.json();
     assert_eq!(
         count(
             body["choices"][0]["message"]["content"]
@@ -190,11 +191,11 @@ async fn the_truth_can_be_read_over_http_newest_first() {
 #[tokio::test]
 async fn a_bad_setting_is_refused_with_its_reason() {
     let sim = start("").await;
-    let answer = sim
+    let response = sim
         .post("/v1/chat/completions", "ttft=soon", chat(true))
         .await;
-    assert_eq!(answer.status, 400);
-    let message = answer.json()["error"]["message"]
+    assert_eq!(response.status, 400);
+    let message = response.json()["error"]["message"]
         .as_str()
         .expect("a message")
         .to_owned();

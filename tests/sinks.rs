@@ -1,9 +1,9 @@
-//! Sinks over the real binary: stores that fail in every way, are away, or are reached by a process that is killed. What
-//! the ledger has is in the store, once.
+//! Sinks over the real binary: warehouses that fail in every way, are away, or are reached by a process that is killed.
+//! What the ledger has is in the warehouse, once.
 
 use crate::process::{Process, SteppedBackend};
-use crate::store::load::{self, Load};
-use crate::store::{FakeStore, Fault, columns_of};
+use crate::warehouse::load::{self, Load};
+use crate::warehouse::{FakeWarehouse, Fault, columns_of};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use tokengauge_test_support::http_client::{fetch, request_with};
 pub struct Fixture {
     pub folder: TempDir,
     upstream: SteppedBackend,
-    pub store: FakeStore,
+    pub warehouse: FakeWarehouse,
 }
 
 impl Fixture {
@@ -26,7 +26,7 @@ impl Fixture {
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             upstream: SteppedBackend::start().await,
-            store: FakeStore::start().await,
+            warehouse: FakeWarehouse::start().await,
         }
     }
 
@@ -46,7 +46,7 @@ impl Fixture {
             "listen = \"127.0.0.1:0\"\n{state}[admin]\nlisten = \"127.0.0.1:0\"\n\
              [[upstream]]\nname = \"engine\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"engine\"\n\
              [[sink]]\nurl = \"http://{}\"\n{sink}\n",
-            self.upstream.address, self.store.address,
+            self.upstream.address, self.warehouse.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -75,16 +75,16 @@ impl Fixture {
         ids.collect::<Result<_, _>>().expect("ids")
     }
 
-    /// Waits until the store has so many calls.
+    /// Waits until the warehouse has so many calls.
     pub async fn stored(&self, calls: usize) {
-        self.until(|| self.store.ids().len() >= calls, "calls in the store")
+        self.until(|| self.warehouse.ids().len() >= calls, "calls in the store")
             .await;
     }
 
     pub async fn until(&self, holds: impl Fn() -> bool, what: &str) {
         let end = Instant::now() + TIMEOUT;
         while !holds() {
-            let stored = self.store.ids().len();
+            let stored = self.warehouse.ids().len();
             assert!(Instant::now() < end, "no {what}: {stored} are stored");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -98,8 +98,8 @@ pub const CLICKHOUSE: &str =
 pub async fn calls(process: &Process, count: usize, session: &str) {
     for _ in 0..count {
         let headers = [("x-tokengauge-session", session)];
-        let answer = request_with(process.addresses()[0], "GET", "/hello", &headers).await;
-        assert_eq!(answer.status, 200);
+        let response = request_with(process.addresses()[0], "GET", "/hello", &headers).await;
+        assert_eq!(response.status, 200);
     }
 }
 
@@ -155,13 +155,17 @@ async fn a_store_that_fails_in_every_way_has_every_call_once() {
     .enumerate()
     {
         // A connection that was kept and is closed is replaced by another one at once.
-        fixture.store.fault(fault, 2);
+        fixture.warehouse.fault(fault, 2);
         calls(&process, 12, "s").await;
         fixture.stored((at + 1) * 12).await;
     }
     recorded(&process, 84.0).await;
-    assert_eq!(fixture.store.ids(), fixture.ids());
-    assert_eq!(fixture.store.rows(), 84, "a start and an id are one call");
+    assert_eq!(fixture.warehouse.ids(), fixture.ids());
+    assert_eq!(
+        fixture.warehouse.rows(),
+        84,
+        "a start and an id are one call"
+    );
     let metrics = process.metrics().await;
     let failures = |reason: &str| {
         let labels = format!("{{sink=\"clickhouse\",reason=\"{reason}\"}}");
@@ -195,7 +199,7 @@ async fn a_store_that_fails_in_every_way_has_every_call_once() {
 async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pause() {
     let fixture = Fixture::new().await;
     let process = Process::start(&fixture.config(true, CLICKHOUSE)).await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     calls(&process, 205, "s").await;
     recorded(&process, 205.0).await;
     metric(
@@ -205,12 +209,12 @@ async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pau
     )
     .await;
     process.line("calls wait for the store").await;
-    assert_eq!(fixture.store.rows(), 0);
-    fixture.store.fault(Fault::Reset, 0);
+    assert_eq!(fixture.warehouse.rows(), 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     fixture.stored(205).await;
-    assert_eq!(fixture.store.ids(), fixture.ids());
+    assert_eq!(fixture.warehouse.ids(), fixture.ids());
     // The first request of a batch and the next one are apart by what the ledger takes, not by a timer.
-    let taken = fixture.store.taken();
+    let taken = fixture.warehouse.taken();
     assert!(taken.len() >= 21, "batches of ten: {taken:?}");
     let full = taken.iter().filter(|batch| batch.rows == 10).count();
     assert!(full >= 19, "{taken:?}");
@@ -220,21 +224,21 @@ async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pau
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_the_store_refuses_is_named_and_left_out() {
     let fixture = Fixture::new().await;
-    fixture.store.refuse("poisoned");
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.refuse("poisoned");
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let process = Process::start(&fixture.config(true, CLICKHOUSE)).await;
     calls(&process, 4, "sound").await;
     calls(&process, 1, "poisoned").await;
     calls(&process, 4, "sound").await;
     recorded(&process, 9.0).await;
-    fixture.store.fault(Fault::Reset, 0);
+    fixture.warehouse.fault(Fault::Reset, 0);
     fixture.stored(8).await;
     let refused = "tokengauge_sink_lost_records_total{sink=\"clickhouse\",reason=\"refused\"}";
     assert_eq!(metric(&process, refused, 1.0).await, 1.0);
     let line = process.line("the store does not take this call").await;
     let missing: Vec<_> = fixture
         .ids()
-        .difference(&fixture.store.ids())
+        .difference(&fixture.warehouse.ids())
         .cloned()
         .collect();
     assert_eq!(missing.len(), 1);
@@ -255,25 +259,25 @@ async fn a_killed_process_sends_the_same_batch_again_and_s3_has_no_call_twice() 
     let mut sent = 0.0;
     for round in 0..3 {
         let process = Process::start(&config).await;
-        // What the process before had sent is sent again, and the store knows it.
+        // What the process before had sent is sent again, and the warehouse knows it.
         fixture.stored(20 * round).await;
-        // The store has the file, and nobody hears of it.
-        fixture.store.fault(Fault::StoredThenSilent, usize::MAX);
+        // The warehouse has the file, and nobody hears of it.
+        fixture.warehouse.fault(Fault::StoredThenSilent, usize::MAX);
         calls(&process, 20, "s").await;
         sent += 20.0;
         recorded(&process, 20.0).await;
-        let file = || fixture.store.rows() > 20 * round;
+        let file = || fixture.warehouse.rows() > 20 * round;
         fixture.until(file, "file").await;
         process.signal(Signal::KILL);
         assert!(!process.ended().await.success());
-        fixture.store.fault(Fault::Reset, 0);
+        fixture.warehouse.fault(Fault::Reset, 0);
     }
     let process = Process::start(&config).await;
     fixture.stored(sent as usize).await;
     metric(&process, "tokengauge_sink_lag_seconds{sink=\"s3\"}", 0.0).await;
-    assert_eq!(fixture.store.ids(), fixture.ids());
-    assert_eq!(fixture.store.rows(), 60, "no call is in two files");
-    for name in fixture.store.names() {
+    assert_eq!(fixture.warehouse.ids(), fixture.ids());
+    assert_eq!(fixture.warehouse.rows(), 60, "no call is in two files");
+    for name in fixture.warehouse.names() {
         let parts: Vec<_> = name.trim_start_matches('/').split('/').collect();
         assert_eq!(parts[..2], ["calls", "gauge"], "{name}");
         assert!(
@@ -285,7 +289,7 @@ async fn a_killed_process_sends_the_same_batch_again_and_s3_has_no_call_twice() 
             "{name}"
         );
     }
-    let columns = columns_of(&fixture.store);
+    let columns = columns_of(&fixture.warehouse);
     assert_eq!(
         columns[..6],
         [
@@ -307,10 +311,10 @@ async fn without_a_ledger_calls_wait_in_memory_and_go_out_before_the_end() {
     calls(&process, 40, "s").await;
     let queue = "tokengauge_sink_lost_records_total{sink=\"clickhouse\",reason=\"queue\"}";
     assert_eq!(metric(&process, queue, 10.0).await, 10.0);
-    assert_eq!(fixture.store.rows(), 0, "nothing is due");
+    assert_eq!(fixture.warehouse.rows(), 0, "nothing is due");
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    assert_eq!(fixture.store.rows(), 30);
+    assert_eq!(fixture.warehouse.rows(), 30);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,18 +326,18 @@ async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() 
     calls(&process, 5, "s").await;
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    assert_eq!(fixture.store.rows(), 5, "it is flushed, then sent");
+    assert_eq!(fixture.warehouse.rows(), 5, "it is flushed, then sent");
     let process = Process::start(&config).await;
     calls(&process, 5, "s").await;
-    fixture.store.fault(Fault::Reset, usize::MAX);
+    fixture.warehouse.fault(Fault::Reset, usize::MAX);
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    assert_eq!(fixture.store.rows(), 5);
-    fixture.store.fault(Fault::Reset, 0);
+    assert_eq!(fixture.warehouse.rows(), 5);
+    fixture.warehouse.fault(Fault::Reset, 0);
     // A batch that was under way goes out at once.
     let process = Process::start(&config).await;
     fixture.stored(10).await;
-    assert_eq!(fixture.store.ids(), fixture.ids());
+    assert_eq!(fixture.warehouse.ids(), fixture.ids());
     drop(process);
 }
 
@@ -349,7 +353,7 @@ async fn a_report_of_a_store_is_that_of_a_ledger_with_the_same_calls() {
     assert!(process.ended().await.success());
     let (ledger, url) = (
         fixture.ledger(),
-        format!("http://{}/default", fixture.store.address),
+        format!("http://{}/default", fixture.warehouse.address),
     );
     for arguments in [
         &["export", "--format", "jsonl", "--since", "1h"][..],
@@ -368,7 +372,7 @@ async fn a_report_of_a_store_is_that_of_a_ledger_with_the_same_calls() {
         };
         assert_eq!(lines(&found), lines(&expected));
     }
-    fixture.store.fault(
+    fixture.warehouse.fault(
         Fault::Status(403, "Code: 516. DB::Exception: Authentication failed"),
         1,
     );
@@ -404,7 +408,7 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
         "{}",
         text(&done)
     );
-    assert_eq!(fixture.store.ids(), fixture.ids());
+    assert_eq!(fixture.warehouse.ids(), fixture.ids());
     let ddl = command(&["export", "sink", "ddl"], &config);
     let statement = text(&ddl);
     assert!(
@@ -420,7 +424,7 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_does_not_answer_holds_up_no_call() {
     let fixture = Fixture::new().await;
-    fixture.store.fault(Fault::Silent, usize::MAX);
+    fixture.warehouse.fault(Fault::Silent, usize::MAX);
     let sink = "kind = \"clickhouse\"\ntimeout = \"1h\"\nbatch_rows = 1\nbatch_wait = \"10ms\"";
     let process = Process::start(&fixture.config(true, sink)).await;
     calls(&process, 100, "s").await;
@@ -432,29 +436,29 @@ async fn a_store_that_does_not_answer_holds_up_no_call() {
 /// Calls a second, of some hundred pods together.
 const RATE: usize = 5_000;
 
-/// The store is away for the half of the time. tests/real/test_sink_load.py has real stores, for longer.
+/// The warehouse is away for the half of the time. tests/real/test_sink_load.py has real warehouses, for longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
     let seconds = 4;
-    let store = FakeStore::start().await;
+    let warehouse = FakeWarehouse::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let load = Load::start(
         folder.path(),
-        vec![load::clickhouse(&format!("http://{}", store.address))],
+        vec![load::clickhouse(&format!("http://{}", warehouse.address))],
     );
     let (began, cpu) = (Instant::now(), load::cpu());
     let mut longest = Duration::ZERO;
     for second in 0..seconds {
         let away = (seconds / 4..seconds * 3 / 4).contains(&second);
-        store.fault(Fault::Reset, if away { usize::MAX } else { 0 });
+        warehouse.fault(Fault::Reset, if away { usize::MAX } else { 0 });
         longest = longest.max(load.second(RATE, began + Duration::from_secs(second as u64)));
     }
     let generated = began.elapsed();
     let behind = load.sinks.statuses()[0].waiting;
     // It has only what the cores have left.
     let end = Instant::now() + 2 * TIMEOUT;
-    while store.rows() < seconds * RATE {
-        assert!(Instant::now() < end, "{} are stored", store.rows());
+    while warehouse.rows() < seconds * RATE {
+        assert!(Instant::now() < end, "{} are stored", warehouse.rows());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let drained = began.elapsed() - generated;
@@ -465,7 +469,7 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
         (load::cpu() - cpu).as_secs_f64() * 1e6 / load.written() as f64,
     );
     // What was too much for the ledger came from memory.
-    assert_eq!(store.rows(), seconds * RATE, "no call twice, none lost");
+    assert_eq!(warehouse.rows(), seconds * RATE, "no call twice, none lost");
     assert_eq!(load.written() + load.lost() as usize, seconds * RATE);
     assert_eq!(load.sinks.statuses()[0].lost, 0);
     assert!(load.sinks.finish(TIMEOUT));

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
 use tokengauge_core::throughput::{RateFilter, Rates};
 use tokengauge_store::history::{ThroughputHistory, knee};
-use tokengauge_store::ledger::{LedgerStore, Limits, Reader};
+use tokengauge_store::ledger::{LedgerDatabase, Limits, Reader};
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
@@ -402,11 +402,11 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
     play.whole(5_000, 30_000, 600);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
-    let mut store = LedgerStore::open(&path).expect("opens");
+    let mut ledger = LedgerDatabase::open(&path).expect("opens");
     let history = ThroughputHistory::new();
     play.run(&bench, 60_000, |bench, millis| {
         let tick = bench.tick(millis);
-        store.take(&tick).expect("kept");
+        ledger.take(&tick).expect("kept");
         history.take(tick);
     });
     let reader = Reader::new(&path, std::time::Instant::now);
@@ -462,7 +462,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
         bytes: 1 << 30,
     };
     let now = 1_700_000_000_000 + days;
-    tidy(&mut store, now, &limits);
+    tidy(&mut ledger, now, &limits);
     let hours = reader.timeseries(&filter, SeriesMetric::Tps, Duration::from_secs(3600));
     let hours = hours.expect("an answer").points;
     let tokens: f64 = hours

@@ -158,7 +158,7 @@ async fn another_server_name_can_be_asked_for() {
 async fn an_upstream_without_tls_has_an_error_of_its_own() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let answer = async {
+    let response = async {
         let (mut tcp, _) = listener.accept().await.expect("a connection");
         tcp.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             .await
@@ -174,7 +174,7 @@ async fn an_upstream_without_tls_has_an_error_of_its_own() {
             )
             .await
     };
-    let (_tcp, client) = tokio::join!(answer, connect);
+    let (_tcp, client) = tokio::join!(response, connect);
     let said = client.expect_err("refused").to_string();
     assert!(said.contains("does not speak TLS"), "{said}");
 }

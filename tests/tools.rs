@@ -84,9 +84,9 @@ async fn ask(process: &Process, path: &str, behaviour: &str, body: &Value) -> St
             body.len()
         ))
         .await;
-    let answer = agent.text_to_end().await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-    answer
+    let response = agent.text_to_end().await;
+    assert!(response.starts_with("HTTP/1.1 200"), "{path}: {response}");
+    response
 }
 
 fn asking(stream: bool, more: Value) -> Value {
@@ -127,9 +127,9 @@ async fn get(process: &Process, path: &str) -> Value {
 async fn stored(process: &Process, count: usize) {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let answer = get(process, "calls").await;
-        let calls = answer["calls"].as_array().map_or(0, Vec::len);
-        if calls >= count && answer["store"] == "ledger" {
+        let response = get(process, "calls").await;
+        let calls = response["calls"].as_array().map_or(0, Vec::len);
+        if calls >= count && response["store"] == "ledger" {
             return;
         }
         assert!(Instant::now() < end, "{calls} of {count}");

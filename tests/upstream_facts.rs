@@ -30,9 +30,9 @@ const NEW: &str =
     "facts.hardware = \"8xH100\"\nfacts.engine = \"vllm\"\nfacts.engine_version = \"0.11.0\"";
 
 async fn json(process: &Process, path: &str) -> Value {
-    let answer = fetch(process.admin, path).await;
-    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
-    serde_json::from_str(&answer.body).expect("JSON")
+    let response = fetch(process.admin, path).await;
+    assert_eq!(response.status, 200, "{path}: {}", response.body);
+    serde_json::from_str(&response.body).expect("JSON")
 }
 
 /// A streamed call of `session` with a prompt of so many words.
@@ -50,9 +50,9 @@ async fn call(process: &Process, session: &str, words: usize) {
         .await
         .expect("connected");
     agent.write_all(asked.as_bytes()).await.expect("written");
-    let mut answer = String::new();
-    agent.read_to_string(&mut answer).await.expect("read");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut response = String::new();
+    agent.read_to_string(&mut response).await.expect("read");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
 /// Waits until `count` calls are in the ledger.

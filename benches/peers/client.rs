@@ -142,10 +142,10 @@ impl Connection {
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         self.socket.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
-        self.socket.read_to_end(&mut answer).await?;
-        end_of_head(&answer)?.context("no answer")?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        let mut response = Vec::new();
+        self.socket.read_to_end(&mut response).await?;
+        end_of_head(&response)?.context("no answer")?;
+        Ok(String::from_utf8_lossy(&response).into_owned())
     }
 }
 
@@ -155,8 +155,8 @@ fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
         return Ok(None);
     };
     if !head.starts_with(b"HTTP/1.1 200") {
-        let answer = String::from_utf8_lossy(head);
-        let (first, body) = (answer.lines().next(), answer.lines().last());
+        let response = String::from_utf8_lossy(head);
+        let (first, body) = (response.lines().next(), response.lines().last());
         bail!("{} {}", first.unwrap_or_default(), body.unwrap_or_default());
     }
     Ok(Some(end + 4))

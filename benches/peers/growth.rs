@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, Limits, Now, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now};
 use tokengauge_test_support::records::Records;
 
 const STREAMS: [usize; 4] = [10, 100, 1_000, 10_000];
@@ -148,7 +148,7 @@ fn prepared(calls: usize, minutes: f64) -> anyhow::Result<Option<PathBuf>> {
 fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Duration>> {
     let begin = Instant::now();
     let every = MONTH.as_millis() as f64 / calls as f64;
-    let mut store = LedgerStore::open(path)?;
+    let mut ledger = LedgerDatabase::open(path)?;
     let mut records = Records::new(SystemTime::now() - MONTH, every).take(calls);
     let mut written = 0;
     loop {
@@ -160,15 +160,15 @@ fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Du
                 monotonic: Instant::now(),
                 wall_ms: i64::try_from(now)?,
             };
-            while store.tidy(now, &KEEP)? {}
+            while ledger.tidy(now, &KEEP)? {}
             return Ok(None);
         }
         let stored: Vec<_> = batch
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, Some(4)))
+            .filter_map(|record| LedgerCall::of_record(record, Some(4)))
             .collect();
         written += batch.len();
-        store.write(&stored)?;
+        ledger.write(&stored)?;
         let whole = begin.elapsed().mul_f64(calls as f64 / written as f64);
         if written >= TRIAL && whole > within {
             return Ok(Some(whole));

@@ -208,15 +208,15 @@ async fn upload(mut stream: TcpStream, request: &[u8]) -> anyhow::Result<()> {
         stream.write_all(block).await?;
         sent += block.len();
     }
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n0\r\n\r\n") {
-        let read = stream.read_buf(&mut answer).await?;
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n0\r\n\r\n") {
+        let read = stream.read_buf(&mut response).await?;
         ensure!(read > 0, "the answer to a prompt broke off");
     }
     ensure!(
-        answer.starts_with(b"HTTP/1.1 200"),
+        response.starts_with(b"HTTP/1.1 200"),
         "a prompt was refused: {}",
-        String::from_utf8_lossy(&answer)
+        String::from_utf8_lossy(&response)
             .lines()
             .next()
             .unwrap_or_default()

@@ -145,8 +145,8 @@ pub async fn open_slow_connections(proxy: SocketAddr, mut random: Random, report
                 stream.write_all(&[*byte]).await?;
                 sleep(Duration::from_millis(100)).await;
             }
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).await
         });
         match closed.await {
             Ok(_) => report.count("slow connections closed"),

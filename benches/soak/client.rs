@@ -93,7 +93,7 @@ pub struct ReadBehaviour {
 }
 
 /// The response as far as it came.
-pub struct Answer {
+pub struct ReceivedResponse {
     pub head: Option<ReceivedHead>,
     pub body: Vec<u8>,
     pub ended: CallEnd,
@@ -104,46 +104,46 @@ pub async fn ask(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
     reading: ReadBehaviour,
-) -> Answer {
+) -> ReceivedResponse {
     let limit = reading.leaves.unwrap_or(TIMEOUT);
     let end = tokio::time::Instant::now() + limit;
-    let mut answer = Answer {
+    let mut response = ReceivedResponse {
         head: None,
         body: Vec::new(),
         ended: CallEnd::Cancelled,
         why: String::new(),
     };
-    let read = timeout_at(end, read(connection, request, reading, &mut answer)).await;
+    let read = timeout_at(end, read(connection, request, reading, &mut response)).await;
     if read.is_err() && reading.leaves.is_none() {
-        answer.ended = CallEnd::Truncated;
-        answer.why = format!("nothing more within {TIMEOUT:?}");
+        response.ended = CallEnd::Truncated;
+        response.why = format!("nothing more within {TIMEOUT:?}");
     }
     connection.used = Instant::now();
-    answer
+    response
 }
 
 async fn read(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,
     reading: ReadBehaviour,
-    answer: &mut Answer,
+    received: &mut ReceivedResponse,
 ) {
     let response = match connection.send(request).await {
         Ok(response) => response,
         Err(error) => {
-            answer.ended = CallEnd::Truncated;
-            answer.why = format!("{error:?}");
+            received.ended = CallEnd::Truncated;
+            received.why = format!("{error:?}");
             return;
         }
     };
-    answer.head = Some(head(&response));
+    received.head = Some(head(&response));
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         match frame {
-            Ok(frame) => answer.body.extend(frame.into_data().unwrap_or_default()),
+            Ok(frame) => received.body.extend(frame.into_data().unwrap_or_default()),
             Err(error) => {
-                answer.ended = CallEnd::Truncated;
-                answer.why = format!("{error:?}");
+                received.ended = CallEnd::Truncated;
+                received.why = format!("{error:?}");
                 return;
             }
         }
@@ -151,7 +151,7 @@ async fn read(
             sleep(reading.pause).await;
         }
     }
-    answer.ended = CallEnd::Complete;
+    received.ended = CallEnd::Complete;
 }
 
 fn head(response: &Response<Incoming>) -> ReceivedHead {

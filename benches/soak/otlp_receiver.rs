@@ -84,10 +84,10 @@ impl OtlpReceiver {
             self.requests[ReceiverMode::Closed as usize].fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let answer = service_fn(|request| self.answer(request));
+        let response = service_fn(|request| self.answer(request));
         // An exporter that timed out has closed the connection.
         let _ = hyper::server::conn::http1::Builder::new()
-            .serve_connection(TokioIo::new(stream), answer)
+            .serve_connection(TokioIo::new(stream), response)
             .await;
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{LedgerStore, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::records::Records;
 
 /// The calls are spread over this time.
@@ -16,16 +16,16 @@ const AGE_OF_LAST: Duration = Duration::from_secs(300);
 pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()> {
     let every = SPAN.as_millis() as f64 / calls.max(1) as f64;
     let mut records = Records::new(now - AGE_OF_LAST - SPAN, every).take(calls);
-    let mut store = LedgerStore::open(ledger)?;
+    let mut ledger = LedgerDatabase::open(ledger)?;
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(1000).collect();
         if batch.is_empty() {
             return Ok(());
         }
-        let calls: Vec<StoredCall<'_>> = batch
+        let calls: Vec<LedgerCall<'_>> = batch
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, None))
+            .filter_map(|record| LedgerCall::of_record(record, None))
             .collect();
-        store.write(&calls)?;
+        ledger.write(&calls)?;
     }
 }

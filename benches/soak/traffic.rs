@@ -1,7 +1,7 @@
 //! Agents, each of which makes one call after the other, with scenarios from its seed.
 
 use crate::backend::{SentCalls, tokens_of};
-use crate::client::{Answer, Connection, ReadBehaviour, ask};
+use crate::client::{Connection, ReadBehaviour, ReceivedResponse, ask};
 use crate::random::Random;
 use crate::realtime;
 use crate::records::{EndedCall, Inbox};
@@ -195,8 +195,8 @@ impl Agent {
             }
             Scenario::Abandoned => (self.abandon(&plan).await, String::new()),
             _ => {
-                let answer = self.ask(&plan).await;
-                (self.received(&plan, &answer), answer.why)
+                let response = self.ask(&plan).await;
+                (self.received(&plan, &response), response.why)
             }
         };
         if let Some(hung) = why.strip_prefix("nothing more") {
@@ -213,7 +213,7 @@ impl Agent {
         });
     }
 
-    async fn ask(&mut self, plan: &Plan) -> Answer {
+    async fn ask(&mut self, plan: &Plan) -> ReceivedResponse {
         let request = self.request(plan);
         let version = match plan.connection {
             ConnectionUse::Http2 => Version::HTTP_2,
@@ -234,16 +234,16 @@ impl Agent {
                 }
             }
         };
-        let answer = ask(&mut connection, request, plan.reading).await;
+        let response = ask(&mut connection, request, plan.reading).await;
         // An HTTP/1.1 connection whose response was not read to its end cannot be used again.
         match plan.connection {
-            ConnectionUse::Reused if answer.ended == CallEnd::Complete => {
+            ConnectionUse::Reused if response.ended == CallEnd::Complete => {
                 self.http1 = Some(connection)
             }
             ConnectionUse::Http2 => self.http2 = Some(connection),
             _ => {}
         }
-        answer
+        response
     }
 
     fn request(&self, plan: &Plan) -> Request<Full<Bytes>> {
@@ -282,9 +282,9 @@ impl Agent {
         headers
     }
 
-    fn received(&self, plan: &Plan, answer: &Answer) -> ReceivedCall {
-        let mut body = answer.body.clone();
-        let theirs = answer.head.as_ref().is_some_and(|head| !head.from_proxy);
+    fn received(&self, plan: &Plan, response: &ReceivedResponse) -> ReceivedCall {
+        let mut body = response.body.clone();
+        let theirs = response.head.as_ref().is_some_and(|head| !head.from_proxy);
         if theirs && !body.is_empty() && self.shared.report.breaks("bytes") {
             let middle = body.len() / 2;
             body[middle] ^= 1;
@@ -302,11 +302,11 @@ impl Agent {
         ReceivedCall {
             expected: plan.expected.clone(),
             sent: plan.body.len() as u64,
-            head: answer.head.clone(),
+            head: response.head.clone(),
             received: body.len() as u64,
             mismatch,
             due,
-            ended: answer.ended,
+            ended: response.ended,
         }
     }
 
@@ -341,8 +341,8 @@ impl Agent {
     }
 }
 
-fn unreached(error: &std::io::Error) -> Answer {
-    Answer {
+fn unreached(error: &std::io::Error) -> ReceivedResponse {
+    ReceivedResponse {
         head: None,
         body: Vec::new(),
         ended: CallEnd::Truncated,

@@ -18,16 +18,16 @@ thread_local! {
 }
 
 pub fn run(input: &[u8]) {
-    let [cut, answer @ ..] = input else { return };
+    let [cut, response @ ..] = input else { return };
     // What becomes another protocol is for tunnels, which go on until somebody ends them.
-    if answer.windows(4).any(|four| four == b" 101") {
+    if response.windows(4).any(|four| four == b" 101") {
         return;
     }
     BETWEEN.with(|between| {
-        let length = usize::from(*cut).max(1).max(answer.len() / 16);
+        let length = usize::from(*cut).max(1).max(response.len() / 16);
         let told = |agent: SocketAddr| {
             between.runtime.block_on(async {
-                let upstream = upstream(&between.upstream, answer, length);
+                let upstream = upstream(&between.upstream, response, length);
                 let both = async { tokio::join!(upstream, ask(agent)).1 };
                 timeout(TIMEOUT, both).await.expect("nothing hangs")
             })
@@ -39,7 +39,7 @@ pub fn run(input: &[u8]) {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct ReceivedResponse {
     status: StatusCode,
     headers: HeaderMap,
     /// As far as it came.
@@ -48,12 +48,13 @@ struct Answer {
     whole: bool,
 }
 
-fn compare(direct: Option<&Answer>, through: Option<&Answer>) {
+fn compare(direct: Option<&ReceivedResponse>, through: Option<&ReceivedResponse>) {
     let Some(through) = through else {
         // Where the break comes at once with the head, the head may be lost; and the proxy
         // reads chunks more strictly.
-        let may_break =
-            |direct: &Answer| !direct.whole || direct.headers.contains_key("transfer-encoding");
+        let may_break = |direct: &ReceivedResponse| {
+            !direct.whole || direct.headers.contains_key("transfer-encoding")
+        };
         assert!(direct.is_some_and(may_break), "nothing but {direct:?}");
         return;
     };
@@ -97,7 +98,7 @@ fn framing(name: &HeaderName) -> bool {
 }
 
 /// Takes one request and answers it.
-async fn upstream(listener: &TcpListener, answer: &[u8], length: usize) {
+async fn upstream(listener: &TcpListener, response: &[u8], length: usize) {
     let (mut socket, _) = listener.accept().await.expect("a connection");
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -105,7 +106,7 @@ async fn upstream(listener: &TcpListener, answer: &[u8], length: usize) {
             return;
         }
     }
-    for piece in answer.chunks(length) {
+    for piece in response.chunks(length) {
         if socket.write_all(piece).await.is_err() {
             return;
         }
@@ -115,25 +116,25 @@ async fn upstream(listener: &TcpListener, answer: &[u8], length: usize) {
     while socket.read_buf(&mut head).await.unwrap_or(0) > 0 {}
 }
 
-async fn ask(address: SocketAddr) -> Option<Answer> {
+async fn ask(address: SocketAddr) -> Option<ReceivedResponse> {
     let socket = TcpStream::connect(address).await.expect("connected");
     let (mut send, connection) = http1::handshake(TokioIo::new(socket)).await.expect("made");
     let driver = tokio::spawn(connection);
     let request = Request::get("/open/v1/chat/completions").header("host", "agent.example");
     let request = request.body(Empty::<Bytes>::new()).expect("a request");
     let answered = send.send_request(request).await.ok();
-    let answer = match answered {
+    let received = match answered {
         Some(response) => Some(read(response).await),
         None => None,
     };
     drop(send);
     driver.abort();
-    answer
+    received
 }
 
-async fn read(response: Response<Incoming>) -> Answer {
+async fn read(response: Response<Incoming>) -> ReceivedResponse {
     let (head, mut rest) = response.into_parts();
-    let mut answer = Answer {
+    let mut received = ReceivedResponse {
         status: head.status,
         headers: head.headers,
         body: Vec::new(),
@@ -142,10 +143,10 @@ async fn read(response: Response<Incoming>) -> Answer {
     };
     while let Some(frame) = rest.frame().await {
         match frame.map(|frame| frame.into_data()) {
-            Ok(Ok(data)) => answer.body.extend_from_slice(&data),
-            Ok(Err(frame)) => answer.trailers = frame.into_trailers().ok(),
-            Err(_) => answer.whole = false,
+            Ok(Ok(data)) => received.body.extend_from_slice(&data),
+            Ok(Err(frame)) => received.trailers = frame.into_trailers().ok(),
+            Err(_) => received.whole = false,
         }
     }
-    answer
+    received
 }

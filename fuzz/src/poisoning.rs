@@ -38,18 +38,18 @@ pub fn run(input: &[u8]) {
             };
             let both = async {
                 tokio::select! {
-                    answer = agents => answer,
+                    response = agents => response,
                     () = upstream => unreachable!("it listens for ever"),
                 }
             };
-            let answer = timeout(TIMEOUT, both).await.expect("nothing hangs");
-            judge(&answer);
+            let response = timeout(TIMEOUT, both).await.expect("nothing hangs");
+            judge(&response);
         });
     });
 }
 
-fn judge(answer: &[u8]) {
-    let text = String::from_utf8_lossy(answer);
+fn judge(response: &[u8]) {
+    let text = String::from_utf8_lossy(response);
     let (head, body) = text.split_once("\r\n\r\n").expect("an answer");
     if head.contains("x-tokengauge-error: upstream_") {
         return;

@@ -9,11 +9,11 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{CallStore, EventBus, ProcessServices, Services, router};
+use tokengauge_admin::{CallSource, EventBus, ProcessServices, Services, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
-use tokengauge_store::ledger::{self, Reader, StoredCall};
+use tokengauge_store::ledger::{self, LedgerCall, Reader};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::records::Records;
 use tokio::runtime::Runtime;
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 pub fn run(input: &[u8]) {
-    let [store, rest @ ..] = input else { return };
+    let [source, rest @ ..] = input else { return };
     let Ok(target) = str::from_utf8(rest) else {
         return;
     };
@@ -34,11 +34,11 @@ pub fn run(input: &[u8]) {
     if request.uri().path().contains("/events") {
         return;
     }
-    API.with(|(runtime, stores)| {
-        let admin = stores[usize::from(*store) % 2].clone();
+    API.with(|(runtime, services)| {
+        let admin = services[usize::from(*source) % 2].clone();
         runtime.block_on(async {
-            let answer = TowerToHyperService::new(router(admin)).call(request);
-            let (head, body) = answer.await.expect("infallible").into_parts();
+            let response = TowerToHyperService::new(router(admin)).call(request);
+            let (head, body) = response.await.expect("infallible").into_parts();
             let body = body.collect().await.expect("whole").to_bytes();
             let known = [
                 StatusCode::OK,
@@ -63,10 +63,10 @@ fn ledger() -> Option<Arc<Reader>> {
     let path = std::env::temp_dir().join(name);
     let from = SystemTime::now() - Duration::from_secs(3600);
     let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
-    let mut store = ledger::LedgerStore::open(&path).expect("a ledger");
-    let kept = |record| StoredCall::of_record(record, Some(1));
+    let mut ledger = ledger::LedgerDatabase::open(&path).expect("a ledger");
+    let kept = |record| LedgerCall::of_record(record, Some(1));
     let batch: Vec<_> = records.iter().filter_map(kept).collect();
-    store.write(&batch).expect("written");
+    ledger.write(&batch).expect("written");
     Some(Reader::new(&path, Instant::now))
 }
 
@@ -78,7 +78,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let meter = Meter::new(measure, vec![prometheus.clone(), recent.clone()]);
     Services {
         live: Arc::new(ProcessServices::new(meter, slos)),
-        store: CallStore::new(ledger, &recent),
+        call_source: CallSource::new(ledger, &recent),
         prometheus,
         about: Arc::default(),
         experiments: Arc::default(),

@@ -105,7 +105,7 @@ pub struct BenchRequest {
     pub from: Option<PathBuf>,
     /// Or those of a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// With --from or --store: calls that began then or later, an instant or a time back [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = When::parse, conflicts_with = "input_file", requires = "trace")]
     pub since: Option<When>,

@@ -60,7 +60,7 @@ pub struct ExportArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// The format of the file
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
@@ -188,7 +188,7 @@ pub struct ReportArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// Read these call logs, as `run --call-log` writes them
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["admin", "store"])]
     pub call_log: Vec<PathBuf>,

@@ -22,7 +22,7 @@ pub struct DriftArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,

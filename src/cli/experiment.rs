@@ -18,7 +18,7 @@ pub struct ExperimentArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// With --ledger or --store: where the configuration comes from, whose `[[experiment]]` says how it is judged.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -2,15 +2,15 @@
 
 use super::*;
 use tokengauge_fleet::PodAddress;
-use tokengauge_sink::StoreUrl;
+use tokengauge_sink::WarehouseUrl;
 
 /// Options of `fleet`.
 #[derive(Debug, Clone, Args)]
 pub struct FleetArgs {
     /// The table of ClickHouse that the pods' sinks write to:
     /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
-    #[arg(long, value_name = "URL")]
-    pub store: StoreUrl,
+    #[arg(id = "store", long = "store", value_name = "URL")]
+    pub warehouse: WarehouseUrl,
     /// How far back its calls are read at the start
     #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = since)]
     pub since: std::time::Duration,

@@ -40,7 +40,7 @@ fn first<F: ValueEnum>() -> builder::OsStr {
 
 /// Formats of an answer that has no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AnswerFormat {
+pub enum OutputFormat {
     /// For terminals
     #[value(alias = "table")]
     Text,

@@ -35,7 +35,7 @@ pub struct SessionArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// Where the configuration comes from: its prices, beside --ledger and --store.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -1,7 +1,7 @@
-//! The commands about sinks, and the option of the others that reads from a store.
+//! The commands about sinks, and the option of the others that reads from a warehouse.
 
 use super::*;
-use tokengauge_sink::StoreUrl;
+use tokengauge_sink::WarehouseUrl;
 
 /// What to do with sinks.
 #[derive(Debug, Clone, Subcommand)]
@@ -36,7 +36,7 @@ pub struct SinkStatusArgs {
     pub admin: AdminArgs,
     /// The format.
     #[command(flatten)]
-    pub format: FormatArgs<AnswerFormat>,
+    pub format: FormatArgs<OutputFormat>,
 }
 
 /// Options of `export sink replay`.
@@ -61,12 +61,13 @@ pub struct SinkReplayArgs {
 
 /// A store to read from in place of a ledger.
 #[derive(Debug, Clone, Default, Args)]
-pub struct StoreArgs {
+pub struct WarehouseArgs {
     /// Read the calls of this table of ClickHouse, of all processes that write to it:
     /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
-    #[arg(long, value_name = "URL", group = "calls_of")]
-    pub store: Option<StoreUrl>,
+    #[arg(id = "store", long = "store", value_name = "URL", group = "calls_of")]
+    pub url: Option<WarehouseUrl>,
     /// With --store: calls that began then or later [default: 7 days back, or --since]
-    #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "store")]
-    pub store_since: Option<When>,
+    #[arg(id = "store_since", long = "store-since", value_name = "TIME")]
+    #[arg(value_parser = When::parse, requires = "store")]
+    pub since: Option<When>,
 }

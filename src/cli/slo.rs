@@ -34,7 +34,7 @@ pub struct SuggestArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// Only calls that ended within this time of the newest
     #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = humantime::parse_duration)]
     pub last: std::time::Duration,
@@ -74,7 +74,7 @@ pub struct TestArgs {
     pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
-    pub store: StoreArgs,
+    pub warehouse: WarehouseArgs,
     /// The configuration with the objectives.
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -86,7 +86,7 @@ pub struct TestArgs {
     pub strict: bool,
     /// The format.
     #[command(flatten)]
-    pub format: FormatArgs<AnswerFormat>,
+    pub format: FormatArgs<OutputFormat>,
 }
 
 /// Options of `slo import`.
@@ -105,7 +105,7 @@ pub struct StatusArgs {
     pub admin: AdminArgs,
     /// The format; JSON is the API's.
     #[command(flatten)]
-    pub format: FormatArgs<AnswerFormat>,
+    pub format: FormatArgs<OutputFormat>,
     /// Print how every objective was kept in this calendar month (UTC), as a statement to sign
     #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with_all = ["format", "json"])]
     pub month: Option<String>,

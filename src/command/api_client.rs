@@ -88,7 +88,7 @@ impl Proxy {
 
     async fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
         match serde_json::from_slice(body) {
-            Ok(answer) => Ok(answer),
+            Ok(response) => Ok(response),
             Err(source) => {
                 let url = self.url(path);
                 Err(self.explained(ApiError::Shape { url, source }, false).await)
@@ -111,21 +111,21 @@ impl Proxy {
             Ok(request) => request,
             Err(source) => return Err(ApiError::Url { url, source }),
         };
-        let answer = match fetch(request, TIMEOUT).await {
-            Ok(answer) => answer,
-            Err(source) => return Err(ApiError::NoAnswer { url, source }),
+        let response = match fetch(request, TIMEOUT).await {
+            Ok(response) => response,
+            Err(source) => return Err(ApiError::NoResponse { url, source }),
         };
-        let error = match answer.status.as_u16() {
-            200 | 201 => return Ok(answer.body),
+        let error = match response.status.as_u16() {
+            200 | 201 => return Ok(response.body),
             401 if self.authorization.is_some() => ApiError::OtherToken(url),
             401 => ApiError::NoToken(url),
             status => ApiError::Status {
                 url,
                 status,
-                reason: reason(&answer.body),
+                reason: reason(&response.body),
             },
         };
-        let from_proxy = answer.headers.contains_key(PROXY_ERROR);
+        let from_proxy = response.headers.contains_key(PROXY_ERROR);
         Err(self.explained(error, from_proxy).await)
     }
 
@@ -140,7 +140,7 @@ impl Proxy {
             return ApiError::TrafficOfUnknown { address };
         }
         match about(&self.base, self.authorization.as_deref()).await {
-            Some(answer) if answer["version"].is_null() => ApiError::NoAdmin(Box::new(error)),
+            Some(response) if response["version"].is_null() => ApiError::NoAdmin(Box::new(error)),
             _ => error,
         }
     }
@@ -176,10 +176,10 @@ async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
     if let Some(authorization) = authorization {
         request = request.header(header::AUTHORIZATION, authorization);
     }
-    let answer = fetch(request.body(Bytes::new()).ok()?, GUESS).await.ok()?;
-    match answer.status.as_u16() {
+    let response = fetch(request.body(Bytes::new()).ok()?, GUESS).await.ok()?;
+    match response.status.as_u16() {
         401 | 403 => None,
-        _ => Some(serde_json::from_slice(&answer.body).unwrap_or_default()),
+        _ => Some(serde_json::from_slice(&response.body).unwrap_or_default()),
     }
 }
 
@@ -191,7 +191,7 @@ pub(super) enum ApiError {
     #[error("{url}: {source}")]
     Url { url: String, source: http::Error },
     #[error("{url}: {source}; is the proxy running there? --admin names its address")]
-    NoAnswer { url: String, source: std::io::Error },
+    NoResponse { url: String, source: std::io::Error },
     #[error("{url}: {source}; is it a tokengauge of this version?")]
     Shape {
         url: String,

@@ -4,14 +4,14 @@ mod summary;
 
 use super::error::CommandError;
 use crate::Error;
-use crate::cli::{AnswerFormat, CheckArgs};
+use crate::cli::{CheckArgs, OutputFormat};
 use serde::Serialize;
 use tokengauge_config::{self as config, Config, Problem};
 use tokengauge_process::{check, ledger, output};
 
 /// The answer for programs.
 #[derive(Default, Serialize)]
-struct Answer {
+struct CheckResult {
     /// The file, or another name of the source.
     configuration: String,
     valid: bool,
@@ -23,40 +23,40 @@ struct Answer {
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (text, origin) = super::text(&args.config)?;
-    let mut answer = Answer {
+    let mut result = CheckResult {
         configuration: origin,
-        ..Answer::default()
+        ..CheckResult::default()
     };
-    let checked = checked(args, &text, &mut answer);
+    let checked = checked(args, &text, &mut result);
     match (args.format.chosen(), checked) {
-        (AnswerFormat::Json, checked) => {
-            answer.valid = checked.is_ok();
-            if let (Err(error), true) = (&checked, answer.problems.is_empty()) {
-                answer.problems.push(Problem {
+        (OutputFormat::Json, checked) => {
+            result.valid = checked.is_ok();
+            if let (Err(error), true) = (&checked, result.problems.is_empty()) {
+                result.problems.push(Problem {
                     reason: error.to_string(),
                     ..Problem::default()
                 });
             }
-            output::print(&super::json(&answer)?)?;
+            output::print(&super::json(&result)?)?;
             checked?;
         }
-        (AnswerFormat::Text, checked) => {
+        (OutputFormat::Text, checked) => {
             checked?;
-            output::print(&in_words(&answer))?;
+            output::print(&in_words(&result))?;
         }
     }
-    if args.strict && !answer.warnings.is_empty() {
+    if args.strict && !result.warnings.is_empty() {
         return Err(CommandError::StrictWarnings.into());
     }
     Ok(())
 }
 
-fn checked(args: &CheckArgs, text: &str, answer: &mut Answer) -> Result<(), Error> {
-    let origin = answer.configuration.clone();
+fn checked(args: &CheckArgs, text: &str, result: &mut CheckResult) -> Result<(), Error> {
+    let origin = result.configuration.clone();
     let mut config = match Config::parse(text, &origin) {
         Ok(config) => config,
         Err(invalid) => {
-            answer.problems.clone_from(&invalid.problems);
+            result.problems.clone_from(&invalid.problems);
             return Err(invalid.into());
         }
     };
@@ -69,27 +69,27 @@ fn checked(args: &CheckArgs, text: &str, answer: &mut Answer) -> Result<(), Erro
     if here {
         check::state(&config)?;
     }
-    answer.warnings.clone_from(&config.warnings);
+    result.warnings.clone_from(&config.warnings);
     let unwritable = here.then(|| ledger::unwritable(&config)).flatten();
-    answer.warnings.extend(unwritable.map(|reason| Problem {
+    result.warnings.extend(unwritable.map(|reason| Problem {
         reason,
         ..Problem::default()
     }));
-    for warning in &answer.warnings {
+    for warning in &result.warnings {
         output::note(&format!("warning: {origin}{warning}"));
     }
-    answer.summary = summary::lines(&config);
+    result.summary = summary::lines(&config);
     Ok(())
 }
 
-fn in_words(answer: &Answer) -> String {
-    let origin = &answer.configuration;
-    let mut text = match answer.warnings.len() {
+fn in_words(result: &CheckResult) -> String {
+    let origin = &result.configuration;
+    let mut text = match result.warnings.len() {
         0 => format!("{origin}: valid\n"),
         1 => format!("{origin}: valid, with a warning\n"),
         several => format!("{origin}: valid, with {several} warnings\n"),
     };
-    for line in &answer.summary {
+    for line in &result.summary {
         text += &format!("  {line}\n");
     }
     text

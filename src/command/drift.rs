@@ -17,38 +17,38 @@ use tokengauge_process::output;
 
 /// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
-/// What is read of a store where nobody says: the reference and the window of the defaults, and what seasons need.
+/// What is read of a warehouse where nobody says: the reference and the window of the defaults, and what seasons need.
 const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     let mut args = args.clone();
-    let _copy = super::store::read(
-        &args.store,
+    let _copy = super::warehouse::read(
+        &args.warehouse,
         Some(SystemTime::now() - STORE_READS),
         &mut args.ledger,
     )?;
     let args = &args;
-    let mut answer = match &args.ledger {
+    let mut response = match &args.ledger {
         Some(path) => of_ledger(args, path)?,
         None => of_proxy(args)?,
     };
     if let Some(name) = &args.name {
-        answer.drifts.retain(|entry| entry.name == *name);
-        if answer.drifts.is_empty() {
+        response.drifts.retain(|entry| entry.name == *name);
+        if response.drifts.is_empty() {
             return Err(CommandError::UnknownDrift(name.clone()).into());
         }
     }
     output::print(&match args.format.chosen() {
-        DriftFormat::Json => super::json(&answer)?,
-        format => Page::of(&answer, format),
+        DriftFormat::Json => super::json(&response)?,
+        format => Page::of(&response, format),
     })?;
-    verdict(&answer)
+    verdict(&response)
 }
 
 /// An error where something has drifted, for scripts.
-fn verdict(answer: &Drifts) -> Result<(), Error> {
+fn verdict(response: &Drifts) -> Result<(), Error> {
     let drifted = |entry: &&Entry| entry.state == DriftState::Drifted;
-    let names: Vec<&str> = answer
+    let names: Vec<&str> = response
         .drifts
         .iter()
         .filter(drifted)
@@ -84,12 +84,12 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
 
 fn of_proxy(args: &DriftArgs) -> Result<Drifts, Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let answer: Drifts = api_client::runtime()?.block_on(proxy.get("/api/v1/drift"))?;
-    if let Some(error) = &answer.error {
+    let response: Drifts = api_client::runtime()?.block_on(proxy.get("/api/v1/drift"))?;
+    if let Some(error) = &response.error {
         return Err(CommandError::refused(proxy.address(), error.as_str()).into());
     }
-    if answer.evaluated_at.is_none() {
+    if response.evaluated_at.is_none() {
         return Err(CommandError::DriftNotEvaluated(proxy.address().to_owned()).into());
     }
-    Ok(answer)
+    Ok(response)
 }

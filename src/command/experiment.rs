@@ -16,7 +16,7 @@ use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
 
 pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
     let mut args = args.clone();
-    let _copy = super::store::read(&args.store, None, &mut args.ledger)?;
+    let _copy = super::warehouse::read(&args.warehouse, None, &mut args.ledger)?;
     let args = &args;
     let report = match &args.ledger {
         Some(path) => of_ledger(path, args)?,

@@ -17,7 +17,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let since = args.since.map(|since| since.before(now));
     let until = args.until.map(|until| until.before(now));
     super::in_order(since, until)?;
-    let _copy = super::store::read(&args.store, since, &mut args.ledger)?;
+    let _copy = super::warehouse::read(&args.warehouse, since, &mut args.ledger)?;
     let path = ledger(&args)?;
     let options = ExportOptions {
         since,

@@ -1,4 +1,4 @@
-//! `tokengauge fleet`: the page and the API over a store and the event streams of pods.
+//! `tokengauge fleet`: the page and the API over a warehouse and the event streams of pods.
 
 mod metrics;
 mod prometheus;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_accounting::cost::Prices;
-use tokengauge_admin::{CallStore, EventBus, FleetServices, ProcessInfo, Services};
+use tokengauge_admin::{CallSource, EventBus, FleetServices, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
@@ -40,7 +40,7 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     let (path, _temporary) = ledger(&args, &config)?;
     let services = services(&config, &fleet, event_bus, &path);
     let operators = Operators::bind(&config, &services.prometheus)?;
-    follow_store(&args, &config, &fleet, path)?;
+    follow_warehouse(&args, &config, &fleet, path)?;
     tokio::spawn(Arc::clone(&fleet).follow_pods());
     if let Some(address) = &args.prometheus {
         let rules = prometheus::Rules::new(address, &args.credentials, &config.slos)?;
@@ -86,7 +86,7 @@ fn start_fleet(args: &FleetArgs, event_bus: &Arc<EventBus>) -> Arc<Fleet> {
         Some(_) => ObjectiveSource::Prometheus,
         None => ObjectiveSource::Pods,
     };
-    Fleet::new(settings, args.store.address(), objectives)
+    Fleet::new(settings, args.warehouse.address(), objectives)
 }
 
 /// The ledger's file, and the folder that is deleted with it where none is configured.
@@ -99,8 +99,8 @@ fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>
     Ok((folder.path().join(FILE), Some(folder)))
 }
 
-/// Follows the store on a thread of its own, since it writes to disk.
-fn follow_store(
+/// Follows the warehouse on a thread of its own, since it writes to disk.
+fn follow_warehouse(
     args: &FleetArgs,
     config: &Config,
     fleet: &Arc<Fleet>,
@@ -109,7 +109,7 @@ fn follow_store(
     let kept = config.ledger.clone();
     let kept = kept.unwrap_or_else(|| tokengauge_config::Ledger::new(path.clone()));
     let settings = FollowerSettings {
-        url: args.store.clone(),
+        url: args.warehouse.clone(),
         ledger: path,
         limits: Limits {
             // What was asked for is kept, at least.
@@ -153,7 +153,7 @@ fn services(
     };
     Services {
         live: Arc::new(live),
-        store: CallStore::Ledger(Reader::new(ledger, work_clock)),
+        call_source: CallSource::Ledger(Reader::new(ledger, work_clock)),
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),

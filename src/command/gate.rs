@@ -19,8 +19,8 @@ use tokengauge_process::{SystemError, output};
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     let mut args = args.clone();
-    let _copy = super::store::read(
-        &args.store,
+    let _copy = super::warehouse::read(
+        &args.warehouse,
         args.since.map(|since| since.before(SystemTime::now())),
         &mut args.ledger,
     )?;

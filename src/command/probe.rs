@@ -35,7 +35,7 @@ async fn until(url: &Uri, deadline: Instant, tls: &ClientTls) -> io::Result<Stri
     loop {
         match once(url, tls).await {
             Err(_) if Instant::now() + PAUSE < deadline => tokio::time::sleep(PAUSE).await,
-            answer => return answer,
+            response => return response,
         }
     }
 }
@@ -45,9 +45,9 @@ async fn once(url: &Uri, tls: &ClientTls) -> io::Result<String> {
         return connect(url).await;
     }
     let request = Request::get(url).body(Bytes::new());
-    let answer = fetch_with(request.map_err(io::Error::other)?, TIMEOUT, tls).await?;
-    match answer.status.as_u16() {
-        200..=299 => Ok(answer.status.as_str().to_owned()),
+    let response = fetch_with(request.map_err(io::Error::other)?, TIMEOUT, tls).await?;
+    match response.status.as_u16() {
+        200..=299 => Ok(response.status.as_str().to_owned()),
         status => Err(io::Error::other(format!("answered {status}"))),
     }
 }

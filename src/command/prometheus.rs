@@ -30,7 +30,7 @@ pub(super) struct Sample {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct QueryBody {
     data: Data,
 }
 
@@ -63,7 +63,7 @@ pub(super) enum PrometheusError {
     #[error("{0}: {1}; --prometheus takes the URL of a Prometheus")]
     Url(String, #[source] http::Error),
     #[error("{0}: {1}; is a Prometheus running there?")]
-    NoAnswer(String, #[source] std::io::Error),
+    NoResponse(String, #[source] std::io::Error),
     #[error(
         "{0}: answered {1}: it wants other credentials; --prometheus-token-file, or --prometheus-user with \
          --prometheus-password-file, name them"
@@ -108,18 +108,18 @@ impl PrometheusClient {
         }
         let request = request.body(Bytes::new());
         let request = request.map_err(|error| PrometheusError::Url(url(), error))?;
-        let answer = fetch(request, TIMEOUT).await;
-        let answer = answer.map_err(|error| PrometheusError::NoAnswer(url(), error))?;
-        let status = answer.status.as_u16();
+        let response = fetch(request, TIMEOUT).await;
+        let response = response.map_err(|error| PrometheusError::NoResponse(url(), error))?;
+        let status = response.status.as_u16();
         if matches!(status, 401 | 403) {
             return Err(PrometheusError::Credentials(url(), status));
         }
         if status != 200 {
             return Err(PrometheusError::Status(url(), status));
         }
-        let answer: Answer = serde_json::from_slice(&answer.body)
+        let response: QueryBody = serde_json::from_slice(&response.body)
             .map_err(|error| PrometheusError::Shape(url(), error))?;
-        Ok(answer.data.result)
+        Ok(response.data.result)
     }
 }
 

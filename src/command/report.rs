@@ -22,7 +22,7 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
-use crate::command::store::StoreCopy;
+use crate::command::warehouse::WarehouseCopy;
 use figures::Report;
 use showback::Showback;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     };
     if first.duration_since(month.from).unwrap_or_default() > DAY {
         let first = rfc3339_seconds(first);
-        let elsewhere = match args.store.store {
+        let elsewhere = match args.warehouse.url {
             Some(_) => "",
             None => "; a store of [[sink]] keeps all",
         };
@@ -130,8 +130,8 @@ struct Calls {
     args: ReportArgs,
     time: Time,
     users: UserNames,
-    /// Where those of a store are read from.
-    _copy: Option<StoreCopy>,
+    /// Where those of a warehouse are read from.
+    _copy: Option<WarehouseCopy>,
 }
 
 impl Calls {
@@ -142,7 +142,7 @@ impl Calls {
             None => UserNames::default(),
         };
         let mut args = args.clone();
-        let copy = super::store::read(&args.store, time.0, &mut args.ledger)?;
+        let copy = super::warehouse::read(&args.warehouse, time.0, &mut args.ledger)?;
         Ok(Calls {
             args,
             time,

@@ -24,7 +24,7 @@ const MAX_CALLS: usize = 5_000;
 
 pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
     let mut ledger = args.ledger.clone();
-    let _copy = super::store::read(&args.store, None, &mut ledger)?;
+    let _copy = super::warehouse::read(&args.warehouse, None, &mut ledger)?;
     let written = match &ledger {
         Some(ledger) => of_ledger(args, ledger)?,
         None => of_proxy(args)?,
@@ -38,7 +38,7 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let reader = Reader::new(ledger, work_clock);
     let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging))?;
     if calls.is_empty() {
-        let origin = super::store::origin(&args.store, ledger);
+        let origin = super::warehouse::origin(&args.warehouse, ledger);
         let id = args.id.clone();
         return Err(CommandError::UnknownSession { origin, id }.into());
     }

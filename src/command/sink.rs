@@ -3,7 +3,7 @@
 use super::api_client::{self, Proxy};
 use super::error::CommandError;
 use crate::Error;
-use crate::cli::{AnswerFormat, DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
+use crate::cli::{DdlArgs, OutputFormat, SinkCommand, SinkReplayArgs, SinkStatusArgs};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn apply(settings: &ClickHouseSettings, statements: &[String]) -> Result<(), Err
 }
 
 #[derive(Deserialize, Serialize)]
-struct Answer {
+struct SinksBody {
     sinks: Vec<Row>,
 }
 
@@ -110,11 +110,11 @@ struct Row {
 
 fn status(args: &SinkStatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let answer: Answer = api_client::runtime()?.block_on(proxy.get("/api/v1/sinks"))?;
-    if args.format.chosen() == AnswerFormat::Json {
-        return output::print(&super::json(&answer)?);
+    let response: SinksBody = api_client::runtime()?.block_on(proxy.get("/api/v1/sinks"))?;
+    if args.format.chosen() == OutputFormat::Json {
+        return output::print(&super::json(&response)?);
     }
-    output::print(&table(&answer.sinks))
+    output::print(&table(&response.sinks))
 }
 
 fn table(sinks: &[Row]) -> String {

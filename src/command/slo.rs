@@ -7,8 +7,8 @@ mod whatif;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::{AnswerFormat, SloCommand, StatusArgs};
-use status::Answer;
+use crate::cli::{OutputFormat, SloCommand, StatusArgs};
+use status::SlosBody;
 use std::path::PathBuf;
 use tokengauge_process::{Fatal, output};
 
@@ -21,7 +21,7 @@ enum SloCommandError {
     #[error("there are no calls in these logs; record some with `tokengauge run --call-log FILE`")]
     NoCallsInLogs,
     #[error("the store {0} has no calls of this time; --store-since goes further back")]
-    NoCallsInStore(String),
+    NoCallsInWarehouse(String),
     #[error(
         "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at /api/v1/pods"
     )]
@@ -46,20 +46,20 @@ pub(super) fn slo(command: &SloCommand) -> Result<(), Error> {
 fn status(args: &StatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let runtime = api_client::runtime()?;
-    if args.format.chosen() == AnswerFormat::Json {
+    if args.format.chosen() == OutputFormat::Json {
         let text = runtime.block_on(proxy.text(PATH))?;
         return output::print(&(String::from_utf8_lossy(&text) + "\n"));
     }
-    let answer: Answer = runtime.block_on(proxy.get(PATH))?;
+    let response: SlosBody = runtime.block_on(proxy.get(PATH))?;
     match &args.month {
-        Some(month) => output::print(&statement(&answer, month, proxy.address())?),
-        None => output::print(&status::table(&answer)),
+        Some(month) => output::print(&statement(&response, month, proxy.address())?),
+        None => output::print(&status::table(&response)),
     }
 }
 
-fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, SloCommandError> {
-    match answer.source {
-        None => Ok(statement::text(month, address, &answer.slos)),
+fn statement(response: &SlosBody, month: &str, address: &str) -> Result<String, SloCommandError> {
+    match response.source {
+        None => Ok(statement::text(month, address, &response.slos)),
         Some(_) => Err(SloCommandError::StatementOfFleet),
     }
 }

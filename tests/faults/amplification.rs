@@ -37,14 +37,14 @@ struct CannedBackend {
 }
 
 impl CannedBackend {
-    async fn start(answer: Vec<u8>) -> CannedBackend {
+    async fn start(response: Vec<u8>) -> CannedBackend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let written = Arc::new(AtomicU64::new(0));
-        let (answer, count) = (Arc::new(answer), Arc::clone(&written));
+        let (response, count) = (Arc::new(response), Arc::clone(&written));
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
-                let (answer, count) = (Arc::clone(&answer), Arc::clone(&count));
+                let (response, count) = (Arc::clone(&response), Arc::clone(&count));
                 tokio::spawn(async move {
                     let (mut reading, mut writing) = tcp.into_split();
                     let mut head = Vec::new();
@@ -54,7 +54,7 @@ impl CannedBackend {
                             Err(_) => return,
                         }
                     }
-                    if writing.write_all(&answer).await.is_ok() {
+                    if writing.write_all(&response).await.is_ok() {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                     let _ = tokio::io::copy(&mut reading, &mut tokio::io::sink()).await;
@@ -72,19 +72,19 @@ struct AttackCost {
 
 impl AttackCost {
     /// Has so many agents ask for `answer`, each on a connection of its own that stays open.
-    async fn of(name: &str, streams: u64, request: &[u8], answer: Vec<u8>) -> AttackCost {
-        AttackCost::with(name, streams, request, answer, |_| ()).await
+    async fn of(name: &str, streams: u64, request: &[u8], response: Vec<u8>) -> AttackCost {
+        AttackCost::with(name, streams, request, response, |_| ()).await
     }
 
     async fn with(
         name: &str,
         streams: u64,
         request: &[u8],
-        answer: Vec<u8>,
+        response: Vec<u8>,
         change: impl FnOnce(&mut Setup),
     ) -> AttackCost {
-        let bytes = answer.len() as u64;
-        let upstream = CannedBackend::start(answer).await;
+        let bytes = response.len() as u64;
+        let upstream = CannedBackend::start(response).await;
         let url = format!("http://{}", upstream.address);
         let fixture = ProxyFixture::with_upstream(|setup| {
             setup.url = url;
@@ -221,8 +221,8 @@ async fn four_kilobytes_of_gzip_that_are_a_million_choices() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_millions_of_choices() {
-    let answer = json("identity", &choices(4 << 20));
-    AttackCost::of("millions of choices", 2, &chat(), answer).await;
+    let response = json("identity", &choices(4 << 20));
+    AttackCost::of("millions of choices", 2, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,8 +230,8 @@ async fn an_event_of_a_million_tool_calls() {
     let calls = "{},".repeat(1 << 20);
     let event =
         format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{calls}{{}}]}}}}]}}\n\n");
-    let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
-    AttackCost::of("a million tool calls", 2, &chat(), answer).await;
+    let response = stream("text/event-stream", "identity", &[event.as_bytes()]);
+    AttackCost::of("a million tool calls", 2, &chat(), response).await;
 }
 
 /// Bits of a number, the lowest first.
@@ -278,8 +278,8 @@ fn tables() -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_bytes_of_brotli_on_each_of_200_streams() {
-    let answer = stream("text/event-stream", "br", &[&tables()]);
-    AttackCost::of("tables of brotli", 200, &chat(), answer).await;
+    let response = stream("text/event-stream", "br", &[&tables()]);
+    AttackCost::of("tables of brotli", 200, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -294,22 +294,22 @@ async fn windows_of_zstd_on_each_of_60_streams() {
     for _ in 0..30 {
         block(&mut frame, 1, 128 << 10, b" ");
     }
-    let answer = stream("application/json", "zstd", &[&frame]);
-    AttackCost::of("windows of zstd", 60, &chat(), answer).await;
+    let response = stream("application/json", "zstd", &[&frame]);
+    AttackCost::of("windows of zstd", 60, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn windows_of_brotli_on_each_of_60_streams() {
     let blanks = encode("br-16MB", &vec![b' '; 20 << 20]);
-    let answer = stream("application/json", "br", &[&blanks]);
-    AttackCost::of("windows of brotli", 60, &chat(), answer).await;
+    let response = stream("application/json", "br", &[&blanks]);
+    AttackCost::of("windows of brotli", 60, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_event_leaves_no_room_behind_that_it_took() {
     let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(2 << 20));
-    let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
-    AttackCost::of("an event of 2 MB and then silence", 60, &chat(), answer).await;
+    let response = stream("text/event-stream", "identity", &[event.as_bytes()]);
+    AttackCost::of("an event of 2 MB and then silence", 60, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -323,8 +323,8 @@ async fn names_of_a_megabyte_are_not_remembered() {
             )
         })
         .collect();
-    let answer = stream("text/event-stream", "identity", &[events.as_bytes()]);
-    AttackCost::of("names of a megabyte", 30, &chat(), answer).await;
+    let response = stream("text/event-stream", "identity", &[events.as_bytes()]);
+    AttackCost::of("names of a megabyte", 30, &chat(), response).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -332,8 +332,8 @@ async fn chunks_of_an_event_stream_leave_no_room_behind() {
     let long = "x".repeat(3 << 19);
     let event = format!("{{\"bytes\":\"{long}\"}}\n");
     let request = b"POST /model/m/invoke-with-response-stream HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
-    let answer = stream("application/x-ndjson", "identity", &[event.as_bytes()]);
-    AttackCost::of("a chunk of 1.5 MB", 60, request, answer).await;
+    let response = stream("application/x-ndjson", "identity", &[event.as_bytes()]);
+    AttackCost::of("a chunk of 1.5 MB", 60, request, response).await;
 }
 
 /// A frame that a server sends: what it begins with, its length, and so much of its payload.
@@ -343,7 +343,7 @@ fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_continuation_as_long_as_numbers_go() {
-    let answer = [
+    let response = [
         SWITCHED.as_bytes().to_vec(),
         frame(0x01, 3, b"abc"),
         frame(0x80, u64::MAX, &vec![b'x'; 120 << 20]),
@@ -352,14 +352,14 @@ async fn a_continuation_as_long_as_numbers_go() {
         "a continuation of 2^64 - 1 bytes",
         1,
         UPGRADE.as_bytes(),
-        answer.concat(),
+        response.concat(),
     )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_on_100_sockets_that_do_not_end() {
-    let answer = [
+    let response = [
         SWITCHED.as_bytes().to_vec(),
         frame(0x01, 7 << 20, &vec![b'x'; (7 << 20) - 1]),
     ];
@@ -367,7 +367,7 @@ async fn messages_on_100_sockets_that_do_not_end() {
         "messages that do not end",
         100,
         UPGRADE.as_bytes(),
-        answer.concat(),
+        response.concat(),
     )
     .await;
 }

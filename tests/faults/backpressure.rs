@@ -335,9 +335,9 @@ async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
             for _ in 0..PROMPT / block.len() as u64 {
                 agent.write_all(&block).await.expect("written");
             }
-            let mut answer = String::new();
-            agent.read_to_string(&mut answer).await.expect("read");
-            assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+            let mut response = String::new();
+            agent.read_to_string(&mut response).await.expect("read");
+            assert!(response.ends_with("\r\n\r\nok"), "{response}");
         })
     });
     let prompts: Vec<_> = prompts.collect();

@@ -116,9 +116,9 @@ impl ProxyFixture {
     /// The finished calls of this session so far.
     pub async fn records(&self, session: &str) -> Vec<Value> {
         let path = format!("/api/v1/calls?limit=1000&operation_class=all&session={session}");
-        let answer: Value =
+        let response: Value =
             serde_json::from_str(&fetch(self.process.admin, &path).await.body).expect("an answer");
-        answer["calls"].as_array().expect("calls").clone()
+        response["calls"].as_array().expect("calls").clone()
     }
 
     /// Waits until the process has as many files, tasks, streams and queued bytes as when it

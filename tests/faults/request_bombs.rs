@@ -80,7 +80,7 @@ async fn costs(per: &str, codings: &str, body: &[u8]) {
     }
     let answers = timeout(2 * TIMEOUT, agents.join_all()).await;
     let answers = answers.expect("every request is answered");
-    let answered = answers.iter().filter(|answer| answer.is_some()).count();
+    let answered = answers.iter().filter(|response| response.is_some()).count();
     let peak = fixture.peak().saturating_sub(at_rest);
     println!(
         "per {per}, {codings}: {REQUESTS} requests of {} bytes, {answered} answered, {} KB at the peak, {} KB in the cgroup",

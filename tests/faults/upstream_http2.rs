@@ -321,7 +321,7 @@ async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
         .header("content-type", "application/json")
         .body(())
         .expect("a request");
-    let (answer, mut body) = send.send_request(request, false).expect("sent");
+    let (response, mut body) = send.send_request(request, false).expect("sent");
     body.send_data(Bytes::from_static(b"{\"stream\":true}"), true)
         .expect("sent");
     let mut seen = ObservedResponse {
@@ -330,7 +330,7 @@ async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
         body: Bytes::new(),
         end: StreamEnd::Whole,
     };
-    let read = tokio::time::timeout(WITHIN, read(answer, &mut seen)).await;
+    let read = tokio::time::timeout(WITHIN, read(response, &mut seen)).await;
     connection.abort();
     if read.is_err() {
         seen.end = StreamEnd::Hung;
@@ -338,8 +338,8 @@ async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
     seen
 }
 
-async fn read(answer: h2::client::ResponseFuture, seen: &mut ObservedResponse) {
-    let response = match answer.await {
+async fn read(pending: h2::client::ResponseFuture, seen: &mut ObservedResponse) {
+    let response = match pending.await {
         Ok(response) => response,
         Err(error) => {
             seen.end = ending(&error);

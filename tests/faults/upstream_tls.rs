@@ -45,14 +45,14 @@ fn acceptor((certificate, key): (PathBuf, PathBuf)) -> TlsAcceptor {
 async fn serve(mut tcp: TcpStream, does: Behaviour) {
     let mut request = vec![0; 64 * 1024];
     match does {
-        Behaviour::Tls(acceptor, answer) => {
+        Behaviour::Tls(acceptor, response) => {
             let Ok(mut tls) = acceptor.accept(tcp).await else {
                 return;
             };
             let _ = tls.read(&mut request).await;
-            let _ = tls.write_all(answer.as_bytes()).await;
+            let _ = tls.write_all(response.as_bytes()).await;
             let _ = tls.flush().await;
-            if answer == WHOLE {
+            if response == WHOLE {
                 let _ = tls.shutdown().await;
             }
         }
@@ -221,8 +221,8 @@ async fn upstreams_whose_tls_is_wrong() {
 async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     let authority = Authority::new();
     let good = acceptor(authority.issue("good", "localhost"));
-    let answer: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
-    let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), answer)));
+    let response: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
+    let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), response)));
     let address = backend(Arc::clone(&does)).await;
     let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
@@ -230,7 +230,7 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     });
     let fixture = fixture.await;
     let alone = alone(address, &authority).await;
-    assert_eq!(alone.received, answer.as_bytes());
+    assert_eq!(alone.received, response.as_bytes());
     let cut = alone.end.expect_err("a cut").kind();
     assert_eq!(cut, io::ErrorKind::UnexpectedEof);
     let seen = ask(fixture.proxy(), &request("tls-cut")).await;

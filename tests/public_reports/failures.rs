@@ -684,10 +684,10 @@ async fn a_damaged_answer_is_not_a_successful_generation() {
     let not_json = json!({"outcome": "error_event", "error_type": "not_json", "tokens": {"normalised": {"output": null}}});
     let empty = json!({"outcome": "error_event", "error_type": "empty_response"});
     let mut cases = Vec::new();
-    for (path, answer) in answers() {
-        let compact = answer.to_string();
-        let pretty = serde_json::to_string_pretty(&answer).expect("JSON");
-        let pretty_list = serde_json::to_string_pretty(&json!([[answer]])).expect("JSON");
+    for (path, response) in answers() {
+        let compact = response.to_string();
+        let pretty = serde_json::to_string_pretty(&response).expect("JSON");
+        let pretty_list = serde_json::to_string_pretty(&json!([[response]])).expect("JSON");
         let half = |text: &str| text[..text.len() / 2].to_owned();
         let mut damaged = vec![
             ("half", half(&compact)),

@@ -115,10 +115,10 @@ impl Case {
     }
 
     /// The agent has received `answer` so far.
-    fn received(&self, answer: &[u8]) {
+    fn received(&self, response: &[u8]) {
         let before = self.chunks.iter().take_while(|chunk| !chunk.is_empty());
         let last = before.last();
-        let delivered = last.is_none_or(|last| memchr::memmem::find(answer, last).is_some());
+        let delivered = last.is_none_or(|last| memchr::memmem::find(response, last).is_some());
         self.delivered.send_replace(delivered);
     }
 
@@ -222,15 +222,15 @@ async fn ask_http1(proxy: SocketAddr, case: &Case) {
         body.len()
     );
     tcp.write_all(head.as_bytes()).await.expect("sent");
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut more = true;
     while more {
-        case.received(&answer);
-        let read = timeout(TIMEOUT, tcp.read_buf(&mut answer)).await;
+        case.received(&response);
+        let read = timeout(TIMEOUT, tcp.read_buf(&mut response)).await;
         more = read.expect("an end").is_ok_and(|length| length > 0);
     }
     for chunk in &case.chunks {
-        let delivered = memchr::memmem::find(&answer, chunk).is_some();
+        let delivered = memchr::memmem::find(&response, chunk).is_some();
         assert!(delivered, "{}: a chunk was not delivered", case.name);
     }
 }
@@ -791,11 +791,11 @@ impl Socket {
         };
         let asked = socket(&[self.asked.to_string().into_bytes()], &masked);
         tcp.write_all(&asked).await.expect("sent");
-        let mut answer = Vec::new();
-        let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
+        let mut response = Vec::new();
+        let read = timeout(TIMEOUT, tcp.read_to_end(&mut response)).await;
         read.expect("an end").ok();
         for message in &self.messages {
-            let delivered = memchr::memmem::find(&answer, message.as_bytes()).is_some();
+            let delivered = memchr::memmem::find(&response, message.as_bytes()).is_some();
             assert!(delivered, "{}: {message} was not delivered", self.name);
         }
     }
@@ -811,11 +811,11 @@ pub async fn play_sockets(cases: Vec<Socket>) {
     let started = Played::start(upstream, ("", PRICE)).await;
     let proxy = started.process.addresses()[0];
     for case in &cases {
-        let answer = async {
+        let response = async {
             let (tcp, _) = listener.accept().await.expect("a connection");
             case.answer(tcp).await;
         };
-        futures_util::future::join(answer, case.ask(proxy)).await;
+        futures_util::future::join(response, case.ask(proxy)).await;
     }
     let played = Played::read(started, cases.len()).await;
     let mut wrong = Vec::new();

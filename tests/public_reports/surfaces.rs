@@ -48,8 +48,8 @@ impl Played {
             ),
             ("calls?limit=1000", self.with_models().collect::<Vec<_>>()),
         ] {
-            let answer = self.api(path).await;
-            let calls = answer["calls"].as_array().expect("calls").iter();
+            let response = self.api(path).await;
+            let calls = response["calls"].as_array().expect("calls").iter();
             let calls: HashMap<String, &Value> = calls.map(|call| (id(call), call)).collect();
             if calls.len() != records.len() {
                 let (is, should) = (calls.len(), records.len());
@@ -61,9 +61,9 @@ impl Played {
         }
         if let Some(record) = self.records.first() {
             let path = format!("calls/{}", id(record));
-            let answer = self.api(&path).await;
-            if answer["call"] != *record {
-                found.push(format!("{path}: {answer}, not {record}"));
+            let response = self.api(&path).await;
+            if response["call"] != *record {
+                found.push(format!("{path}: {response}, not {record}"));
             }
         }
         let by_model = self.by_model();

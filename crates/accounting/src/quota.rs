@@ -17,7 +17,7 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use lease::{LeaseAnswer, RateReport, SlotReport};
+pub use lease::{LeaseResponse, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
 use std::collections::HashSet;
@@ -254,8 +254,8 @@ impl Quotas {
             .for_each(|state| state.refresh(burning, runaway));
     }
 
-    /// What is left to a key, by its digest, of quotas that count by key and refuse calls. A key that was never used has
-    /// all of it.
+    /// What is left to a key, by its digest, of quotas that count by key and refuse calls. A key that was never used
+    /// has all of it.
     pub fn left_to_key(&self, key: &str) -> Vec<LeftOfQuota> {
         let by_key = self.0.iter().filter(|state| {
             state.quota.per == QuotaScope::Key && state.quota.mode == Mode::Enforce
@@ -275,11 +275,17 @@ impl Quotas {
         reports
     }
 
-    /// Takes over the store's answer to a report that was sent at `sent`.
-    pub fn answered(&self, id: &LimitId, report: &LimitReport, answer: LeaseAnswer, sent: Instant) {
+    /// Takes over the quota store's answer to a report that was sent at `sent`.
+    pub fn answered(
+        &self,
+        id: &LimitId,
+        report: &LimitReport,
+        response: LeaseResponse,
+        sent: Instant,
+    ) {
         let state = self.0.iter().find(|state| state.quota.name == id.quota);
         if let Some(state) = state {
-            state.answered(id, report, answer, sent);
+            state.answered(id, report, response, sent);
         }
     }
 

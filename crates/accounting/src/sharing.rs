@@ -1,5 +1,5 @@
-//! Limits that several processes share through a quota store: the settings, and whether the store answers. The calls
-//! of the hot path look at memory alone; a task of its own talks to the store.
+//! Limits that several processes share through a quota store: the settings, and whether the quota store answers. The
+//! calls of the hot path look at memory alone; a task of its own talks to the quota store.
 
 use parking_lot::Mutex;
 use std::num::NonZeroU32;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::Mode;
 
-/// What is done while the store does not answer.
+/// What is done while the quota store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -31,28 +31,28 @@ impl OnError {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharingSettings {
-    /// The time whose worth of a limit a process takes from the store in advance.
+    /// The time whose worth of a limit a process takes from the quota store in advance.
     pub lease: Duration,
     /// How many processes share the limits, for [`OnError::Local`].
     pub replicas: NonZeroU32,
-    /// What is done while the store does not answer.
+    /// What is done while the quota store does not answer.
     pub on_error: OnError,
     /// In shadow mode each process enforces its own limits, and counts what the shared ones would refuse.
     pub mode: Mode,
 }
 
 impl SharingSettings {
-    /// For how long what the store answered holds, from when it was asked.
+    /// For how long what the quota store answered holds, from when it was asked.
     pub fn valid_for(&self) -> Duration {
         2 * self.lease
     }
 
-    /// After which age the store gives the lease of a process to others: later than that process stops using it.
+    /// After which age the quota store gives the lease of a process to others: later than that process stops using it.
     pub fn expires_after(&self) -> Duration {
         4 * self.lease
     }
 
-    /// How often the store is asked.
+    /// How often the quota store is asked.
     pub fn interval(&self) -> Duration {
         (self.lease / 4).max(Duration::from_millis(10))
     }
@@ -63,21 +63,21 @@ impl SharingSettings {
     }
 }
 
-/// Whether shared limits can be decided by what the store answered.
+/// Whether shared limits can be decided by what the quota store answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreState {
+pub enum QuotaStoreState {
     Reachable,
     Away(OnError),
 }
 
-/// The link between limits and the task that talks to the store.
+/// The link between limits and the task that talks to the quota store.
 pub struct Sharing {
     settings: SharingSettings,
     clock: fn() -> Instant,
     began: Instant,
     /// Nanoseconds from `began` to when the last request was sent that was answered.
     answered: AtomicU64,
-    /// Nanoseconds in which limits were decided without the store, until that answer.
+    /// Nanoseconds in which limits were decided without the quota store, until that answer.
     away: AtomicU64,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The number of the last report about spending.
@@ -94,19 +94,19 @@ struct Counts {
     untracked: AtomicU64,
 }
 
-/// What became of the store's use so far.
+/// What became of the quota store's use so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharingStatus {
-    /// Requests to the store that were answered.
+    /// Requests to the quota store that were answered.
     pub answered: u64,
     pub failed: u64,
     /// How long ago the last request was sent that was answered.
     pub age: Duration,
-    /// Whether limits are decided without the store.
+    /// Whether limits are decided without the quota store.
     pub fallback: bool,
     /// For how long they were, in all.
     pub fallback_time: Duration,
-    /// Decisions that were made without the store.
+    /// Decisions that were made without the quota store.
     pub fallback_calls: u64,
     /// Names that were counted in this process alone, because too many were tracked.
     pub untracked: u64,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Sharing {
 }
 
 impl Sharing {
-    /// Nothing is known yet, and calls are admitted on credit until the store has had time to answer.
+    /// Nothing is known yet, and calls are admitted on credit until the quota store has had time to answer.
     pub fn new(settings: SharingSettings, clock: fn() -> Instant) -> Sharing {
         Sharing {
             settings,
@@ -151,13 +151,13 @@ impl Sharing {
         (self.clock)()
     }
 
-    /// Sets what is called when the store should be asked soon. It must not block.
+    /// Sets what is called when the quota store should be asked soon. It must not block.
     pub fn on_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         // Called once, by the one task.
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Has the store asked soon.
+    /// Has the quota store asked soon.
     pub fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
@@ -180,7 +180,7 @@ impl Sharing {
         *self.error.lock() = Some(reason);
     }
 
-    /// For how long limits have been decided without the store.
+    /// For how long limits have been decided without the quota store.
     fn away_now(&self, now: Instant) -> Duration {
         self.age(now).saturating_sub(self.settings.valid_for())
     }
@@ -190,11 +190,11 @@ impl Sharing {
         now.saturating_duration_since(at)
     }
 
-    pub fn state(&self, now: Instant) -> StoreState {
+    pub fn state(&self, now: Instant) -> QuotaStoreState {
         if self.age(now) <= self.settings.valid_for() {
-            StoreState::Reachable
+            QuotaStoreState::Reachable
         } else {
-            StoreState::Away(self.settings.on_error)
+            QuotaStoreState::Away(self.settings.on_error)
         }
     }
 
@@ -212,14 +212,14 @@ impl Sharing {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How the store's use stands at `now`.
+    /// How the quota store's use stands at `now`.
     pub fn status(&self, now: Instant) -> SharingStatus {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         SharingStatus {
             answered: count(&self.counts.answered),
             failed: count(&self.counts.failed),
             age: self.age(now),
-            fallback: self.state(now) != StoreState::Reachable,
+            fallback: self.state(now) != QuotaStoreState::Reachable,
             fallback_time: Duration::from_nanos(count(&self.away)) + self.away_now(now),
             fallback_calls: count(&self.counts.fallback_calls),
             untracked: count(&self.counts.untracked),

@@ -1,5 +1,6 @@
 //! The JSON API: `/api/v1/…`.
 
+mod call_source;
 mod calls;
 mod calls_file;
 mod capacity;
@@ -22,7 +23,6 @@ mod query_params;
 mod runaways;
 mod sessions;
 mod sinks;
-mod store;
 mod stream_filter;
 mod unsettled;
 mod upstreams;
@@ -30,6 +30,7 @@ mod upstreams;
 use super::Services;
 use axum::Router;
 
+pub use call_source::CallSource;
 pub use capsule::of_ledger as capsule_of_ledger;
 pub use experiments::experiments_now;
 pub(super) use gates::is_hook;
@@ -37,7 +38,6 @@ pub use marks::PATH as MARKS;
 pub(super) use own_use::PATH as OWN_USE;
 pub(super) use problem::Problem;
 pub(super) use query_params::{DEFAULT_LIMIT, QueryParams};
-pub use store::CallStore;
 pub(super) use stream_filter::StreamFilter;
 
 pub(super) fn router() -> Router<Services> {

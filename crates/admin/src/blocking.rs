@@ -50,11 +50,11 @@ pub(super) async fn run(
         return failed();
     };
     let here = Handle::current();
-    let answer = tokio::task::spawn_blocking(move || {
+    let response = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         here.block_on(next.run(request))
     });
-    answer.await.unwrap_or_else(|_| failed())
+    response.await.unwrap_or_else(|_| failed())
 }
 
 fn failed() -> Response {
@@ -106,10 +106,10 @@ mod tests {
     }
 
     async fn answer(mut tcp: TcpStream) -> String {
-        let mut answer = String::new();
-        let read = timeout(HANGS / 2, tcp.read_to_string(&mut answer)).await;
+        let mut response = String::new();
+        let read = timeout(HANGS / 2, tcp.read_to_string(&mut response)).await;
         read.expect("in time").expect("read");
-        answer
+        response
     }
 
     #[tokio::test]
@@ -138,8 +138,8 @@ mod tests {
             slow.push(ask(port, ONE, "/slow").await);
         }
         for (from, path) in [(ONE, "/livez"), (ONE, METRICS), (OTHER, "/other")] {
-            let answer = answer(ask(port, from, path).await).await;
-            assert!(answer.ends_with("quick"), "{path}: {answer}");
+            let response = answer(ask(port, from, path).await).await;
+            assert!(response.ends_with("quick"), "{path}: {response}");
         }
         blocked.release();
         for slow in slow {

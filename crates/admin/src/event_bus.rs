@@ -3,7 +3,7 @@
 //! nothing waits for it.
 
 use super::Services;
-use super::api::{CallStore, DEFAULT_LIMIT, StreamFilter};
+use super::api::{CallSource, DEFAULT_LIMIT, StreamFilter};
 use super::fair_shares::{FairShares, Share};
 use super::server::Source;
 use serde::Serialize;
@@ -163,7 +163,7 @@ pub(super) async fn tick(services: Services) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let CallStore::Memory(_, history) = &services.store {
+        if let CallSource::Memory(_, history) = &services.call_source {
             history.take(services.live.tick((services.clock)(), (services.wall)()));
         }
         if !services.event_bus.has_listeners() {

@@ -109,7 +109,7 @@ pub(super) async fn ready(
     if parts.split('&').any(is_verbose) {
         let sentence = readiness.running.load().sentence();
         text += &format!("configuration: {sentence}\n");
-        if let Some(ledger) = services.store.ledger() {
+        if let Some(ledger) = services.call_source.ledger() {
             text += &match ledger.unwritable() {
                 None => "ledger: it is written to\n".to_owned(),
                 Some(reason) => format!(

@@ -40,7 +40,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use api::{CallStore, MARKS, capsule_of_ledger, experiments_now};
+pub use api::{CallSource, MARKS, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
@@ -55,12 +55,12 @@ pub use server::{Slots, Source, serve as serve_router};
 
 const METRICS: &str = "/metrics";
 
-/// The services that handlers share: metrics, the store of finished calls, events, and a view of the present.
+/// The services that handlers share: metrics, the source of finished calls, events, and a view of the present.
 #[derive(Clone)]
 pub struct Services {
     /// The present: of one process, or of a fleet.
     pub live: Arc<dyn LiveView>,
-    pub store: CallStore,
+    pub call_source: CallSource,
     pub prometheus: Arc<Prometheus>,
     /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,

@@ -14,7 +14,7 @@ use tokengauge_accounting::quota::LeftOfQuota;
 use tokengauge_core::call::OperationClass;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::throughput::ThroughputTick;
-use tokengauge_fleet::{ObjectiveSource, PodStatus, StoreStatus, Streams};
+use tokengauge_fleet::{ObjectiveSource, PodStatus, Streams, WarehouseStatus};
 use tokengauge_meter::MeterStats;
 use tokengauge_slo::{Objective, Status};
 
@@ -87,7 +87,7 @@ enum SloList {
 #[schemars(rename = "Pods")]
 pub struct AllPods {
     /// The store that finished calls are read from.
-    store: StoreStatus,
+    store: WarehouseStatus,
     /// Where objectives come from.
     objectives: ObjectiveSource,
     /// Why they cannot be asked for.

@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 
 /// Asks a gauge for its records of the benchmark's calls that began from an instant on.
-pub type AskGauge = Arc<dyn Fn(SystemTime) -> Answer + Send + Sync>;
+pub type AskGauge = Arc<dyn Fn(SystemTime) -> PendingRecords + Send + Sync>;
 
-pub type Answer = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
+pub type PendingRecords = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
 
 /// Why a gauge gave no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

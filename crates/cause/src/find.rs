@@ -1,12 +1,15 @@
 //! Finds the cause.
 
-use crate::answer::{Candidate, Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, Signal};
 use crate::call::{Call, Dimension};
 use crate::evidence::Tally;
 use crate::load;
 use crate::mechanism::{self, Phases};
 use crate::onset::{Onset, onset};
 use crate::rank::{has, rank};
+use crate::report::{
+    CallBasis, CallCandidate, CallShares, Cause, CauseBasis, ComparedWith, Load, MIN_BAD,
+    MIN_CALLS, Mechanism, Signal,
+};
 use crate::sentence::sentence;
 use crate::signals;
 use std::collections::BTreeMap;
@@ -34,9 +37,12 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         since: since
             .and_then(|place| calls.get(place))
             .map(|call| timestamp(call.at)),
-        bad: during.iter().filter(|call| call.bad).count(),
-        calls: during.len(),
         ..Cause::unknown(Timestamp::seconds(now))
+    };
+    let mut basis = CallBasis {
+        bad: during.iter().filter(|call| call.bad).count(),
+        all: during.len(),
+        ..CallBasis::default()
     };
     // Where calls may have become worse only now, those from before would tell of something else.
     let may_have_begun = match onset {
@@ -44,12 +50,13 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         Onset::Possible => true,
         Onset::None => newest_differ(&during),
     };
-    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD && !may_have_begun {
-        explain(&mut cause, phases, &before, &during);
+    if basis.all >= MIN_CALLS && basis.bad >= MIN_BAD && !may_have_begun {
+        explain(&mut cause, &mut basis, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
     // Names in it are from traffic.
-    cause.sentence = printable(&sentence(&cause, may_have_begun)).into_owned();
+    cause.sentence = printable(&sentence(&cause, &basis, may_have_begun)).into_owned();
+    cause.basis = CauseBasis::Calls(basis);
     cause
 }
 
@@ -85,24 +92,32 @@ fn by_kind(calls: &[Call], place: usize) -> usize {
     }
 }
 
-fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]) {
+fn explain(
+    cause: &mut Cause,
+    basis: &mut CallBasis,
+    phases: Phases,
+    before: &[&Call],
+    during: &[&Call],
+) {
     let (names, classes) = rank(during);
     let best = names.first().or(classes.first()).cloned();
-    let focus = of_kind(during, best.as_ref());
+    let kind = best.as_ref().map(CallCandidate::named);
+    let focus = of_kind(during, kind);
     if let Some(best) = &best {
-        cause.share_before = (before.len() >= MIN_REFERENCE)
-            .then(|| of_kind(before, Some(best)).len() as f64 / before.len() as f64);
+        let share_before = (before.len() >= MIN_REFERENCE)
+            .then(|| of_kind(before, kind).len() as f64 / before.len() as f64);
         if !Dimension::CLASSES.contains(&best.dimension) {
-            cause.besides = rank(&focus).1.into_iter().next();
+            basis.besides = rank(&focus).1.into_iter().next();
         }
-        name(cause, best);
+        cause.dimension = Some(best.dimension);
+        cause.value = Some(best.value.clone());
+        basis.shares = Some(CallShares {
+            of_bad: best.share_of_bad,
+            of_all: best.share_of_all,
+            before: share_before,
+        });
     }
-    let (compared_with, reference) = reference(
-        of_kind(before, best.as_ref()),
-        before,
-        during,
-        best.as_ref(),
-    );
+    let (compared_with, reference) = reference(of_kind(before, kind), before, during, kind);
     if reference.len() >= MIN_REFERENCE {
         cause.compared_with = Some(compared_with);
         (cause.moved, cause.unchanged) = signals::compare(&reference, &focus);
@@ -125,13 +140,15 @@ fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]
         cause.load = load::growth(before, during);
     }
     if let Some(load) = cause.load.clone() {
-        by_load(cause, &load, during);
+        by_load(cause, basis, &load, during);
     }
-    let more = mechanism::more_of_them(cause.share_before, cause.share_of_all.unwrap_or_default());
+    let more = basis
+        .shares
+        .is_some_and(|shares| mechanism::more_of_them(shares.before, shares.of_all));
     if cause.mechanism.is_none() && more {
         cause.mechanism = Some(Mechanism::Traffic);
     }
-    cause.candidates = names.into_iter().chain(classes).collect();
+    basis.candidates = names.into_iter().chain(classes).collect();
 }
 
 pub(crate) fn most_frequent_error(calls: &[&Call]) -> Option<String> {
@@ -143,15 +160,8 @@ pub(crate) fn most_frequent_error(calls: &[&Call]) -> Option<String> {
     Some(most.0.to_owned())
 }
 
-fn name(cause: &mut Cause, best: &Candidate) {
-    cause.dimension = Some(best.dimension);
-    cause.value = Some(best.value.clone());
-    cause.share_of_bad = Some(best.share_of_bad);
-    cause.share_of_all = Some(best.share_of_all);
-}
-
 /// Where everybody waits because of one, that one is named: many streams under way are a consequence.
-fn by_load(cause: &mut Cause, load: &Load, during: &[&Call]) {
+fn by_load(cause: &mut Cause, basis: &mut CallBasis, load: &Load, during: &[&Call]) {
     let by_name = cause
         .dimension
         .is_some_and(|dimension| Dimension::NAMES.contains(&dimension));
@@ -160,11 +170,13 @@ fn by_load(cause: &mut Cause, load: &Load, during: &[&Call]) {
     }
     let its = |call: &&&Call| has(call, load.dimension, &load.value);
     let bad = during.iter().filter(|call| call.bad);
-    cause.share_of_bad = Some(bad.filter(its).count() as f64 / cause.bad.max(1) as f64);
     cause.dimension = Some(load.dimension);
     cause.value = Some(load.value.clone());
-    cause.share_of_all = Some(load.share_now);
-    cause.share_before = Some(load.share_before);
+    basis.shares = Some(CallShares {
+        of_bad: bad.filter(its).count() as f64 / basis.bad.max(1) as f64,
+        of_all: load.share_now,
+        before: Some(load.share_before),
+    });
 }
 
 /// What the calls that stand out are compared with: the same kind of calls before, else other calls of the same time, else all
@@ -173,13 +185,13 @@ fn reference<'a>(
     same_before: Vec<&'a Call>,
     before: &[&'a Call],
     during: &[&'a Call],
-    best: Option<&Candidate>,
+    kind: Option<(Dimension, &str)>,
 ) -> (ComparedWith, Vec<&'a Call>) {
     if same_before.len() >= MIN_REFERENCE {
         return (ComparedWith::Before, same_before);
     }
-    let others = best.map_or(Vec::new(), |best| {
-        select(during, |call| !has(call, best.dimension, &best.value))
+    let others = kind.map_or(Vec::new(), |(dimension, value)| {
+        select(during, |call| !has(call, dimension, value))
     });
     if others.len() >= MIN_REFERENCE {
         (ComparedWith::Others, others)
@@ -188,10 +200,10 @@ fn reference<'a>(
     }
 }
 
-/// The calls that have the candidate's value; all of them without one.
-pub(crate) fn of_kind<'a>(calls: &[&'a Call], best: Option<&Candidate>) -> Vec<&'a Call> {
+/// The calls that have this value of this dimension; all of them without one.
+pub(crate) fn of_kind<'a>(calls: &[&'a Call], kind: Option<(Dimension, &str)>) -> Vec<&'a Call> {
     select(calls, |call| {
-        best.is_none_or(|best| has(call, best.dimension, &best.value))
+        kind.is_none_or(|(dimension, value)| has(call, dimension, value))
     })
 }
 

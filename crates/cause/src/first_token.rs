@@ -1,7 +1,7 @@
 //! Why the first token comes later: a queue, the prefill, or longer prompts.
 
-use crate::answer::{Mechanism, Signal};
 use crate::call::Call;
+use crate::report::{Mechanism, Signal};
 use crate::signals::{quantile, sorted};
 
 /// Calls of each side that lines are fitted to: slopes of all pairs.

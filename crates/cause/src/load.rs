@@ -1,9 +1,9 @@
 //! Who sends more calls than before.
 
-use crate::answer::Load;
 use crate::call::{Call, Dimension};
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
 use crate::rank::has;
+use crate::report::Load;
 use std::collections::BTreeMap;
 
 /// How many times as many calls there are by time, at least.

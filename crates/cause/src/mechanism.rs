@@ -1,9 +1,9 @@
 //! Which phase makes the calls bad.
 
-use crate::answer::{Mechanism, Moved, Signal};
 use crate::call::Call;
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
 use crate::first_token;
+use crate::report::{Mechanism, Moved, Signal};
 use crate::signals::quantile;
 
 /// The share of bad calls that errors or cold starts are in, at least, to be what makes them bad.

@@ -1,8 +1,8 @@
 //! Which values of which dimensions have more than their share of the bad calls.
 
-use crate::answer::Candidate;
 use crate::call::{Call, Dimension};
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
+use crate::report::CallCandidate;
 use std::collections::BTreeMap;
 
 /// The least share of bad calls that a value explains.
@@ -13,11 +13,11 @@ const MIN_LIFT: f64 = 2.0;
 const ALIKE: f64 = 0.95;
 /// And of those that are less likely than the best by a factor of 20 at most: the logarithm.
 const AS_LIKELY: f64 = 3.0;
-/// Candidates in the answer.
+/// The most candidates of names, and of classes.
 const MOST: usize = 5;
 
 /// The candidates among names, and those among classes, each the best first.
-pub(crate) fn rank(calls: &[&Call]) -> (Vec<Candidate>, Vec<Candidate>) {
+pub(crate) fn rank(calls: &[&Call]) -> (Vec<CallCandidate>, Vec<CallCandidate>) {
     let all = Tally::of(calls.iter().copied(), |call| call.bad);
     let names = Dimension::NAMES.iter().flat_map(|dimension| {
         let tallies = by_name(calls, *dimension).into_iter();
@@ -31,7 +31,7 @@ pub(crate) fn rank(calls: &[&Call]) -> (Vec<Candidate>, Vec<Candidate>) {
     let classes: Vec<_> = classes.collect();
     let comparisons = names.len() + classes.len();
     let judged = |values: Vec<(Dimension, String, Tally)>| {
-        let mut found: Vec<(f64, Candidate)> = values
+        let mut found: Vec<(f64, CallCandidate)> = values
             .into_iter()
             .filter_map(|(dimension, value, tally)| {
                 candidate(dimension, value, tally, all, comparisons)
@@ -46,15 +46,16 @@ pub(crate) fn rank(calls: &[&Call]) -> (Vec<Candidate>, Vec<Candidate>) {
 }
 
 /// Puts first what comes first in the order of dimensions, of those that are about as good as the best.
-fn prefer_first(found: &mut [(f64, Candidate)]) {
+fn prefer_first(found: &mut [(f64, CallCandidate)]) {
     let Some((most, best)) = found
         .first()
         .map(|(ratio, first)| (*ratio, first.correlation))
     else {
         return;
     };
-    let alike =
-        |ratio: f64, one: &Candidate| one.correlation >= ALIKE * best || ratio >= most - AS_LIKELY;
+    let alike = |ratio: f64, one: &CallCandidate| {
+        one.correlation >= ALIKE * best || ratio >= most - AS_LIKELY
+    };
     // The sort is stable.
     found.sort_by_key(|(ratio, one)| {
         if alike(*ratio, one) {
@@ -98,7 +99,7 @@ fn candidate(
     its: Tally,
     all: Tally,
     comparisons: usize,
-) -> Option<(f64, Candidate)> {
+) -> Option<(f64, CallCandidate)> {
     let others = all.without(its);
     if its.with == 0 || others.all == 0 {
         return None;
@@ -108,7 +109,7 @@ fn candidate(
     let stands_out = explained >= MIN_EXPLAINED
         && its.rate() >= MIN_LIFT * others.rate()
         && beyond_chance(ratio, comparisons);
-    let found = || Candidate {
+    let found = || CallCandidate {
         dimension,
         value,
         share_of_bad: its.with as f64 / all.with as f64,

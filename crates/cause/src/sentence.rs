@@ -1,18 +1,18 @@
-//! The answer in one sentence.
+//! The cause in one sentence.
 
-use crate::answer::{
-    Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, Moved, Quantile, Rates, Signal,
-    ThroughputChange,
-};
 use crate::call::Dimension;
+use crate::report::{
+    CallBasis, Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, MinuteBasis, Moved,
+    Quantile, Rates, Signal, ThroughputChange,
+};
 use tokengauge_core::time::whole_seconds_since_1970;
 
 /// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
-pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
+pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     if !cause.known {
-        return unknown(cause, may_have_begun);
+        return unknown(cause, basis, may_have_begun);
     }
-    let mut parts = vec![who(cause)];
+    let mut parts = vec![who(cause, basis)];
     let main = cause.mechanism.and_then(signal);
     let mut moved: Vec<&Moved> = cause
         .moved
@@ -48,11 +48,11 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
     text
 }
 
-pub(crate) fn of_throughput(cause: &Cause) -> String {
-    let Some(ThroughputChange { before, now }) = cause.throughput else {
+pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
+    let Some(ThroughputChange { before, now }) = basis.change else {
         return format!(
             "The cause is not known: {} of {} minutes are bad, and throughput is not seen to have fallen in the time looked at.",
-            cause.bad, cause.calls
+            basis.bad, basis.all
         );
     };
     let fell = format!(
@@ -74,13 +74,13 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
     );
     let moved = cause.moved.iter().filter(|one| is_shown(one.signal));
     let moved = moved.filter(|_| !fewer).map(|one| clause(cause, one));
-    let whose = cause.dimension.zip(cause.value.as_ref());
-    let whose = whose.map(|(dimension, value)| {
+    let whose = cause.dimension.zip(cause.value.as_ref()).zip(basis.shares);
+    let whose = whose.map(|((dimension, value), shares)| {
         format!(
             "{} of the loss is {} ({} of the tokens before)",
-            percent(cause.share_of_bad.unwrap_or_default().min(1.0)),
+            percent(shares.of_lost.min(1.0)),
             kind(dimension, value),
-            percent(cause.share_before.unwrap_or_default())
+            percent(shares.before)
         )
     });
     let parts: Vec<String> = whose.into_iter().chain([under_way]).chain(moved).collect();
@@ -110,9 +110,9 @@ fn rate(value: f64) -> String {
     }
 }
 
-fn unknown(cause: &Cause, may_have_begun: bool) -> String {
-    let counts = format!("{} of {} calls are bad", cause.bad, cause.calls);
-    if cause.calls < MIN_CALLS || cause.bad < MIN_BAD {
+fn unknown(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
+    let counts = format!("{} of {} calls are bad", basis.bad, basis.all);
+    if basis.all < MIN_CALLS || basis.bad < MIN_BAD {
         return format!(
             "The cause is not known: too few calls to tell, {counts}, and {MIN_BAD} of {MIN_CALLS} are needed."
         );
@@ -136,29 +136,31 @@ fn unknown(cause: &Cause, may_have_begun: bool) -> String {
 }
 
 /// “92 % of bad calls are upstream vllm-a (48 % of all calls) since 22:01:13 UTC”.
-fn who(cause: &Cause) -> String {
-    let (Some(dimension), Some(value)) = (cause.dimension, &cause.value) else {
+fn who(cause: &Cause, basis: &CallBasis) -> String {
+    let (Some(dimension), Some(value), Some(shares)) =
+        (cause.dimension, &cause.value, basis.shares)
+    else {
         return format!(
             "{} of {} calls are bad{}, no upstream, model, route, agent or node more than others",
-            cause.bad,
-            cause.calls,
+            basis.bad,
+            basis.all,
             since(cause)
         );
     };
-    let before = cause
-        .share_before
-        .filter(|before| (before - cause.share_of_all.unwrap_or_default()).abs() >= 0.1)
+    let before = shares
+        .before
+        .filter(|before| (before - shares.of_all).abs() >= 0.1)
         .map_or(String::new(), |before| {
             format!(", {} before", percent(before))
         });
-    let besides = cause.besides.as_ref().map_or(String::new(), |besides| {
+    let besides = basis.besides.as_ref().map_or(String::new(), |besides| {
         format!(", mostly with {}", kind(besides.dimension, &besides.value))
     });
     format!(
         "{} of bad calls are {} ({} of all calls{before}){besides}{}",
-        percent(cause.share_of_bad.unwrap_or_default()),
+        percent(shares.of_bad),
         kind(dimension, value),
-        percent(cause.share_of_all.unwrap_or_default()),
+        percent(shares.of_all),
         since(cause)
     )
 }

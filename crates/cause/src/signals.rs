@@ -1,8 +1,8 @@
 //! What differs between two sets of calls.
 
-use crate::answer::{Moved, Quantile, Signal};
 use crate::call::Call;
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
+use crate::report::{Moved, Quantile, Signal};
 use tokengauge_stats::rank::mann_whitney;
 
 /// How many times as large a quantile is, at least, to have moved.

@@ -1,12 +1,15 @@
 //! Why an objective on throughput is missed: fewer calls are under way or each of them is slower, and whose tokens are missing.
 
-use crate::answer::{Candidate, Cause, ComparedWith, Mechanism, Rates, Signal, ThroughputChange};
 use crate::call::{Call, Dimension};
 use crate::evidence::LEVEL;
 use crate::find::{MIN_REFERENCE, most_frequent_error, of_kind, timestamp};
 use crate::mechanism::{Phases, mechanism};
 use crate::onset::{Onset, onset};
 use crate::rank::has;
+use crate::report::{
+    Cause, CauseBasis, ComparedWith, Mechanism, MinuteBasis, Rates, Signal, ThroughputChange,
+    TokenCandidate, TokenShares,
+};
 use crate::sentence::of_throughput;
 use crate::signals::{self, quantile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,16 +71,19 @@ pub fn find_throughput(minutes: &[Minute], calls: &[Call], now: SystemTime) -> C
     let since = place.and_then(|_| during.first()).map(|first| first.begin);
     let mut cause = Cause {
         since: since.map(timestamp),
-        bad: during.iter().filter(|minute| minute.bad).count(),
-        calls: during.len(),
         ..Cause::unknown(Timestamp::seconds(now))
+    };
+    let mut basis = MinuteBasis {
+        bad: during.iter().filter(|minute| minute.bad).count(),
+        all: during.len(),
+        ..MinuteBasis::default()
     };
     if let Some(since) = since {
         let change = ThroughputChange {
             before: rates(before),
             now: rates(during),
         };
-        cause.throughput = Some(change);
+        basis.change = Some(change);
         if change.now.tokens_per_second < (1.0 - MIN_LOSS) * change.before.tokens_per_second {
             let begin = before.first().map_or(since, |minute| minute.begin);
             let calls: Vec<&Call> = calls.iter().filter(|call| call.at >= begin).collect();
@@ -89,11 +95,12 @@ pub fn find_throughput(minutes: &[Minute], calls: &[Call], now: SystemTime) -> C
                 during: of_during,
                 seconds,
             };
-            compared.explain(&mut cause, change);
+            compared.explain(&mut cause, &mut basis, change);
         }
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    cause.sentence = printable(&of_throughput(&cause)).into_owned();
+    cause.sentence = printable(&of_throughput(&cause, &basis)).into_owned();
+    cause.basis = CauseBasis::Minutes(basis);
     cause
 }
 
@@ -162,26 +169,23 @@ struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    fn explain(&self, cause: &mut Cause, change: ThroughputChange) {
+    fn explain(&self, cause: &mut Cause, basis: &mut MinuteBasis, change: ThroughputChange) {
         let loss = Loss::of(change);
         let enough = self.before.len() >= MIN_REFERENCE && self.during.len() >= MIN_REFERENCE;
         let by_errors = enough && self.by_errors(&loss);
         let fewer = !by_errors && loss.by_fewer_calls();
         if enough {
-            cause.candidates = self.lost(if fewer { &WHO_ASKS } else { &Dimension::NAMES });
+            basis.candidates = self.lost(if fewer { &WHO_ASKS } else { &Dimension::NAMES });
         }
-        let best = cause.candidates.first().cloned();
-        if let Some(best) = &best {
+        let best = basis.candidates.first();
+        if let Some(best) = best {
             cause.dimension = Some(best.dimension);
             cause.value = Some(best.value.clone());
-            cause.share_of_bad = Some(best.share_of_bad);
-            cause.share_before = Some(best.share_of_all);
         }
-        let before = of_kind(self.before, best.as_ref());
-        let mut during: Vec<Call> = of_kind(self.during, best.as_ref())
-            .into_iter()
-            .cloned()
-            .collect();
+        basis.shares = best.map(|best| best.shares);
+        let kind = basis.candidates.first().map(TokenCandidate::named);
+        let before = of_kind(self.before, kind);
+        let mut during: Vec<Call> = of_kind(self.during, kind).into_iter().cloned().collect();
         // What is looked for is common to all of them.
         during.iter_mut().for_each(|call| call.bad = true);
         let during: Vec<&Call> = during.iter().collect();
@@ -220,7 +224,7 @@ impl Compared<'_> {
     }
 
     /// The values that have much more than their share of the lost tokens, the best of each dimension, in the order of those.
-    fn lost(&self, dimensions: &[Dimension]) -> Vec<Candidate> {
+    fn lost(&self, dimensions: &[Dimension]) -> Vec<TokenCandidate> {
         let (was, is) = (
             tokens(self.before) / self.seconds.0,
             tokens(self.during) / self.seconds.1,
@@ -237,7 +241,7 @@ impl Compared<'_> {
                 self.is_beyond_chance(*dimension, value, values)
                     .then_some(one)
             });
-            found.max_by(|one, other| one.share_of_bad.total_cmp(&other.share_of_bad))
+            found.max_by(|one, other| one.shares.of_lost.total_cmp(&other.shares.of_lost))
         });
         best.collect()
     }
@@ -247,7 +251,7 @@ impl Compared<'_> {
         dimension: Dimension,
         value: &str,
         (was, is): (f64, f64),
-    ) -> Option<Candidate> {
+    ) -> Option<TokenCandidate> {
         let its = |calls: &[&Call]| -> f64 {
             let its = calls.iter().filter(|call| has(call, dimension, value));
             its.map(|call| tokens_of(call)).sum()
@@ -257,13 +261,13 @@ impl Compared<'_> {
         let (lost, before) = ((its_was - its_is) / (was - is), its_was / was);
         let stands_out =
             lost >= MIN_LOST && lost - before >= MIN_BEYOND && its_is <= LEFT * its_was;
-        stands_out.then(|| Candidate {
+        stands_out.then(|| TokenCandidate {
             dimension,
             value: value.to_owned(),
-            share_of_bad: lost,
-            share_of_all: before,
-            explained: lost,
-            correlation: (lost - before).clamp(0.0, 1.0),
+            shares: TokenShares {
+                of_lost: lost,
+                before,
+            },
         })
     }
 

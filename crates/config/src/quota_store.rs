@@ -80,12 +80,12 @@ mod tests {
 
     #[test]
     fn what_is_not_written_has_its_default() {
-        let store = parsed("url = \"redis://valkey\"")
+        let settings = parsed("url = \"redis://valkey\"")
             .expect("valid")
             .expect("a store");
-        assert_eq!(store.address.to_string(), "valkey:6379");
-        assert_eq!(store.prefix, "tokengauge:");
-        let sharing = store.sharing;
+        assert_eq!(settings.address.to_string(), "valkey:6379");
+        assert_eq!(settings.prefix, "tokengauge:");
+        let sharing = settings.sharing;
         assert_eq!((sharing.lease, sharing.replicas.get()), (DEFAULT_LEASE, 1));
         assert_eq!(
             (sharing.on_error, sharing.mode),

@@ -12,7 +12,7 @@ impl Config {
     /// replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
         let shared = self.quota_store.as_ref();
-        let shared = shared.is_some_and(|store| store.sharing.mode == Mode::Enforce);
+        let shared = shared.is_some_and(|settings| settings.sharing.mode == Mode::Enforce);
         let enforced = self
             .quotas
             .iter()
@@ -38,8 +38,8 @@ impl Config {
                 receiver.name
             )
         });
-        let alone = self.quota_store.as_ref().filter(|store| {
-            store.sharing.on_error == OnError::Local && store.sharing.replicas.get() == 1
+        let alone = self.quota_store.as_ref().filter(|settings| {
+            settings.sharing.on_error == OnError::Local && settings.sharing.replicas.get() == 1
         });
         let alone = alone.map(|_| {
             "quota_store: while it does not answer each replica lets all of a limit through, since `replicas` is 1; \
@@ -91,8 +91,8 @@ mod tests {
             url = "http://127.0.0.1:2/"
         "#;
         let shared = |keys: &str| {
-            let store = format!("[quota_store]\nurl = \"redis://valkey\"\n{keys}{text}");
-            let config = Config::parse(&store, "test").expect("valid");
+            let table = format!("[quota_store]\nurl = \"redis://valkey\"\n{keys}{text}");
+            let config = Config::parse(&table, "test").expect("valid");
             config.of_each_replica()
         };
         let of_process = "limits.requests_per_minute: counted by each replica";

@@ -204,8 +204,8 @@ pub trait CallPolicy: Send + Sync {
         Vec::new()
     }
     /// The body of an error of the proxy's own: plain text, unless the call's dialect has a shape.
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
-        ErrorReply {
+    fn error_response(&self, failure: &Failure) -> ErrorResponse {
+        ErrorResponse {
             content_type: "text/plain; charset=utf-8",
             body: Bytes::from(failure.message.clone()),
         }
@@ -449,7 +449,7 @@ pub enum Admission {
 
 /// The body of an error that the proxy itself sends to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorReply {
+pub struct ErrorResponse {
     /// Its media type.
     pub content_type: &'static str,
     /// Its bytes.

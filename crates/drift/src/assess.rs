@@ -1,6 +1,6 @@
 //! One series: every signal, change points, and why.
 
-use crate::answer::{DriftState, Entry, Series, SignalDrift, WindowTimes};
+use crate::report::{DriftState, Entry, Series, SignalDrift, WindowTimes};
 use crate::settings::Settings;
 use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, Windows, before};

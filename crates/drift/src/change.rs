@@ -1,6 +1,6 @@
 //! When the level of a signal jumped: change points of medians, less the seasonal median.
 
-use crate::answer::ChangePoint;
+use crate::report::ChangePoint;
 use crate::settings::{Season, Settings};
 use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, hour_of};

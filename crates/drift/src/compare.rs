@@ -1,7 +1,7 @@
 //! How far a signal is from its reference.
 
-use crate::answer::{DriftState, Figures, SignalDrift};
 use crate::chance;
+use crate::report::{DriftState, Figures, SignalDrift};
 use crate::settings::{Season, Settings};
 use crate::signal::Cell;
 use crate::windows::{Missing, Pair, Weighted, Windows};

@@ -1,10 +1,10 @@
 //! One comparison over all its series, asked of a ledger.
 
 use crate::DriftState;
-use crate::answer::Entry;
 use crate::assess::{assess, span};
 use crate::fine::{refine, steps};
 use crate::replaced::replace;
+use crate::report::Entry;
 use crate::settings::{MAX_SERIES, Settings};
 use crate::windows::{Hours, before};
 use std::time::SystemTime;

@@ -1,7 +1,7 @@
 //! When TTFT or TPS jumped, to five minutes: change points of the medians of the last day, less the seasonal median of the hours.
 
-use crate::answer::{ChangePoint, Series};
 use crate::change::{Level, of_levels, usual};
+use crate::report::{ChangePoint, Series};
 use crate::settings::Settings;
 use crate::signal::SignalName;
 use crate::windows::{Hours, before};

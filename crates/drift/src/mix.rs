@@ -1,8 +1,8 @@
 //! How far the mix of outcomes or finish reasons is from its reference.
 
-use crate::answer::{DriftState, Figures, SignalDrift};
 use crate::chance::{self, PLACES};
 use crate::compare::{no_reference, too_few, too_few_windows};
+use crate::report::{DriftState, Figures, SignalDrift};
 use crate::settings::Settings;
 use crate::signal::{Cell, SignalName};
 use crate::windows::{Missing, Pair, Weighted, Windows};

@@ -1,6 +1,6 @@
 //! Whether a model took the place of another one on its route: the new model has no reference yet.
 
-use crate::answer::{DriftState, Replaced, Series};
+use crate::report::{DriftState, Replaced, Series};
 use crate::settings::Settings;
 use crate::windows::{Hours, hour_of};
 use std::time::{Duration, SystemTime};

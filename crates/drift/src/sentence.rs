@@ -1,6 +1,6 @@
 //! One sentence that says what changed, when and why, or that it is not known.
 
-use crate::answer::{ChangePoint, DriftState, Figures, Series, SignalDrift, Why};
+use crate::report::{ChangePoint, DriftState, Figures, Series, SignalDrift, Why};
 use crate::signal::SignalName;
 
 /// The largest share of calls of unknown class with which a decomposition says anything.

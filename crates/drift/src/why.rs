@@ -1,6 +1,6 @@
 //! Why a mean changed: other calls, or calls of the same kind that take longer.
 
-use crate::answer::{Stratum, Why};
+use crate::report::{Stratum, Why};
 use crate::settings::Settings;
 use crate::signal::{Cell, SignalName};
 use crate::windows::{Pair, Windows};

@@ -1,5 +1,6 @@
-//! Follows a store into a ledger. Calls arrive late and in the order of their end, so that no place in the table divides
-//! what is known from what is new: the numbers of calls by their start are compared, and intervals that differ are read.
+//! Follows a warehouse into a ledger. Calls arrive late and in the order of their end, so that no place in the table
+//! divides what is known from what is new: the numbers of calls by their start are compared, and intervals that differ
+//! are read.
 
 use super::Fleet;
 use std::collections::BTreeMap;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::backoff;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_net::client::NoClient;
-use tokengauge_sink::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
-use tokengauge_store::ledger::{LedgerStore, Limits, Now, StoredCall, WriteError};
+use tokengauge_sink::{ReadError, Span, WarehouseReader, WarehouseRow, WarehouseUrl};
+use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now, WriteError};
 use tokio::time::sleep;
 
 /// The length of an interval, in milliseconds.
@@ -23,7 +24,7 @@ const PAUSE_FACTOR: u32 = 2;
 /// What every look is at; now and then a look is at everything.
 const RECENT: Duration = Duration::from_secs(15 * 60);
 const WHOLE_EVERY: Duration = Duration::from_secs(60);
-/// The longest pause while the store is away.
+/// The longest pause while the warehouse is away.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A clock of another host may be ahead by so much.
 const AHEAD: Duration = Duration::from_secs(86_400);
@@ -34,7 +35,7 @@ const TIDY_STEPS: usize = 100;
 
 #[derive(Clone, Debug)]
 pub struct FollowerSettings {
-    pub url: StoreUrl,
+    pub url: WarehouseUrl,
     pub ledger: PathBuf,
     pub limits: Limits,
     /// How far back calls are read.
@@ -44,12 +45,12 @@ pub struct FollowerSettings {
 pub struct Follower {
     settings: FollowerSettings,
     fleet: Arc<Fleet>,
-    reader: StoreReader,
+    reader: WarehouseReader,
     /// `None` after an error, until it is opened again.
-    ledger: Option<LedgerStore>,
+    ledger: Option<LedgerDatabase>,
     /// It is checked for damage when it is opened again.
     suspect: bool,
-    /// Rows that the store had of each interval when it was last read.
+    /// Rows that the warehouse had of each interval when it was last read.
     known: BTreeMap<i64, u64>,
     /// Calls from before are not read again: the ledger had no room for them.
     floor: i64,
@@ -59,7 +60,7 @@ pub struct Follower {
 pub enum FollowerError {
     /// The URL, or a file of TLS, cannot be used.
     #[error("the store: {0}")]
-    Store(#[from] NoClient),
+    Warehouse(#[from] NoClient),
     #[error("the ledger: {0}")]
     Ledger(#[from] WriteError),
 }
@@ -67,7 +68,7 @@ pub enum FollowerError {
 #[derive(Debug, thiserror::Error)]
 enum LookError {
     #[error(transparent)]
-    Store(#[from] ReadError<WriteError>),
+    Warehouse(#[from] ReadError<WriteError>),
     #[error(transparent)]
     Counts(#[from] ReadError<std::convert::Infallible>),
     #[error("the ledger here: {0}")]
@@ -78,9 +79,9 @@ impl Follower {
     /// Opens the ledger.
     ///
     /// # Errors
-    /// Where it cannot be written to, or the store's URL cannot be used.
+    /// Where it cannot be written to, or the warehouse's URL cannot be used.
     pub fn new(settings: FollowerSettings, fleet: &Arc<Fleet>) -> Result<Follower, FollowerError> {
-        let ledger = LedgerStore::open(&settings.ledger)?.of_pods();
+        let ledger = LedgerDatabase::open(&settings.ledger)?.of_pods();
         // Written again, calls that were deleted for want of room would count twice in the sums of their day.
         let floor = if ledger.has_forgotten()? {
             floor_of(&ledger)?
@@ -88,7 +89,7 @@ impl Follower {
             0
         };
         Ok(Follower {
-            reader: StoreReader::new(&settings.url)?,
+            reader: WarehouseReader::new(&settings.url)?,
             fleet: Arc::clone(fleet),
             settings,
             ledger: Some(ledger),
@@ -125,7 +126,7 @@ impl Follower {
     }
 
     fn failed(&mut self, error: &LookError) {
-        if let LookError::Ledger(error) | LookError::Store(ReadError::Taken(error)) = error {
+        if let LookError::Ledger(error) | LookError::Warehouse(ReadError::Taken(error)) = error {
             // Its caches may have what was not committed.
             self.ledger = None;
             self.suspect = matches!(error, WriteError::Damaged(_));
@@ -133,7 +134,7 @@ impl Follower {
         let mut new = false;
         let error = error.to_string();
         self.fleet
-            .store_is(|store| new = store.failed(error.clone(), SystemTime::now()));
+            .warehouse_is(|warehouse| new = warehouse.failed(error.clone(), SystemTime::now()));
         if new {
             tracing::warn!(
                 error,
@@ -142,11 +143,11 @@ impl Follower {
         }
     }
 
-    /// Reads what the store has and is not here.
+    /// Reads what the warehouse has and is not here.
     async fn look(&mut self, since: Duration) -> Result<(), LookError> {
         let open = self.ledger.take();
         let was_open = open.is_some();
-        let mut ledger = match open.and_then(LedgerStore::in_place) {
+        let mut ledger = match open.and_then(LedgerDatabase::in_place) {
             Some(ledger) => ledger,
             None => {
                 if was_open || self.suspect {
@@ -154,7 +155,7 @@ impl Follower {
                     self.known.clear();
                     self.floor = 0;
                 }
-                LedgerStore::open_file(&self.settings.ledger, self.suspect)?.of_pods()
+                LedgerDatabase::open_file(&self.settings.ledger, self.suspect)?.of_pods()
             }
         };
         self.suspect = false;
@@ -163,7 +164,7 @@ impl Follower {
         looked?;
         let mut back = false;
         self.fleet
-            .store_is(|store| back = store.caught_up(SystemTime::now()));
+            .warehouse_is(|warehouse| back = warehouse.caught_up(SystemTime::now()));
         if back {
             tracing::info!("the store answers again, and everything that it has is here");
         }
@@ -172,7 +173,7 @@ impl Follower {
 
     async fn look_into(
         &mut self,
-        ledger: &mut LedgerStore,
+        ledger: &mut LedgerDatabase,
         since: Duration,
     ) -> Result<(), LookError> {
         let now = SystemTime::now();
@@ -200,22 +201,22 @@ impl Follower {
     /// Reads some intervals, from the first to the last, and writes what is not here.
     async fn read(
         &mut self,
-        ledger: &mut LedgerStore,
+        ledger: &mut LedgerDatabase,
         (first, last): (i64, i64),
     ) -> Result<(), LookError> {
         let span: Span = (first * INTERVAL, (last + 1) * INTERVAL);
         let mut rows_of: BTreeMap<i64, u64> = BTreeMap::new();
         let fleet = &self.fleet;
-        let take = |rows: &[StoredRow]| {
+        let take = |rows: &[WarehouseRow]| {
             for batch in rows.chunks(BATCH) {
                 for row in batch {
                     let interval = row.started_ms().div_euclid(INTERVAL);
                     *rows_of.entry(interval).or_default() += 1;
                 }
-                let records: Vec<_> = batch.iter().map(StoredRow::record).collect();
+                let records: Vec<_> = batch.iter().map(WarehouseRow::record).collect();
                 let mut new = Vec::new();
                 for (record, concurrency) in &records {
-                    let call = StoredCall::of_record(record, *concurrency);
+                    let call = LedgerCall::of_record(record, *concurrency);
                     if let Some(call) = call
                         && !ledger.has(&call)?
                     {
@@ -223,7 +224,7 @@ impl Follower {
                     }
                 }
                 ledger.write(&new)?;
-                fleet.store_is(|store| store.calls += new.len() as u64);
+                fleet.warehouse_is(|warehouse| warehouse.calls += new.len() as u64);
             }
             Ok::<_, WriteError>(())
         };
@@ -233,7 +234,7 @@ impl Follower {
     }
 
     /// Keeps the ledger within its bounds.
-    fn tidy(&mut self, ledger: &mut LedgerStore, now: SystemTime) -> Result<(), LookError> {
+    fn tidy(&mut self, ledger: &mut LedgerDatabase, now: SystemTime) -> Result<(), LookError> {
         for _ in 0..TIDY_STEPS {
             let now = Now {
                 monotonic: Instant::now(),
@@ -251,7 +252,7 @@ impl Follower {
 }
 
 /// From when on calls may be written to a ledger that has no room for older ones.
-fn floor_of(ledger: &LedgerStore) -> Result<i64, WriteError> {
+fn floor_of(ledger: &LedgerDatabase) -> Result<i64, WriteError> {
     let oldest = ledger.oldest_ms()?;
     Ok(oldest.map_or(0, |oldest| oldest + INTERVAL))
 }

@@ -8,7 +8,7 @@ mod follower;
 mod objective;
 mod pod;
 mod pod_stream;
-mod store_status;
+mod warehouse_status;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub use address::PodAddress;
 pub use follower::{Follower, FollowerError, FollowerSettings};
 pub use objective::{ObjectiveSource, Objectives};
 pub use pod::{PodState, PodStatus};
-pub use store_status::{StoreState, StoreStatus};
+pub use warehouse_status::{WarehouseState, WarehouseStatus};
 
 pub const MAX_PODS: usize = 2_000;
 /// Pods that are connected to at the same time.
@@ -47,7 +47,7 @@ const SHOWN_OBJECTIVES: usize = 100;
 pub type Finished = dyn Fn(&[u8], Option<&PodName>) -> serde_json::Result<()> + Send + Sync;
 
 pub struct FleetSettings {
-    /// Where they are; none where only the store is read.
+    /// Where they are; none where only the warehouse is read.
     pub addresses: Vec<PodAddress>,
     /// The token of their admin addresses.
     pub token: Option<Secret>,
@@ -95,7 +95,7 @@ pub struct Fleet {
     /// Addresses beyond the bound.
     left_out: AtomicU64,
     dropped: [AtomicU64; Dropped::ALL.len()],
-    store: Mutex<StoreStatus>,
+    warehouse: Mutex<WarehouseStatus>,
     /// Objectives over all pods; `None` where those of the pods are shown.
     objectives: ArcSwapOption<Objectives>,
     of_pods: bool,
@@ -116,8 +116,12 @@ pub struct FleetInfo {
 }
 
 impl Fleet {
-    /// A fleet with a store at `store`. `objectives` says where those come from.
-    pub fn new(settings: FleetSettings, store: String, objectives: ObjectiveSource) -> Arc<Fleet> {
+    /// A fleet with a warehouse at `warehouse`. `objectives` says where those come from.
+    pub fn new(
+        settings: FleetSettings,
+        warehouse: String,
+        objectives: ObjectiveSource,
+    ) -> Arc<Fleet> {
         Arc::new(Fleet {
             of_pods: objectives == ObjectiveSource::Pods,
             settings,
@@ -126,7 +130,7 @@ impl Fleet {
             unresolved: Mutex::default(),
             left_out: AtomicU64::new(0),
             dropped: Default::default(),
-            store: Mutex::new(StoreStatus::new(store, SystemTime::now())),
+            warehouse: Mutex::new(WarehouseStatus::new(warehouse, SystemTime::now())),
             objectives: ArcSwapOption::empty(),
         })
     }
@@ -176,8 +180,8 @@ impl Fleet {
         found
     }
 
-    /// Follows pods that are new, and no longer those that are gone. One whose name has lost its address, since it is not
-    /// ready, is followed until its events end.
+    /// Follows pods that are new, and no longer those that are gone. One whose name has lost its address, since it is
+    /// not ready, is followed until its events end.
     fn follow(self: &Arc<Self>, found: BTreeMap<SocketAddr, PodAddress>) {
         let mut pods = self.pods.lock();
         pods.retain(|at, one| {
@@ -242,8 +246,8 @@ impl Fleet {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// The newest streams that `is` selects. With `all`, which selects every one, the throughput is that of the pods; else
-    /// that of the streams.
+    /// The newest streams that `is` selects. With `all`, which selects every one, the throughput is that of the pods;
+    /// else that of the streams.
     pub fn streams(&self, all: bool, limit: usize, is: impl Fn(&StreamNow) -> bool) -> Streams {
         let mut found = Streams::default();
         let said: Vec<_> = self.all().iter().map(|pod| pod.streams()).collect();
@@ -275,12 +279,12 @@ impl Fleet {
         }
     }
 
-    pub fn store(&self) -> StoreStatus {
-        self.store.lock().clone()
+    pub fn warehouse(&self) -> WarehouseStatus {
+        self.warehouse.lock().clone()
     }
 
-    fn store_is(&self, change: impl FnOnce(&mut StoreStatus)) {
-        change(&mut self.store.lock());
+    fn warehouse_is(&self, change: impl FnOnce(&mut WarehouseStatus)) {
+        change(&mut self.warehouse.lock());
     }
 
     fn dropped(&self, why: Dropped, events: u64) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::backoff;
 use tokengauge_core::pod::PodName;
-use tokengauge_net::client::{Client, Failure, StreamedAnswer};
+use tokengauge_net::client::{Client, Failure, StreamedResponse};
 use tokengauge_net::endpoint::Protocol;
 use tokio::time::{sleep, timeout};
 
@@ -53,7 +53,7 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
     }
 }
 
-async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {
+async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
     // Files and handshakes of a thousand pods at once would be in each other's way.
     let _turn = fleet.connecting.acquire().await;
     let url = pod.address.url(pod.at);
@@ -62,7 +62,7 @@ async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {
         .map_err(|error| format!("{url} is no URL: {error}"))?;
     let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1)
         .map_err(|error| error.to_string())?;
-    let client = client.at(pod.at).max_answer(MAX_ABOUT);
+    let client = client.at(pod.at).max_body(MAX_ABOUT);
     let about = request(&url, "/api/v1/about", fleet)?;
     let about = in_time(client.send(&about)).await?;
     let has_token = fleet.settings.token.is_some();
@@ -96,12 +96,12 @@ fn request(url: &str, path: &str, fleet: &Fleet) -> Result<Request<Bytes>, Strin
     request.map_err(|_| "the token has characters that no header may have".to_owned())
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, Failure>>) -> Result<T, String> {
-    match timeout(ANSWER, answer).await {
+async fn in_time<T>(response: impl Future<Output = Result<T, Failure>>) -> Result<T, String> {
+    match timeout(ANSWER, response).await {
         Ok(Err(Failure::Connect(error))) => Err(format!(
             "no connection: {error}; is it up, and does its [admin] listen where this can reach it?"
         )),
-        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Ok(response) => response.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
     }
 }
@@ -123,7 +123,7 @@ fn check(status: StatusCode, has_token: bool) -> Result<(), String> {
 }
 
 /// Reads events until there are no more; why.
-async fn read(pod: &Pod, fleet: &Fleet, mut events: StreamedAnswer) -> String {
+async fn read(pod: &Pod, fleet: &Fleet, mut events: StreamedResponse) -> String {
     let mut parser = EventParser::default();
     loop {
         match timeout(SILENT, events.next()).await {

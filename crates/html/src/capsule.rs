@@ -28,9 +28,9 @@ pub const TABLES: [(Dimension, &str); 4] = [
 pub struct Capsule {
     pub made: SystemTime,
     pub span: Span,
-    /// What of it the store of calls has; `None` where it has none of it.
+    /// What of it the source of calls has; `None` where it has none of it.
     pub kept: Option<Span>,
-    pub store: &'static str,
+    pub source: &'static str,
     /// The process that was asked; `None` where a file was read.
     pub process: Option<Process>,
     pub objective: Option<Objective>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokengauge_accounting::LimitedCall;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
-    Admission, CallObserver, CallPolicy, Chunk, End, ErrorReply, Failure, Filter, Phase,
+    Admission, CallObserver, CallPolicy, Chunk, End, ErrorResponse, Failure, Filter, Phase,
     RequestBody, Side, UnmeasuredChunks, UpstreamTrace,
 };
 use tokengauge_wire as wire;
@@ -204,7 +204,7 @@ impl CallObserver for Call {
 }
 
 impl CallPolicy for Call {
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+    fn error_response(&self, failure: &Failure) -> ErrorResponse {
         let code = failure.kind.as_str();
         wire::error_body(
             self.context.dialect,

@@ -39,7 +39,7 @@ pub(crate) struct RealtimeTurns {
     /// Taken out while it reads, and `None` once it failed.
     requests: Option<Box<SocketRequests>>,
     /// Requests whose answer has not begun.
-    pending: VecDeque<PendingAnswer>,
+    pending: VecDeque<PendingResponse>,
     turn: Option<Turn>,
     /// Concurrent answers: their turn ends with the last of them.
     depth: u32,
@@ -48,7 +48,7 @@ pub(crate) struct RealtimeTurns {
     closed_by: Option<Side>,
 }
 
-struct PendingAnswer {
+struct PendingResponse {
     at: Instant,
     request: Option<Box<Request>>,
     /// Whether it is certain to be answered, if only by an error.
@@ -57,9 +57,9 @@ struct PendingAnswer {
     prepares: bool,
 }
 
-impl PendingAnswer {
-    fn new(at: Instant, is_certain: bool) -> PendingAnswer {
-        PendingAnswer {
+impl PendingResponse {
+    fn new(at: Instant, is_certain: bool) -> PendingResponse {
+        PendingResponse {
             at,
             request: None,
             is_certain,
@@ -150,19 +150,21 @@ impl RealtimeTurns {
                 }
                 return;
             }
-            SocketRequest::Answer(message) if self.dialect == Dialect::OpenaiResponses => {
-                PendingAnswer {
+            SocketRequest::Response(message) if self.dialect == Dialect::OpenaiResponses => {
+                PendingResponse {
                     request: self.request(context, message).map(Box::new),
                     prepares: prepares(message),
-                    ..PendingAnswer::new(at, true)
+                    ..PendingResponse::new(at, true)
                 }
             }
             // Realtime refuses with an error that may be about something else.
-            SocketRequest::Answer(_) => PendingAnswer::new(at, self.dialect == Dialect::GeminiLive),
-            SocketRequest::PossibleAnswer => PendingAnswer::new(at, false),
+            SocketRequest::Response(_) => {
+                PendingResponse::new(at, self.dialect == Dialect::GeminiLive)
+            }
+            SocketRequest::PossibleResponse => PendingResponse::new(at, false),
             SocketRequest::Oversized => {
                 context.shared.counters.body_skipped();
-                PendingAnswer::new(at, self.dialect != Dialect::OpenaiRealtime)
+                PendingResponse::new(at, self.dialect != Dialect::OpenaiRealtime)
             }
         };
         if self.dialect == Dialect::GeminiLive {
@@ -262,7 +264,7 @@ impl RealtimeTurns {
     /// answered; otherwise the server begins it.
     fn next(&mut self, context: &Arc<CallContext>, state: &mut CallState) {
         let read = self.decoder.is_some() || self.recorded == 0;
-        let begins = |asked: &&PendingAnswer| asked.is_certain && self.turn.is_none() && read;
+        let begins = |asked: &&PendingResponse| asked.is_certain && self.turn.is_none() && read;
         if let Some(asked) = self.pending.front().filter(begins) {
             let at = asked.at;
             self.begin(context, state, at);
@@ -275,7 +277,7 @@ impl RealtimeTurns {
             return;
         }
         if self.dialect == Dialect::GeminiLive {
-            let stale = |asked: &PendingAnswer| {
+            let stale = |asked: &PendingResponse| {
                 !asked.is_certain && at.saturating_duration_since(asked.at) > UNCERTAIN_TIMEOUT
             };
             self.pending.retain(|asked| !stale(asked));

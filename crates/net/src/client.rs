@@ -20,20 +20,20 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 /// The default limit on a response body, in bytes.
-const MAX_ANSWER: usize = 32 << 20;
+const MAX_BODY: usize = 32 << 20;
 /// How long a connection that takes no requests any more may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ClientResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub trailers: HeaderMap,
 }
 
-impl Answer {
+impl ClientResponse {
     /// The value of `retry-after`, where it is in seconds.
     pub fn retry_after(&self) -> Option<Duration> {
         let value = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
@@ -85,7 +85,7 @@ pub struct Client {
     authority: header::HeaderValue,
     tls: Option<Connector>,
     http2: bool,
-    max_answer: usize,
+    max_body: usize,
     /// Where to connect, in place of what the host's name resolves to.
     at: Option<SocketAddr>,
     /// The idle connection, with keep-alive.
@@ -116,15 +116,15 @@ impl Client {
             authority: named.parse().map_err(|_| NoClient::NoHost)?,
             tls: connector,
             http2: protocol == Protocol::Http2,
-            max_answer: MAX_ANSWER,
+            max_body: MAX_BODY,
             at: None,
             kept: None,
         })
     }
 
     /// Sets the limit on a response body, in bytes.
-    pub fn max_answer(self, max_answer: usize) -> Client {
-        Client { max_answer, ..self }
+    pub fn max_body(self, max_body: usize) -> Client {
+        Client { max_body, ..self }
     }
 
     /// Enables keep-alive; requests then wait for each other.
@@ -149,31 +149,31 @@ impl Client {
     ///
     /// # Errors
     /// Where there is no complete response.
-    pub async fn send(&self, request: &Request<Bytes>) -> Result<Answer, Failure> {
+    pub async fn send(&self, request: &Request<Bytes>) -> Result<ClientResponse, Failure> {
         let Some(kept) = &self.kept else {
             return self.connect().await?.send(self, request).await;
         };
         let mut kept = kept.lock().await;
         if let Some(mut connection) = kept.take()
-            && let Ok(answer) = connection.send(self, request).await
+            && let Ok(response) = connection.send(self, request).await
         {
             *kept = Some(connection);
-            return Ok(answer);
+            return Ok(response);
         }
         let mut connection = self.connect().await?;
-        let answer = connection.send(self, request).await?;
+        let response = connection.send(self, request).await?;
         *kept = Some(connection);
-        Ok(answer)
+        Ok(response)
     }
 
     /// Sends a request over a connection of its own; the response's body is read as it comes.
     ///
     /// # Errors
     /// Where there is no head of a response.
-    pub async fn stream(&self, request: &Request<Bytes>) -> Result<StreamedAnswer, Failure> {
+    pub async fn stream(&self, request: &Request<Bytes>) -> Result<StreamedResponse, Failure> {
         let mut connection = self.connect().await?;
         let (head, body) = connection.begin(self, request).await?.into_parts();
-        Ok(StreamedAnswer {
+        Ok(StreamedResponse {
             status: head.status,
             body,
             _connection: connection,
@@ -229,9 +229,13 @@ impl Connection {
         Ok(Connection { sender, driver })
     }
 
-    async fn send(&mut self, client: &Client, request: &Request<Bytes>) -> Result<Answer, Failure> {
+    async fn send(
+        &mut self,
+        client: &Client,
+        request: &Request<Bytes>,
+    ) -> Result<ClientResponse, Failure> {
         let response = self.begin(client, request).await?;
-        whole(response, client.max_answer).await
+        whole(response, client.max_body).await
     }
 
     async fn begin(
@@ -282,13 +286,13 @@ impl Connection {
 
 /// A response whose body is read as it comes; dropping it closes the connection.
 #[derive(Debug)]
-pub struct StreamedAnswer {
+pub struct StreamedResponse {
     pub status: StatusCode,
     body: Incoming,
     _connection: Connection,
 }
 
-impl StreamedAnswer {
+impl StreamedResponse {
     /// The next bytes of the body; `None` at its end.
     ///
     /// # Errors
@@ -303,20 +307,20 @@ impl StreamedAnswer {
     }
 }
 
-async fn whole(response: Response<Incoming>, max_answer: usize) -> Result<Answer, Failure> {
+async fn whole(response: Response<Incoming>, max_body: usize) -> Result<ClientResponse, Failure> {
     let (head, body) = response.into_parts();
-    if body.size_hint().lower() > max_answer as u64 {
-        return Err(Failure::TooLarge(max_answer));
+    if body.size_hint().lower() > max_body as u64 {
+        return Err(Failure::TooLarge(max_body));
     }
-    let collected = Limited::new(body, max_answer).collect().await;
+    let collected = Limited::new(body, max_body).collect().await;
     let collected = collected.map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => Failure::Exchange(*error),
         Err(other) => {
             debug_assert!(other.is::<LengthLimitError>());
-            Failure::TooLarge(max_answer)
+            Failure::TooLarge(max_body)
         }
     })?;
-    Ok(Answer {
+    Ok(ClientResponse {
         status: head.status,
         headers: head.headers,
         trailers: collected.trailers().cloned().unwrap_or_default(),
@@ -329,7 +333,7 @@ async fn whole(response: Response<Incoming>, max_answer: usize) -> Result<Answer
 ///
 /// # Errors
 /// Where there is no answer; the text says why.
-pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<Answer> {
+pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<ClientResponse> {
     fetch_with(request, timeout, &ClientTls::default()).await
 }
 
@@ -341,11 +345,11 @@ pub async fn fetch_with(
     request: Request<Bytes>,
     timeout: Duration,
     tls: &ClientTls,
-) -> io::Result<Answer> {
+) -> io::Result<ClientResponse> {
     let client = Client::new(request.uri(), tls, Protocol::Http1)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     match tokio::time::timeout(timeout, client.send(&request)).await {
-        Ok(answer) => answer.map_err(|failure| match failure {
+        Ok(response) => response.map_err(|failure| match failure {
             Failure::Connect(error) => error,
             other => io::Error::other(other),
         }),

@@ -39,7 +39,7 @@ struct Channel {
     page: PageLink,
     failures: Counter,
     /// Where processes agree on who sends.
-    store: Option<Arc<QuotaStore>>,
+    quota_store: Option<Arc<QuotaStore>>,
 }
 
 /// The receivers, each with a task of its own, so that a slow one does not delay others.
@@ -51,7 +51,7 @@ pub(crate) struct Receivers {
     delivery_state: Option<Arc<DeliveryState>>,
     page: PageLink,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
-    store: Option<Arc<QuotaStore>>,
+    quota_store: Option<Arc<QuotaStore>>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
 
@@ -98,7 +98,7 @@ impl Receivers {
         delivery_state: Option<DeliveryState>,
         page: PageLink,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
-        store: Option<Arc<QuotaStore>>,
+        quota_store: Option<Arc<QuotaStore>>,
     ) -> Receivers {
         Receivers {
             slos: Arc::clone(slos),
@@ -107,7 +107,7 @@ impl Receivers {
             delivery_state: delivery_state.map(Arc::new),
             page,
             failures: Box::new(failures),
-            store,
+            quota_store,
             running: Vec::new(),
         }
     }
@@ -153,7 +153,7 @@ impl Receivers {
             session_watch: Arc::clone(&self.session_watch),
             page: self.page.clone(),
             failures: (self.failures)(receiver.kind.as_str()),
-            store: self.store.clone(),
+            quota_store: self.quota_store.clone(),
             receiver: receiver.clone(),
         })
     }
@@ -228,14 +228,14 @@ impl Channel {
         };
         for (request, notices) in messages {
             match fetch(request, TIMEOUT).await {
-                Ok(answer) if answer.status.is_success() => {
+                Ok(response) if response.status.is_success() => {
                     self.outbox.sent(now(), &notices);
                     self.keep().await;
                     self.tell_others(&notices).await;
                 }
-                Ok(answer) => {
-                    let reason = format!("answered {}", answer.status.as_u16());
-                    return self.failed(&reason, answer.retry_after());
+                Ok(response) => {
+                    let reason = format!("answered {}", response.status.as_u16());
+                    return self.failed(&reason, response.retry_after());
                 }
                 Err(error) => return self.failed(&error.to_string(), None),
             }
@@ -259,7 +259,7 @@ impl Channel {
         firing: &[AlertNotification],
         due: Vec<AlertNotification>,
     ) -> Vec<AlertNotification> {
-        let Some(store) = self.store.clone() else {
+        let Some(quota_store) = self.quota_store.clone() else {
             return due;
         };
         let wanted: HashSet<_> = due.iter().map(AlertNotification::key).collect();
@@ -276,12 +276,13 @@ impl Channel {
             let awaits_cause = is_due && self.outbox.awaits_cause(&notice);
             // One timeout is enough.
             let mut claim = if away {
-                store.alerts.alone(is_due)
+                quota_store.alerts.alone(is_due)
             } else {
-                self.claim(&store, &notice, is_due && !awaits_cause).await
+                self.claim(&quota_store, &notice, is_due && !awaits_cause)
+                    .await
             };
             if awaits_cause && claim != Claim::Alone {
-                claim = self.claim_cause(&store, &notice).await;
+                claim = self.claim_cause(&quota_store, &notice).await;
             }
             away |= claim == Claim::Alone;
             match claim {
@@ -296,7 +297,12 @@ impl Channel {
         own
     }
 
-    async fn claim(&self, store: &QuotaStore, notice: &AlertNotification, due: bool) -> Claim {
+    async fn claim(
+        &self,
+        quota_store: &QuotaStore,
+        notice: &AlertNotification,
+        due: bool,
+    ) -> Claim {
         let alert = notice.key();
         let state = AlertState {
             receiver: &self.receiver.name,
@@ -307,11 +313,11 @@ impl Channel {
             repeat: self.receiver.repeat,
             holds: CLAIM_HOLDS,
         };
-        store.alerts.claim(state).await
+        quota_store.alerts.claim(state).await
     }
 
     /// Claims to send an alert again with its cause: that it was sent without does not say that it was sent with it.
-    async fn claim_cause(&self, store: &QuotaStore, notice: &AlertNotification) -> Claim {
+    async fn claim_cause(&self, quota_store: &QuotaStore, notice: &AlertNotification) -> Claim {
         let alert = notice.cause_key();
         let state = AlertState {
             receiver: &self.receiver.name,
@@ -322,24 +328,24 @@ impl Channel {
             repeat: self.receiver.repeat,
             holds: CLAIM_HOLDS,
         };
-        store.alerts.claim(state).await
+        quota_store.alerts.claim(state).await
     }
 
     /// Says to the processes that share the quota store what was delivered.
     async fn tell_others(&self, notices: &[AlertNotification]) {
-        let Some(store) = &self.store else {
+        let Some(quota_store) = &self.quota_store else {
             return;
         };
         for notice in notices {
             let (receiver, alert) = (&self.receiver.name, notice.key());
-            store
+            quota_store
                 .alerts
                 .delivered(receiver, &alert, notice.firing)
                 .await;
             // With the end the cause is over, too: the next incident has another one.
             if notice.cause_known || !notice.firing {
                 let alert = notice.cause_key();
-                store
+                quota_store
                     .alerts
                     .delivered(receiver, &alert, notice.firing)
                     .await;

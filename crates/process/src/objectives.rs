@@ -28,7 +28,7 @@ pub(crate) struct Objectives {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The objectives of `config` with the counts that were saved, and the store that saves them.
+/// The objectives of `config` with the counts that were saved, and the folder that saves them.
 pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), ProcessError> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
@@ -36,15 +36,15 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), 
         return Ok((slos, None));
     };
     let failed = |error| unusable(folder, &error);
-    let store = StateFolder::open(folder).map_err(failed)?;
-    let kept = store.load();
-    store
+    let state_folder = StateFolder::open(folder).map_err(failed)?;
+    let kept = state_folder.load();
+    state_folder
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
     // Saved at once, so that after a kill no change is audited again.
     slos.keep_again();
-    Ok((slos, Some(store)))
+    Ok((slos, Some(state_folder)))
 }
 
 /// Whether [`open`] could use the folder. Leaves nothing behind.
@@ -72,7 +72,7 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
 
 /// Writes to the audit log what `config` changes in the objectives. A write error is logged
 /// and does not prevent the change.
-pub(crate) fn audit(store: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
+pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
     let Some(kept) = slos.kept(Instant::now(), wall) else {
@@ -80,8 +80,8 @@ pub(crate) fn audit(store: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
     };
     slos.keep_again();
     let lines = changes(&kept, &config.slos, &under(config, wall));
-    let store = store.lock();
-    if let Err(error) = store.audit(&lines) {
+    let state_folder = state_folder.lock();
+    if let Err(error) = state_folder.audit(&lines) {
         tracing::error!(%error, "a change of the objectives cannot be written into the audit log");
     }
 }
@@ -113,7 +113,7 @@ fn uid() -> Option<u32> {
 impl Objectives {
     pub(crate) fn start(
         slos: &Arc<Slos>,
-        store: Option<&Arc<Mutex<StateFolder>>>,
+        state_folder: Option<&Arc<Mutex<StateFolder>>>,
         meter: &Arc<Meter>,
         session_watch: &Arc<SessionWatch>,
     ) -> Objectives {
@@ -139,12 +139,12 @@ impl Objectives {
                 objectives.look_for_causes(Instant::now(), SystemTime::now());
             });
         });
-        if let Some(store) = store {
-            let (store, objectives) = (Arc::clone(store), Arc::clone(slos));
+        if let Some(state_folder) = state_folder {
+            let (state_folder, objectives) = (Arc::clone(state_folder), Arc::clone(slos));
             started.thread("slo-state", move |stop| {
-                keep(&store, &objectives);
-                every(KEEP_EVERY, &stop, || keep(&store, &objectives));
-                keep(&store, &objectives);
+                keep(&state_folder, &objectives);
+                every(KEEP_EVERY, &stop, || keep(&state_folder, &objectives));
+                keep(&state_folder, &objectives);
             });
         }
         started
@@ -182,12 +182,12 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     }
 }
 
-fn keep(store: &Mutex<StateFolder>, slos: &Slos) {
+fn keep(state_folder: &Mutex<StateFolder>, slos: &Slos) {
     let Some(kept) = slos.kept(Instant::now(), SystemTime::now()) else {
         return;
     };
-    let mut store = store.lock();
-    match store.save(&kept) {
+    let mut state_folder = state_folder.lock();
+    match state_folder.save(&kept) {
         Ok(true) => {}
         Ok(false) => {
             tracing::warn!("another process keeps its counts in state_dir; ours are not kept");

@@ -19,7 +19,7 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 pub(crate) struct Oversight {
     pub(crate) slos: Arc<Slos>,
     /// Saves the counts of the objectives.
-    pub(crate) store: Option<Arc<Mutex<StateFolder>>>,
+    pub(crate) state_folder: Option<Arc<Mutex<StateFolder>>>,
     pub(crate) spending: Spending,
     pub(crate) shared_limits: SharedLimits,
     pub(crate) session_watch: Arc<SessionWatch>,
@@ -33,7 +33,7 @@ impl Oversight {
         prometheus: &Arc<Prometheus>,
         subscribers: &mut Vec<Arc<dyn Subscriber>>,
     ) -> Result<Oversight, ProcessError> {
-        let (slos, store) = objectives::open(config)?;
+        let (slos, state_folder) = objectives::open(config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
         let spending = Spending::open(config)?;
@@ -50,11 +50,11 @@ impl Oversight {
             notify::delivery_state(config)?,
             PageLink::new(&config.admin, |name| std::env::var(name).ok()),
             move |kind| failures.export_failures("notify", kind),
-            shared_limits.store.clone(),
+            shared_limits.quota_store.clone(),
         );
         receivers.change(receivers.prepare(&config.receivers)?);
         Ok(Oversight {
-            store: store.map(|store| Arc::new(Mutex::new(store))),
+            state_folder: state_folder.map(|folder| Arc::new(Mutex::new(folder))),
             slos,
             spending,
             shared_limits,
@@ -64,6 +64,11 @@ impl Oversight {
     }
 
     pub(crate) fn start_objectives(&self, meter: &Arc<Meter>) -> Objectives {
-        Objectives::start(&self.slos, self.store.as_ref(), meter, &self.session_watch)
+        Objectives::start(
+            &self.slos,
+            self.state_folder.as_ref(),
+            meter,
+            &self.session_watch,
+        )
     }
 }

@@ -12,7 +12,7 @@ use tokengauge_quota_store::QuotaStore;
 
 #[derive(Clone, Default)]
 pub(crate) struct SharedLimits {
-    pub(crate) store: Option<Arc<QuotaStore>>,
+    pub(crate) quota_store: Option<Arc<QuotaStore>>,
     meter: Arc<OnceLock<Weak<Meter>>>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
     Some(Arc::new(Sharing::new(settings.sharing, Instant::now)))
 }
 
-/// Whether the store of `config` could be talked to by its settings.
+/// Whether the quota store of `config` could be talked to by its settings.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.quota_store.as_ref().map_or(Ok(()), |settings| {
         QuotaStore::check(settings).map_err(|error| unusable(&error))
@@ -34,7 +34,7 @@ fn unusable(error: &io::Error) -> ProcessError {
 }
 
 impl SharedLimits {
-    /// Starts to talk to the store that is configured. Nothing is shared before [`SharedLimits::measure`].
+    /// Starts to talk to the quota store that is configured. Nothing is shared before [`SharedLimits::measure`].
     pub(crate) fn start(
         config: &Config,
         accounting: &Accounting,
@@ -43,14 +43,14 @@ impl SharedLimits {
         if let (Some(settings), Some(sharing)) = (&config.quota_store, &accounting.sharing) {
             let meter = Arc::clone(&limits.meter);
             let accounting = move || Some(meter.get()?.upgrade()?.accounting());
-            let store = QuotaStore::start(
+            let quota_store = QuotaStore::start(
                 settings.clone(),
                 Arc::clone(sharing),
                 accounting,
                 SystemTime::now,
             )
             .map_err(|error| unusable(&error))?;
-            limits.store = Some(Arc::new(store));
+            limits.quota_store = Some(Arc::new(quota_store));
         }
         Ok(limits)
     }
@@ -63,9 +63,9 @@ impl SharedLimits {
     /// Gives everything back that is held of limits, within `within`. Blocks.
     pub(crate) fn finish(&self, within: Duration) {
         if self
-            .store
+            .quota_store
             .as_ref()
-            .is_some_and(|store| !store.finish(within))
+            .is_some_and(|quota_store| !quota_store.finish(within))
         {
             tracing::warn!(
                 "the quota store did not take the leases back in time; they expire by themselves"

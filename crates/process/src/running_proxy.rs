@@ -34,7 +34,7 @@ pub(crate) struct RunningProxy {
     pub(crate) services: Services,
     pub(crate) process: Arc<ProcessServices>,
     pub(crate) recent: Arc<RecentCalls>,
-    pub(crate) store: Option<Arc<Mutex<StateFolder>>>,
+    pub(crate) state_folder: Option<Arc<Mutex<StateFolder>>>,
     pub(crate) receivers: Receivers,
     pub(crate) watchers: Watchers,
     pub(crate) evaluations: Arc<Vec<Periodic>>,
@@ -109,8 +109,8 @@ impl RunningProxy {
         self.services
             .prometheus
             .add_routes(&next.routes, &next.measure);
-        if let Some(store) = &self.store {
-            objectives::audit(store, &self.process.slos, next);
+        if let Some(state_folder) = &self.state_folder {
+            objectives::audit(state_folder, &self.process.slos, next);
         }
         let anew = self
             .process

@@ -84,8 +84,8 @@ pub(crate) fn install(sources: &Sources<'_>) {
             }
         }
     });
-    if let Some(store) = oversight.shared_limits.store.clone() {
-        prometheus.before_scrape(move |registry, _| alerts(registry, store.alerts.counts()));
+    if let Some(quota_store) = oversight.shared_limits.quota_store.clone() {
+        prometheus.before_scrape(move |registry, _| alerts(registry, quota_store.alerts.counts()));
     }
     let session_watch = Arc::clone(&oversight.session_watch);
     prometheus.before_scrape(move |registry, now| sessions(registry, &session_watch, now));

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{CallStore, GateAudit, ProcessInfo, ProcessServices, Readiness, Services};
+use tokengauge_admin::{CallSource, GateAudit, ProcessInfo, ProcessServices, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::{Meter, RecentCalls};
@@ -97,7 +97,7 @@ impl Proxy {
         let process = process_services(&config, &forwarder, meter, &oversight, calls.sinks);
         let services = Services {
             live: process.clone(),
-            store: CallStore::new(calls.reader, &calls.recent),
+            call_source: CallSource::new(calls.reader, &calls.recent),
             prometheus: calls.prometheus,
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
@@ -177,7 +177,7 @@ impl Proxy {
             services: self.services.clone(),
             process: Arc::clone(&self.process),
             recent: self.recent,
-            store: self.oversight.store,
+            state_folder: self.oversight.state_folder,
             receivers: self.oversight.receivers,
             watchers: self.watchers,
             evaluations: Arc::clone(&evaluations),

@@ -22,7 +22,7 @@ const PAUSE_FACTOR: u32 = 10;
 #[derive(Clone)]
 pub(crate) struct Spending {
     pub(crate) accounting: Accounting,
-    store: Option<Arc<Mutex<SpendingFile>>>,
+    spending_file: Option<Arc<Mutex<SpendingFile>>>,
     failure_log: Arc<LogInterval>,
 }
 
@@ -34,11 +34,11 @@ impl Spending {
             Accounting::shared(&config.prices, &config.budgets, &config.quotas, sharing);
         let budgets = &accounting.budgets;
         let now = whole_seconds_since_1970(SystemTime::now());
-        let store = config.state_dir.as_deref().map(|folder| {
+        let spending_file = config.state_dir.as_deref().map(|folder| {
             SpendingFile::open(folder, budgets, now).map_err(|error| unreadable(folder, &error))
         });
-        let store = store.transpose()?;
-        if store
+        let spending_file = spending_file.transpose()?;
+        if spending_file
             .as_ref()
             .is_some_and(SpendingFile::is_locked_elsewhere)
             && !budgets.is_empty()
@@ -50,7 +50,7 @@ impl Spending {
         }
         Ok(Spending {
             accounting,
-            store: store.map(|store| Arc::new(Mutex::new(store))),
+            spending_file: spending_file.map(|spending_file| Arc::new(Mutex::new(spending_file))),
             failure_log: Arc::default(),
         })
     }
@@ -64,7 +64,7 @@ impl Spending {
 
     /// Saves the spending whenever it has changed, without end.
     pub(crate) async fn keep_up(self) {
-        if self.store.is_none() {
+        if self.spending_file.is_none() {
             return;
         }
         let mut pause = KEEP_EVERY;
@@ -79,16 +79,16 @@ impl Spending {
 
     /// Saves the spending. Blocks.
     pub(crate) fn keep(&self) {
-        let Some(store) = self
-            .store
+        let Some(spending_file) = self
+            .spending_file
             .as_ref()
             .filter(|_| !self.accounting.budgets.is_empty())
         else {
             return;
         };
-        let mut store = store.lock();
+        let mut spending_file = spending_file.lock();
         let now = whole_seconds_since_1970(SystemTime::now());
-        match store.save(&self.accounting.budgets, now) {
+        match spending_file.save(&self.accounting.budgets, now) {
             Ok(_) => {
                 self.failure_log.recovered();
             }

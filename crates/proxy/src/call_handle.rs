@@ -217,12 +217,12 @@ impl PanicGuard {
     }
 
     fn catch_panic<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
-        let answer = catch_unwind(AssertUnwindSafe(|| question(&*self.call)));
-        if answer.is_err() {
+        let result = catch_unwind(AssertUnwindSafe(|| question(&*self.call)));
+        if result.is_err() {
             self.panicked.store(true, Ordering::Relaxed);
             self.panics.fetch_add(1, Ordering::Relaxed);
         }
-        answer.ok()
+        result.ok()
     }
 
     /// Reports the end even to an observer that panicked before, as it still counts the call as

@@ -17,7 +17,7 @@ const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 /// Ends a call with an error response.
 pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {
-    let (response, end) = (reply(&call, failure), failure_end(&call, failure));
+    let (response, end) = (error_response(&call, failure), failure_end(&call, failure));
     call.end(now(), end);
     response
 }
@@ -25,7 +25,7 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {
 /// The same for a request whose body may name the caller: the observer gets the rest of it after
 /// the response.
 pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> AgentResponse {
-    let (response, end) = (reply(&call, failure), failure_end(&call, failure));
+    let (response, end) = (error_response(&call, failure), failure_end(&call, failure));
     body.discard(call, now(), end);
     response
 }
@@ -37,12 +37,12 @@ fn failure_end(call: &Call, failure: &Failure) -> End {
     }
 }
 
-fn reply(call: &Call, failure: &Failure) -> AgentResponse {
-    let reply = call
+fn error_response(call: &Call, failure: &Failure) -> AgentResponse {
+    let error = call
         .handle()
-        .query(|observer| observer.error_reply(failure));
-    let (content_type, body) = match reply {
-        Some(reply) => (reply.content_type, reply.body),
+        .query(|observer| observer.error_response(failure));
+    let (content_type, body) = match error {
+        Some(error) => (error.content_type, error.body),
         None => (
             "text/plain; charset=utf-8",
             Bytes::from(failure.message.clone()),

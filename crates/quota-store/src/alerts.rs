@@ -1,6 +1,6 @@
-//! Which process sends which alert. Each one whose objectives say that an alert fires says so to the store, and one of
-//! them claims it. A claim is renewed with each look and expires, so that another process takes over from one that was
-//! killed.
+//! Which process sends which alert. Each one whose objectives say that an alert fires says so to the quota store, and
+//! one of them claims it. A claim is renewed with each look and expires, so that another process takes over from one
+//! that was killed.
 
 use crate::client::{Client, ClientError, Invocation, Script, numbers};
 use crate::keys;
@@ -24,7 +24,7 @@ pub enum Claim {
     Wait,
     /// It was delivered by another process.
     Delivered,
-    /// The store does not answer: every process sends it.
+    /// The quota store does not answer: every process sends it.
     Alone,
 }
 
@@ -46,7 +46,7 @@ pub struct AlertState<'a> {
 pub struct ClaimCounts {
     pub claimed: u64,
     pub delivered_elsewhere: u64,
-    /// Messages that were due while the store did not answer.
+    /// Messages that were due while the quota store did not answer.
     pub alone: u64,
     /// Alerts for which this process is the one that sends.
     pub elected: u64,
@@ -78,8 +78,8 @@ impl AlertClaims {
 
     /// Says how an alert stands here, and learns what to do about its message. Needs a runtime.
     pub async fn claim(&self, state: AlertState<'_>) -> Claim {
-        let answer = self.ask(&state).await;
-        let (claim, elected) = answer.unwrap_or_else(|error| {
+        let response = self.ask(&state).await;
+        let (claim, elected) = response.unwrap_or_else(|error| {
             tracing::debug!(%error, "the quota store was not asked who sends an alert");
             (Claim::Alone, false)
         });
@@ -101,7 +101,7 @@ impl AlertClaims {
         claim
     }
 
-    /// The same where the store is known to be away.
+    /// The same where the quota store is known to be away.
     pub fn alone(&self, due: bool) -> Claim {
         self.alone.fetch_add(u64::from(due), Ordering::Relaxed);
         Claim::Alone
@@ -122,8 +122,8 @@ impl AlertClaims {
             ],
         };
         let answers = self.client.run(&[run]).await?;
-        let answer = answers.first().ok_or(ClientError::Answer("nothing"))?;
-        let [decision, elected] = numbers(answer)?;
+        let response = answers.first().ok_or(ClientError::Response("nothing"))?;
+        let [decision, elected] = numbers(response)?;
         let claim = match decision {
             1 => Claim::Send,
             2 => Claim::Delivered,

@@ -1,5 +1,5 @@
-//! A bound on the bytes of the store's answers: the client keeps an incomplete answer in memory, and
-//! a server in the store's place could announce one of any length.
+//! A bound on the bytes of the quota store's answers: the client keeps an incomplete answer in memory, and
+//! a server in the quota store's place could announce one of any length.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The most bytes of the answers to one batch. An answer of a script has a few numbers.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// How many bytes may still be read. Clones are the same one.
 #[derive(Clone)]
@@ -17,14 +17,14 @@ pub(crate) struct ReadAllowance(Arc<AtomicUsize>);
 
 impl Default for ReadAllowance {
     fn default() -> Self {
-        ReadAllowance(Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES)))
+        ReadAllowance(Arc::new(AtomicUsize::new(MAX_RESPONSE_BYTES)))
     }
 }
 
 impl ReadAllowance {
     /// Allows the answers to another batch.
     pub(crate) fn renew(&self) {
-        self.0.store(MAX_ANSWER_BYTES, Ordering::Relaxed);
+        self.0.store(MAX_RESPONSE_BYTES, Ordering::Relaxed);
     }
 }
 
@@ -45,7 +45,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         let read = buffer.filled().len() - before;
         let left = self.allowance.0.load(Ordering::Relaxed);
         let Some(left) = left.checked_sub(read) else {
-            let problem = format!("answered more than {MAX_ANSWER_BYTES} bytes");
+            let problem = format!("answered more than {MAX_RESPONSE_BYTES} bytes");
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
         };
         self.allowance.0.store(left, Ordering::Relaxed);

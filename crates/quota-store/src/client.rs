@@ -1,4 +1,5 @@
-//! The connection to the store: one, over which scripts are run in batches. After any failure another one is made.
+//! The connection to the quota store: one, over which scripts are run in batches. After any failure another one is
+//! made.
 
 use crate::bounded_stream::{BoundedStream, ReadAllowance};
 use crate::settings::{Password, Settings};
@@ -53,7 +54,7 @@ pub(crate) struct Invocation {
     pub(crate) arguments: Vec<String>,
 }
 
-/// Why the store gave no answer. The texts have no secrets.
+/// Why the quota store gave no answer. The texts have no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("password_file {}: {error}", .file.display())]
@@ -63,12 +64,12 @@ pub enum ClientError {
     Connect(io::Error),
     #[error("no answer within {}", humantime::format_duration(*.0))]
     Timeout(Duration),
-    /// The store refused something, or the connection was lost.
+    /// The quota store refused something, or the connection was lost.
     #[error("{0}")]
-    Store(#[from] RedisError),
+    QuotaStore(#[from] RedisError),
     /// A script answered what it never does.
     #[error("answered {0}, which no script does; does something else write its keys?")]
-    Answer(&'static str),
+    Response(&'static str),
 }
 
 #[derive(Debug)]
@@ -107,8 +108,8 @@ impl Client {
         })
     }
 
-    /// Runs scripts in their order, and asks whether the store answers where there is none; answers are in the same
-    /// order. Needs no more than two timeouts.
+    /// Runs scripts in their order, and asks whether the quota store answers where there is none; answers are in the
+    /// same order. Needs no more than two timeouts.
     ///
     /// # Errors
     /// Where one of them got no answer; the others may have run.
@@ -218,9 +219,9 @@ impl Connection {
     }
 }
 
-pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], ClientError> {
-    let Value::Array(items) = answer else {
-        return Err(ClientError::Answer("no list"));
+pub(crate) fn numbers<const N: usize>(response: &Value) -> Result<[i64; N], ClientError> {
+    let Value::Array(items) = response else {
+        return Err(ClientError::Response("no list"));
     };
     let numbers = items
         .iter()
@@ -230,15 +231,15 @@ pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], Client
         })
         .collect::<Option<Vec<i64>>>()
         .and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or(ClientError::Answer("other things than numbers"))
+    numbers.ok_or(ClientError::Response("other things than numbers"))
 }
 
 /// A whole number that an answer has as text.
-pub(crate) fn text_number(answer: &Value) -> Result<u64, ClientError> {
-    let Value::BulkString(text) = answer else {
-        return Err(ClientError::Answer("no text"));
+pub(crate) fn text_number(response: &Value) -> Result<u64, ClientError> {
+    let Value::BulkString(text) = response else {
+        return Err(ClientError::Response("no text"));
     };
     let text = std::str::from_utf8(text).ok();
     let number = text.and_then(|text| text.parse().ok());
-    number.ok_or(ClientError::Answer("no number"))
+    number.ok_or(ClientError::Response("no number"))
 }

@@ -1,4 +1,4 @@
-//! Where the store is, and how it is used.
+//! Where the quota store is, and how it is used.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! The thread that reports to the store what was used, and takes leases. It has a runtime of its own, so that the store
-//! cannot hold up traffic.
+//! The thread that reports to the quota store what was used, and takes leases. It has a runtime of its own, so that the
+//! quota store cannot hold up traffic.
 
 use crate::alerts::AlertClaims;
 use crate::client::{Client, ClientError, Invocation, Script, numbers, text_number};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::Accounting;
 use tokengauge_accounting::cost::budget::{SpendingId, SpendingReport};
-use tokengauge_accounting::quota::{Due, LeaseAnswer, LimitId, LimitReport};
+use tokengauge_accounting::quota::{Due, LeaseResponse, LimitId, LimitReport};
 use tokengauge_accounting::sharing::Sharing;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::backoff;
@@ -23,11 +23,11 @@ use tokio::sync::{Notify, watch};
 const MAX_BATCH: usize = 500;
 /// The least time between two requests.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
-/// The most time between two attempts while the store is away.
+/// The most time between two attempts while the quota store is away.
 const MAX_RETRY: Duration = Duration::from_secs(2);
 /// How long a sum of spending is kept after its period.
 const KEEP_SPENDING: Duration = Duration::from_secs(3600);
-/// The time between two log lines about a store that is away.
+/// The time between two log lines about a quota store that is away.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -107,7 +107,7 @@ struct Sync<A> {
     sharing: Arc<Sharing>,
     accounting: A,
     wall: fn() -> SystemTime,
-    /// When the log last said that the store is away; `None` while it answers.
+    /// When the log last said that the quota store is away; `None` while it answers.
     logged: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         }
     }
 
-    /// Reports what is due; whether the store answered.
+    /// Reports what is due; whether the quota store answered.
     async fn sync(&mut self, due: Due) -> bool {
         let Some(accounting) = (self.accounting)() else {
             return true;
@@ -164,7 +164,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let spending = spending.map(|(id, report)| Report::Spending(id, report));
         let reports: Vec<_> = limits.chain(spending).collect();
         if reports.is_empty() && due == Due::All {
-            // Whether the store answers is known before it is needed.
+            // Whether the quota store answers is known before it is needed.
             return self.send(&accounting, &[], now).await;
         }
         for batch in reports.chunks(MAX_BATCH) {
@@ -181,7 +181,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let answers = self.client.run(&scripts).await;
         let applied = answers.and_then(|answers| {
             let mut pairs = reports.iter().zip(&answers);
-            pairs.try_for_each(|(report, answer)| apply(accounting, report, answer, sent))
+            pairs.try_for_each(|(report, response)| apply(accounting, report, response, sent))
         });
         match applied {
             Ok(()) => {
@@ -271,28 +271,28 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
 fn apply(
     accounting: &Accounting,
     report: &Report,
-    answer: &Value,
+    response: &Value,
     sent: Instant,
 ) -> Result<(), ClientError> {
     match report {
         Report::Limit(id, report) => {
             let (held, free, retry) = match report {
-                LimitReport::Rate(_) => numbers::<3>(answer)?.into(),
+                LimitReport::Rate(_) => numbers::<3>(response)?.into(),
                 LimitReport::Slots(_) => {
-                    let [held, free] = numbers(answer)?;
+                    let [held, free] = numbers(response)?;
                     (held, free, 0)
                 }
             };
             let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-            let answer = LeaseAnswer {
+            let response = LeaseResponse {
                 held: positive(held),
                 free,
                 retry: Duration::from_millis(positive(retry)),
             };
-            accounting.quotas.answered(id, report, answer, sent);
+            accounting.quotas.answered(id, report, response, sent);
         }
         Report::Spending(id, report) => {
-            let sum = text_number(answer)?;
+            let sum = text_number(response)?;
             accounting.budgets.answered(id, report, sum);
         }
     }

@@ -273,11 +273,11 @@ impl Agent {
                 .header("x-tokengauge-parent-agent", self.main_agent());
         }
         let request = request.body(Full::new(Bytes::from(body))).ok()?;
-        let answer = self.answer(request);
+        let response = self.exchange(request);
         match gives_up_after {
-            None => answer.await,
+            None => response.await,
             // Leaving closes the connection, as an agent that is stopped does.
-            Some(timeout) => tokio::time::timeout(timeout, answer).await.ok().flatten(),
+            Some(timeout) => tokio::time::timeout(timeout, response).await.ok().flatten(),
         }
     }
 
@@ -293,7 +293,7 @@ impl Agent {
     }
 
     /// Sends a request and reads its answer to the end.
-    async fn answer(&mut self, request: Request<Full<Bytes>>) -> Option<()> {
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Option<()> {
         if self
             .connection
             .as_ref()

@@ -17,7 +17,7 @@ mod responses;
 mod tgi;
 pub mod vectors;
 
-use super::plan::{Answer, Counts, Text};
+use super::plan::{Counts, PlannedResponse, Text};
 use super::profile::Profile;
 use super::route::Shape;
 use super::script::Script;
@@ -27,25 +27,25 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The script for a shape that generates text.
-pub fn script(shape: Shape, answer: &Arc<Answer>) -> Option<Box<dyn Script>> {
-    let answer = Arc::clone(answer);
+pub fn script(shape: Shape, planned: &Arc<PlannedResponse>) -> Option<Box<dyn Script>> {
+    let planned = Arc::clone(planned);
     Some(match shape {
-        Shape::Chat if is_mistral(&answer.model) => Box::new(mistral::Mistral::new(answer)),
+        Shape::Chat if is_mistral(&planned.model) => Box::new(mistral::Mistral::new(planned)),
         Shape::Chat => {
-            let tail = chat::tail(&answer);
-            Box::new(chat::Chat::new(answer, tail))
+            let tail = chat::tail(&planned);
+            Box::new(chat::Chat::new(planned, tail))
         }
-        Shape::Completions => Box::new(completions::Completions::new(answer)),
-        Shape::Responses => Box::new(responses::Responses::new(answer)),
-        Shape::Anthropic => Box::new(anthropic::Messages::new(answer)),
-        Shape::Gemini { sse } => Box::new(gemini::Gemini::new(answer, sse)),
-        Shape::Converse => Box::new(converse::Converse::new(answer)),
-        Shape::Invoke => Box::new(invoke::Invoke::new(answer)),
-        Shape::OllamaChat => Box::new(ollama::Ollama::new(answer, false)),
-        Shape::OllamaGenerate => Box::new(ollama::Ollama::new(answer, true)),
-        Shape::CohereV1 => Box::new(cohere::V1::new(answer)),
-        Shape::CohereV2 => Box::new(cohere::V2::new(answer)),
-        Shape::Tgi => Box::new(tgi::Tgi::new(answer)),
+        Shape::Completions => Box::new(completions::Completions::new(planned)),
+        Shape::Responses => Box::new(responses::Responses::new(planned)),
+        Shape::Anthropic => Box::new(anthropic::Messages::new(planned)),
+        Shape::Gemini { sse } => Box::new(gemini::Gemini::new(planned, sse)),
+        Shape::Converse => Box::new(converse::Converse::new(planned)),
+        Shape::Invoke => Box::new(invoke::Invoke::new(planned)),
+        Shape::OllamaChat => Box::new(ollama::Ollama::new(planned, false)),
+        Shape::OllamaGenerate => Box::new(ollama::Ollama::new(planned, true)),
+        Shape::CohereV1 => Box::new(cohere::V1::new(planned)),
+        Shape::CohereV2 => Box::new(cohere::V2::new(planned)),
+        Shape::Tgi => Box::new(tgi::Tgi::new(planned)),
         _ => return None,
     })
 }

@@ -26,7 +26,7 @@ impl Text {
 
 /// Everything a dialect needs to write an answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct PlannedResponse {
     /// Hexadecimal, for ids in the dialect's own style.
     pub id: String,
     pub model: String,
@@ -78,7 +78,7 @@ pub enum Stop {
     InvalidToolCall,
 }
 
-impl Answer {
+impl PlannedResponse {
     pub fn stop(&self) -> Stop {
         if self
             .texts
@@ -134,18 +134,18 @@ pub struct GenerationRequest {
     pub reports_usage: bool,
 }
 
-pub fn answer(
+pub fn response(
     profile: &Profile,
     wanted: &GenerationRequest,
     created: u64,
     random: &mut Random,
-) -> Answer {
+) -> PlannedResponse {
     let choices = wanted.choices.max(1);
     let mut texts = Vec::new();
     for choice in 0..choices {
         texts.extend(choice_texts(profile, choice, random));
     }
-    let mut answer = Answer {
+    let mut planned = PlannedResponse {
         id: format!("{:016x}{:016x}", random.bits(), random.bits()),
         model: wanted.model.clone(),
         created,
@@ -161,12 +161,12 @@ pub fn answer(
         UsageMode::On => true,
         UsageMode::Off => false,
     };
-    answer.usage = reports.then(|| Counts {
+    planned.usage = reports.then(|| Counts {
         input: wanted.input_tokens,
-        output: answer.tokens(),
+        output: planned.tokens(),
         reasoning: profile.reasoning * u64::from(choices),
     });
-    answer
+    planned
 }
 
 fn choice_texts(profile: &Profile, choice: u32, random: &mut Random) -> Vec<Text> {
@@ -206,7 +206,7 @@ fn choice_texts(profile: &Profile, choice: u32, random: &mut Random) -> Vec<Text
 /// A run of tokens of one text: what one event carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Index into [`Answer::texts`].
+    /// Index into [`PlannedResponse::texts`].
     pub text: usize,
     pub units: Range<usize>,
 }
@@ -229,19 +229,19 @@ pub struct Plan {
 
 /// Cuts an answer into chunks. Stalls and faults fall exactly where they are set,
 /// save inside arguments that the dialect sends as one object (`whole_calls`).
-pub fn plan(profile: &Profile, answer: &Answer, whole_calls: bool) -> Plan {
+pub fn plan(profile: &Profile, planned: &PlannedResponse, whole_calls: bool) -> Plan {
     let mut cutter = Cutter {
         profile,
-        answer,
+        planned,
         whole_calls,
         position: 0,
         plan: Plan::default(),
     };
     let mut next: Vec<(usize, usize)> = Vec::new();
     // Choices interleave, event by event; the texts of one choice follow each other.
-    for choice in 0..answer.choices {
+    for choice in 0..planned.choices {
         next.extend(
-            answer
+            planned
                 .texts
                 .iter()
                 .position(|text| text.choice == choice)
@@ -267,7 +267,7 @@ pub fn plan(profile: &Profile, answer: &Answer, whole_calls: bool) -> Plan {
 
 struct Cutter<'a> {
     profile: &'a Profile,
-    answer: &'a Answer,
+    planned: &'a PlannedResponse,
     whole_calls: bool,
     position: u64,
     plan: Plan,
@@ -289,7 +289,7 @@ impl Cutter<'_> {
 
     /// Cuts one event off a text; gives where its choice goes on.
     fn take(&mut self, (index, from): (usize, usize)) -> Option<(usize, usize)> {
-        let text = &self.answer.texts[index];
+        let text = &self.planned.texts[index];
         let left = text.units.len() - from;
         let whole = self.whole_calls && text.channel == Channel::ToolCall;
         let length = if whole {
@@ -304,7 +304,7 @@ impl Cutter<'_> {
         if length < left {
             return Some((index, from + length));
         }
-        let following = self.answer.texts.get(index + 1)?;
+        let following = self.planned.texts.get(index + 1)?;
         (following.choice == text.choice).then_some((index + 1, 0))
     }
 
@@ -345,16 +345,16 @@ impl Cutter<'_> {
 mod tests {
     use super::*;
 
-    fn planned(settings: &str, choices: u32, whole_calls: bool) -> (Answer, Plan) {
+    fn planned(settings: &str, choices: u32, whole_calls: bool) -> (PlannedResponse, Plan) {
         let profile: Profile = settings.parse().expect(settings);
         let wanted = GenerationRequest {
             choices,
             reports_usage: true,
             ..GenerationRequest::default()
         };
-        let answer = answer(&profile, &wanted, 0, &mut Random::new(1));
-        let plan = plan(&profile, &answer, whole_calls);
-        (answer, plan)
+        let planned = response(&profile, &wanted, 0, &mut Random::new(1));
+        let plan = plan(&profile, &planned, whole_calls);
+        (planned, plan)
     }
 
     fn lengths(plan: &Plan) -> Vec<usize> {
@@ -386,16 +386,16 @@ mod tests {
 
     #[test]
     fn choices_interleave_and_each_is_sent_completely() {
-        let (answer, plan) = planned("tokens=4", 2, false);
+        let (planned, plan) = planned("tokens=4", 2, false);
         let order: Vec<usize> = plan.steps.iter().map(|step| step.pieces[0].text).collect();
         assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
-        assert_eq!(answer.usage.map(|usage| usage.output), Some(8));
+        assert_eq!(planned.usage.map(|usage| usage.output), Some(8));
     }
 
     #[test]
     fn arguments_come_in_one_piece_where_the_dialect_sends_objects() {
-        let (answer, plan) = planned("tokens=3,tool=9x2", 1, true);
+        let (planned, plan) = planned("tokens=3,tool=9x2", 1, true);
         assert_eq!(lengths(&plan), [1, 1, 1, 9, 9]);
-        assert_eq!(answer.stop(), Stop::ToolCalls);
+        assert_eq!(planned.stop(), Stop::ToolCalls);
     }
 }

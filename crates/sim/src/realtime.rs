@@ -160,7 +160,7 @@ impl Session {
             input_tokens: self.input_tokens.max(1),
             reports_usage: true,
         };
-        let answer = Arc::new(plan::answer(&profile, &wanted, now(), &mut self.random));
+        let planned = Arc::new(plan::response(&profile, &wanted, now(), &mut self.random));
         let ttft = time_to_first_token(
             &profile,
             wanted.input_tokens,
@@ -168,13 +168,13 @@ impl Session {
             self.calls_before,
         );
         let mut pace = Pace::new(&profile, asked + ttft, self.random.clone());
-        let plan = plan::plan(&profile, &answer, false);
+        let plan = plan::plan(&profile, &planned, false);
         pace.delay(plan.steps.first().map_or(Duration::ZERO, |step| step.pause));
-        let script = Box::new(Realtime::new(Arc::clone(&answer), self.audio));
+        let script = Box::new(Realtime::new(Arc::clone(&planned), self.audio));
         let mut turn = Turn {
             source: ScriptSource {
                 script,
-                answer,
+                planned,
                 plan,
             },
             pace,

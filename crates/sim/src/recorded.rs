@@ -3,7 +3,7 @@
 use super::profile::{Cut, Fault, FaultKind, Profile};
 use super::stream::Source;
 use super::text_gen::Random;
-use super::truth::{AnswerSummary, ChunkTokens};
+use super::truth::{ChunkTokens, ResponseSummary};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use std::io;
@@ -147,8 +147,8 @@ impl Source for RecordedChunks {
 
     fn ping(&mut self, _out: &mut BytesMut) {}
 
-    fn close(&mut self, _out: &mut BytesMut) -> AnswerSummary {
-        AnswerSummary::default()
+    fn close(&mut self, _out: &mut BytesMut) -> ResponseSummary {
+        ResponseSummary::default()
     }
 
     fn fault(&self) -> Option<FaultKind> {

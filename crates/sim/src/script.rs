@@ -1,9 +1,9 @@
 //! Writes an answer in a dialect, chunk by chunk.
 
-use super::plan::{Answer, Plan, Text};
+use super::plan::{Plan, PlannedResponse, Text};
 use super::profile::FaultKind;
 use super::stream::Source;
-use super::truth::{AnswerSummary, ChunkTokens};
+use super::truth::{ChunkTokens, ResponseSummary};
 use bytes::BytesMut;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub trait Script: Send {
     fn error(&mut self, kind: &str, out: &mut BytesMut);
     fn whole(&mut self) -> Vec<u8>;
     /// What the end of the answer reports, streamed or not.
-    fn summary(&self, streamed: bool) -> AnswerSummary;
+    fn summary(&self, streamed: bool) -> ResponseSummary;
 }
 
 /// A run of tokens of one text.
@@ -46,7 +46,7 @@ pub struct TokenRun<'a> {
 /// The chunks of an answer, written by a script.
 pub struct ScriptSource {
     pub script: Box<dyn Script>,
-    pub answer: Arc<Answer>,
+    pub planned: Arc<PlannedResponse>,
     pub plan: Plan,
 }
 
@@ -65,7 +65,7 @@ impl Source for ScriptSource {
     fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens {
         let mut carried = ChunkTokens::default();
         for piece in &self.plan.steps[n].pieces {
-            let text = &self.answer.texts[piece.text];
+            let text = &self.planned.texts[piece.text];
             let units = &text.units[piece.units.clone()];
             carried.add(text.channel, units.len() as u64);
             let fragment = units.concat();
@@ -89,7 +89,7 @@ impl Source for ScriptSource {
         self.script.ping(out);
     }
 
-    fn close(&mut self, out: &mut BytesMut) -> AnswerSummary {
+    fn close(&mut self, out: &mut BytesMut) -> ResponseSummary {
         self.script.close(out);
         self.script.summary(true)
     }

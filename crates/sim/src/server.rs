@@ -3,7 +3,7 @@
 use super::dialects;
 use super::profile::{HELP, InvalidSetting, Profile};
 use super::realtime::Session;
-use super::reply;
+use super::response;
 use super::route::{Shape, Target, decoded, route};
 use super::sim_call::{SimCall, now};
 use super::socket::{ConnectionState, Socket};
@@ -131,7 +131,7 @@ impl Simulator {
             let connection = Arc::clone(&connection);
             service_fn(move |request| {
                 let (simulator, connection) = (Arc::clone(&self), Arc::clone(&connection));
-                async move { simulator.answer(request, connection).await }
+                async move { simulator.respond(request, connection).await }
             })
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -152,7 +152,7 @@ impl Simulator {
         while sessions.join_next().await.is_some() {}
     }
 
-    async fn answer(
+    async fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
         connection: Arc<ConnectionState>,
@@ -213,11 +213,11 @@ impl Simulator {
                 let text =
                     format!("tokengauge's simulated backend. Per request: x-sim.\n\n{HELP}\n");
                 let plain = "text/plain; charset=utf-8";
-                return Some(reply::bytes(StatusCode::OK, plain, text.into_bytes()));
+                return Some(response::bytes(StatusCode::OK, plain, text.into_bytes()));
             }
             _ => return None,
         };
-        Some(reply::json(StatusCode::OK, &value))
+        Some(response::json(StatusCode::OK, &value))
     }
 
     fn profile_for(&self, headers: &HeaderMap) -> Result<Profile, InvalidProfile> {
@@ -323,7 +323,7 @@ impl Simulator {
 }
 
 fn refuse(shape: Option<Shape>, status: StatusCode, reason: &str) -> Response<Body> {
-    reply::json(status, &reply::error_body(shape, status, reason))
+    response::json(status, &response::error_body(shape, status, reason))
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

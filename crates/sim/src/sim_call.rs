@@ -3,11 +3,11 @@
 use super::dialects::{self, vectors};
 use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
-use super::plan::{self, Answer, GenerationRequest, Plan};
+use super::plan::{self, GenerationRequest, Plan, PlannedResponse};
 use super::profile::{FaultKind, Profile};
 use super::recorded::{RecordedChunks, Recording};
-use super::reply;
 use super::request::SimRequest;
+use super::response;
 use super::route::Target;
 use super::script::{Script, ScriptSource};
 use super::socket::ConnectionState;
@@ -76,7 +76,7 @@ impl SimCall {
             self.calls_before,
         );
         let first_token = read_at + ttft;
-        if let Some(vectors) = vectors::reply(shape, asked, &model, &mut self.random) {
+        if let Some(vectors) = vectors::body(shape, asked, &model, &mut self.random) {
             tokio::time::sleep_until(first_token.into()).await;
             self.call.note(|truth| truth.outcome = Ending::Complete);
             let body = vectors.to_string().into_bytes();
@@ -90,24 +90,24 @@ impl SimCall {
             input_tokens: asked.input_tokens,
             reports_usage: asked.reports_usage(shape),
         };
-        let answer = Arc::new(plan::answer(
+        let planned = Arc::new(plan::response(
             &self.profile,
             &wanted,
             now(),
             &mut self.random,
         ));
-        let Some(script) = dialects::script(shape, &answer) else {
+        let Some(script) = dialects::script(shape, &planned) else {
             return Ok(self.refuse(StatusCode::NOT_FOUND, "nothing to generate here"));
         };
-        let plan = plan::plan(&self.profile, &answer, script.whole_calls());
+        let plan = plan::plan(&self.profile, &planned, script.whole_calls());
         let pace = Pace::new(&self.profile, first_token, self.random.clone());
         if !asked.stream {
-            return self.whole(script, &answer, &plan, pace).await;
+            return self.whole(script, &planned, &plan, pace).await;
         }
         let content_type = script.content_type().to_owned();
         let source = Box::new(ScriptSource {
             script,
-            answer,
+            planned,
             plan,
         });
         Ok(self.stream(source, &content_type, pace))
@@ -188,7 +188,7 @@ impl SimCall {
     async fn whole(
         &self,
         mut script: Box<dyn Script>,
-        answer: &Answer,
+        planned: &PlannedResponse,
         plan: &Plan,
         mut pace: Pace,
     ) -> Result<Response<Body>, BodyAborted> {
@@ -212,7 +212,7 @@ impl SimCall {
             }
         }
         let mut carried = ChunkTokens::default();
-        answer
+        planned
             .texts
             .iter()
             .for_each(|text| carried.add(text.channel, text.units.len() as u64));
@@ -227,7 +227,7 @@ impl SimCall {
             truth.outcome = Ending::HttpError;
             truth.streamed = false;
         });
-        let body = reply::error_body(Some(self.target.shape), status, message).to_string();
+        let body = response::error_body(Some(self.target.shape), status, message).to_string();
         self.piece(status, body.into_bytes(), ChunkTokens::default())
     }
 

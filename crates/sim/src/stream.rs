@@ -4,7 +4,7 @@ use super::gzip::Gzip;
 use super::pace::Pace;
 use super::profile::FaultKind;
 use super::socket::ConnectionState;
-use super::truth::{AnswerSummary, Call, ChunkTokens, Ending};
+use super::truth::{Call, ChunkTokens, Ending, ResponseSummary};
 use crate::clock;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -23,7 +23,7 @@ pub trait Source: Send {
     /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, out: &mut BytesMut);
     /// Writes what comes after the last token, and returns what that reports.
-    fn close(&mut self, out: &mut BytesMut) -> AnswerSummary;
+    fn close(&mut self, out: &mut BytesMut) -> ResponseSummary;
     /// The fault after the last chunk.
     fn fault(&self) -> Option<FaultKind>;
     /// Writes an error event; gives its type as written.

@@ -140,7 +140,7 @@ impl fmt::Debug for Witness {
 
 /// What the end of an answer reports: finish reasons and usage.
 #[derive(Clone, Debug, Default)]
-pub struct AnswerSummary {
+pub struct ResponseSummary {
     pub finish_reasons: Vec<String>,
     pub usage: Option<Usage>,
 }
@@ -291,7 +291,7 @@ impl Truth {
         }
     }
 
-    pub fn complete(&mut self, summary: AnswerSummary) {
+    pub fn complete(&mut self, summary: ResponseSummary) {
         self.outcome = Ending::Complete;
         self.finish_reasons = summary.finish_reasons;
         self.usage = summary.usage;

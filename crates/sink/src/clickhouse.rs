@@ -6,7 +6,7 @@ use crate::table::{Origin, fields, id, write_json};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use std::fmt::Write as _;
-use tokengauge_net::client::{Answer, Client, Failure};
+use tokengauge_net::client::{Client, ClientResponse, Failure};
 use tokengauge_net::endpoint::Protocol;
 use tokengauge_store::columns::{ColumnKind, Value};
 
@@ -63,15 +63,15 @@ impl ClickHouse {
     async fn post(&self, parameters: &[(&str, &str)], body: Bytes) -> Result<Bytes, SendError> {
         let request = self.request(parameters, body)?;
         let timeout = self.settings.timeout;
-        let answer = match tokio::time::timeout(timeout, self.client.send(&request)).await {
-            Ok(answer) => answer.map_err(|failure| self.unreachable(&failure))?,
+        let response = match tokio::time::timeout(timeout, self.client.send(&request)).await {
+            Ok(response) => response.map_err(|failure| self.unreachable(&failure))?,
             Err(_) => {
                 let message = format!("{} did not answer within {timeout:?}", self.name());
                 return Err(SendError::new(SendErrorKind::Timeout, message));
             }
         };
-        self.judge(&answer)?;
-        Ok(answer.body)
+        self.judge(&response)?;
+        Ok(response.body)
     }
 
     fn request(
@@ -120,17 +120,17 @@ impl ClickHouse {
     }
 
     /// Whether the answer says that all went well. An error can come behind a status of 200.
-    fn judge(&self, answer: &Answer) -> Result<(), SendError> {
-        let code = error_code(answer);
-        if answer.status.is_success() && code.is_none() {
+    fn judge(&self, response: &ClientResponse) -> Result<(), SendError> {
+        let code = error_code(response);
+        if response.status.is_success() && code.is_none() {
             return Ok(());
         }
-        let kind = kind(answer.status, code);
-        let says = first_line(&String::from_utf8_lossy(&answer.body));
+        let kind = kind(response.status, code);
+        let says = first_line(&String::from_utf8_lossy(&response.body));
         let ClickHouseSettings {
             database, table, ..
         } = &self.settings;
-        let status = answer.status.as_u16();
+        let status = response.status.as_u16();
         let todo = match code {
             Some(NO_DATABASE) => format!(
                 "; make the database {database} (CREATE DATABASE), or name another: `database` of the sink, /DATABASE in a URL"
@@ -146,19 +146,19 @@ impl ClickHouse {
         };
         let message = format!("{} answered {status}: {says}{todo}", self.name());
         Err(SendError {
-            retry_after: answer.retry_after(),
+            retry_after: response.retry_after(),
             ..SendError::new(kind, message)
         })
     }
 }
 
 /// The number of ClickHouse's error: from its header, else from its text, `Code: 60. DB::Exception: …`.
-fn error_code(answer: &Answer) -> Option<u32> {
-    let header = answer.headers.get("x-clickhouse-exception-code");
+fn error_code(response: &ClientResponse) -> Option<u32> {
+    let header = response.headers.get("x-clickhouse-exception-code");
     if let Some(code) = header.and_then(|code| code.to_str().ok()?.parse().ok()) {
         return Some(code);
     }
-    let text = std::str::from_utf8(answer.body.get(..64.min(answer.body.len()))?).ok()?;
+    let text = std::str::from_utf8(response.body.get(..64.min(response.body.len()))?).ok()?;
     let code = text.strip_prefix("Code: ")?;
     let digits = code.find(|character: char| !character.is_ascii_digit())?;
     code[..digits].parse().ok()
@@ -263,8 +263,8 @@ pub fn add_columns(database: &str, table: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
+    fn response(status: u16, body: &str) -> ClientResponse {
+        ClientResponse {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: http::HeaderMap::new(),
             body: Bytes::from(body.to_owned()),
@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn what_the_store_says_decides_what_happens_next() {
         let kind_of = |status, body: &str| {
-            let answer = answer(status, body);
-            kind(answer.status, error_code(&answer))
+            let response = response(status, body);
+            kind(response.status, error_code(&response))
         };
         for (status, body, expected) in [
             (
@@ -316,8 +316,8 @@ mod tests {
         ] {
             assert_eq!(kind_of(status, body), expected, "{status} {body}");
         }
-        assert_eq!(error_code(&answer(200, "")), None);
-        assert_eq!(error_code(&answer(200, "Code: x")), None);
+        assert_eq!(error_code(&response(200, "")), None);
+        assert_eq!(error_code(&response(200, "Code: x")), None);
     }
 
     #[test]

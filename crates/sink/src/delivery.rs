@@ -19,15 +19,15 @@ const POLL: Duration = Duration::from_millis(500);
 const REPORT: Duration = Duration::from_secs(1);
 /// The longest pause while the ledger does not give calls.
 const LONGEST_LEDGER_PAUSE: Duration = Duration::from_secs(5);
-/// Calls that a store refuses one by one, without taking a single other one, until it is taken to refuse everything:
-/// then they are kept, since the fault is hardly theirs.
+/// Calls that a warehouse refuses one by one, without taking a single other one, until it is taken to refuse
+/// everything: then they are kept, since the fault is hardly theirs.
 const ALL_REFUSED: usize = 16;
 /// Refused calls of a batch that the log names.
 const NAMED: usize = 10;
 /// How often a batch of a replay is tried.
 const TRIES: usize = 6;
 
-/// Sends the calls of a source to a store until it is told to end.
+/// Sends the calls of a source to a warehouse until it is told to end.
 pub(crate) struct Delivery<S> {
     pub(crate) name: String,
     pub(crate) sink: S,
@@ -139,8 +139,8 @@ impl<S: Sink> Delivery<S> {
         }
         let lost = refused.len() as u64;
         if let Err(error) = self.source.done(batch, lost) {
-            // The batch is sent again, which the store notices. This also holds at the end, until the deadline:
-            // otherwise the next process would send what the store has.
+            // The batch is sent again, which the warehouse notices. This also holds at the end, until the deadline:
+            // otherwise the next process would send what the warehouse has.
             return self.no_calls(&error, false);
         }
         let stored = batch.rows.len() as u64 - lost;
@@ -308,10 +308,10 @@ pub(crate) struct Refusal {
     reason: String,
 }
 
-/// Sends a batch. Where the store refuses it, it goes in halves until the calls are found that are refused alone.
+/// Sends a batch. Where the warehouse refuses it, it goes in halves until the calls are found that are refused alone.
 ///
 /// # Errors
-/// Why it is not stored. Where the store takes nothing of it, that is no fault of single calls: it is an error.
+/// Why it is not stored. Where the warehouse takes nothing of it, that is no fault of single calls: it is an error.
 async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError> {
     let (mut parts, mut refused, mut taken) = (vec![rows], Vec::new(), 0);
     while let Some(part) = parts.pop() {
@@ -339,9 +339,9 @@ async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError>
 /// What became of calls that were to be sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
-    /// Sent; a store that knows calls by themselves had some of them.
+    /// Sent; a warehouse that knows calls by themselves had some of them.
     pub sent: u64,
-    /// Not sent, as the store has them.
+    /// Not sent, as the warehouse has them.
     pub known: u64,
     pub refused: u64,
 }
@@ -354,7 +354,7 @@ impl std::ops::AddAssign for Replayed {
     }
 }
 
-/// Sends calls again that a store had or should have.
+/// Sends calls again that a warehouse had or should have.
 ///
 /// # Errors
 /// Why it is not stored after several tries.

@@ -34,9 +34,10 @@ impl HttpService for Connector {
         let request = http::Request::from_parts(head, body);
         let client = Client::new(request.uri(), &self.tls, Protocol::Http1)
             .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
-        let answer = tokio::time::timeout(self.timeout, client.send(&request)).await;
-        let answer = answer.map_err(|elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed))?;
-        let answer = answer.map_err(|failure| {
+        let received = tokio::time::timeout(self.timeout, client.send(&request)).await;
+        let received =
+            received.map_err(|elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed))?;
+        let received = received.map_err(|failure| {
             let kind = match failure {
                 Failure::Connect(_) => HttpErrorKind::Connect,
                 Failure::Exchange(_) => HttpErrorKind::Interrupted,
@@ -44,9 +45,9 @@ impl HttpService for Connector {
             };
             HttpError::new(kind, failure)
         })?;
-        let mut response = Response::new(whole(answer.body));
-        *response.status_mut() = answer.status;
-        *response.headers_mut() = answer.headers;
+        let mut response = Response::new(whole(received.body));
+        *response.status_mut() = received.status;
+        *response.headers_mut() = received.headers;
         Ok(response)
     }
 }

@@ -17,7 +17,7 @@ mod table;
 mod threads;
 
 pub use delivery::{Replayed, replay};
-pub use read::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
+pub use read::{ReadError, Span, WarehouseReader, WarehouseRow, WarehouseUrl};
 pub use settings::{ClickHouseSettings, Location, S3Settings, Secret, SinkKind, SinkSettings};
 pub use sink::{SendError, SendErrorKind, Sink};
 pub use status::{SinkMetrics, SinkStatus};

@@ -29,14 +29,14 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// A table of ClickHouse as a URL: `clickhouse://user@host:8123/database?table=calls`; `clickhouses` is with TLS, as
 /// `https` is.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoreUrl {
+pub struct WarehouseUrl {
     settings: ClickHouseSettings,
 }
 
-impl FromStr for StoreUrl {
+impl FromStr for WarehouseUrl {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<StoreUrl, String> {
+    fn from_str(text: &str) -> Result<WarehouseUrl, String> {
         let expected =
             "is no URL such as clickhouse://user@host:8123/database?table=tokengauge_calls";
         let uri: Uri = text.parse().map_err(|_| expected.to_owned())?;
@@ -100,14 +100,14 @@ impl FromStr for StoreUrl {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             _ => return Err("needs `certificate` and `key` together".to_owned()),
         };
-        Ok(StoreUrl { settings })
+        Ok(WarehouseUrl { settings })
     }
 }
 
-impl StoreUrl {
+impl WarehouseUrl {
     /// The table that a sink writes to.
-    pub fn of(settings: ClickHouseSettings) -> StoreUrl {
-        StoreUrl { settings }
+    pub fn of(settings: ClickHouseSettings) -> WarehouseUrl {
+        WarehouseUrl { settings }
     }
 
     /// Where it is, for people.
@@ -120,23 +120,23 @@ impl StoreUrl {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError<E: std::error::Error> {
     #[error(transparent)]
-    Store(#[from] SendError),
+    Warehouse(#[from] SendError),
     /// What it answers is no call.
     #[error("the store's answer cannot be read: {0}")]
-    Answer(String),
+    Response(String),
     /// The calls cannot be taken.
     #[error(transparent)]
     Taken(E),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoredRow {
+pub struct WarehouseRow {
     pub pod: Option<PodName>,
     /// A value for each of [`COLUMNS`].
     pub values: Vec<Value>,
 }
 
-impl StoredRow {
+impl WarehouseRow {
     /// When it began, in milliseconds since 1970.
     pub fn started_ms(&self) -> i64 {
         crate::table::started_ms(&self.values)
@@ -156,18 +156,18 @@ impl StoredRow {
 pub type Span = (i64, i64);
 
 #[derive(Debug)]
-pub struct StoreReader {
+pub struct WarehouseReader {
     settings: ClickHouseSettings,
     client: ClickHouse,
 }
 
-impl StoreReader {
+impl WarehouseReader {
     /// A reader of the table that a URL names.
     ///
     /// # Errors
     /// Where the URL or a file of TLS cannot be used.
-    pub fn new(url: &StoreUrl) -> Result<StoreReader, NoClient> {
-        Ok(StoreReader {
+    pub fn new(url: &WarehouseUrl) -> Result<WarehouseReader, NoClient> {
+        Ok(WarehouseReader {
             client: ClickHouse::new(url.settings.clone(), &Origin::default())?,
             settings: url.settings.clone(),
         })
@@ -177,11 +177,11 @@ impl StoreReader {
     /// column that the table does not have is unknown, one that this version does not know is left out.
     ///
     /// # Errors
-    /// Where the store does not answer or the calls cannot be taken.
+    /// Where the warehouse does not answer or the calls cannot be taken.
     pub async fn read<E: std::error::Error>(
         &self,
         (since, until): Span,
-        mut take: impl FnMut(&[StoredRow]) -> Result<(), E>,
+        mut take: impl FnMut(&[WarehouseRow]) -> Result<(), E>,
     ) -> Result<u64, ReadError<E>> {
         let until = until.min(LATEST);
         let (mut after, mut found) = (None, 0);
@@ -203,7 +203,7 @@ impl StoreReader {
     /// those that have none.
     ///
     /// # Errors
-    /// Where the store does not answer.
+    /// Where the warehouse does not answer.
     pub async fn counts(
         &self,
         (since, until): Span,
@@ -235,7 +235,7 @@ impl StoreReader {
         lines
             .map(|line| {
                 let object: Map<String, Json> = serde_json::from_slice(line)
-                    .map_err(|error| ReadError::Answer(error.to_string()))?;
+                    .map_err(|error| ReadError::Response(error.to_string()))?;
                 Ok(row(&object))
             })
             .collect()
@@ -282,7 +282,7 @@ fn select(
 }
 
 /// The values of a row. What is not there or of another kind is unknown.
-fn row(object: &Map<String, Json>) -> StoredRow {
+fn row(object: &Map<String, Json>) -> WarehouseRow {
     let columns = COLUMNS.iter();
     let values = columns.map(|column| {
         let value = object.get(column.name);
@@ -296,7 +296,7 @@ fn row(object: &Map<String, Json>) -> StoredRow {
         namespace: text("namespace"),
         name: text("pod").or_else(|| text("instance")),
     };
-    StoredRow {
+    WarehouseRow {
         values: values.collect(),
         pod: pod.known(),
     }
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_url_names_a_table() {
-        let url: StoreUrl = "clickhouse://me@db/llm?table=calls&password_file=/p"
+        let url: WarehouseUrl = "clickhouse://me@db/llm?table=calls&password_file=/p"
             .parse()
             .expect("a URL");
         assert_eq!(url.settings.url, "http://db:8123/");
@@ -333,9 +333,9 @@ mod tests {
         );
         assert_eq!(url.settings.user.as_deref(), Some("me"));
         assert_eq!(url.settings.password, Secret::File("/p".into()));
-        let url: StoreUrl = "https://db".parse().expect("a URL");
+        let url: WarehouseUrl = "https://db".parse().expect("a URL");
         assert_eq!(url.address(), "db:443 default.tokengauge_calls");
-        let url: StoreUrl = "https://db?ca=/ca&certificate=/c&key=/k"
+        let url: WarehouseUrl = "https://db?ca=/ca&certificate=/c&key=/k"
             .parse()
             .expect("a URL");
         assert_eq!(url.settings.tls.identity, Some(("/c".into(), "/k".into())));
@@ -346,7 +346,7 @@ mod tests {
             "http://db?tabel=x",
             "https://db?key=/k",
         ] {
-            wrong.parse::<StoreUrl>().expect_err(wrong);
+            wrong.parse::<WarehouseUrl>().expect_err(wrong);
         }
     }
 

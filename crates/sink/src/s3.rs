@@ -24,7 +24,7 @@ const KNOWN_HOURS: usize = 4;
 
 #[derive(Debug)]
 pub struct S3 {
-    store: AmazonS3,
+    bucket: AmazonS3,
     prefix: String,
     address: String,
     credentials: CredentialSource,
@@ -76,7 +76,7 @@ impl S3 {
         let credentials = CredentialSource::of(settings, &builder);
         let given = Arc::clone(builder.clone().build()?.credentials());
         Ok(S3 {
-            store: builder
+            bucket: builder
                 .with_credentials(Arc::new(ToldApart(given)))
                 .build()?,
             credentials,
@@ -118,9 +118,9 @@ impl S3 {
         };
         let mut known = HashSet::new();
         let folder = self.folder(hour);
-        let files = self.store.list_with_delimiter(Some(&folder)).await;
+        let files = self.bucket.list_with_delimiter(Some(&folder)).await;
         for file in files.map_err(unread)?.objects {
-            let body = self.store.get(&file.location).await.map_err(unread)?;
+            let body = self.bucket.get(&file.location).await.map_err(unread)?;
             let body = body.bytes().await.map_err(unread)?;
             known.extend(texts(body, "id").map_err(|error| {
                 let message = format!("{}/{}: {error}", self.address, file.location);
@@ -189,7 +189,7 @@ impl Sink for S3 {
                 SendError::new(SendErrorKind::Refused, message)
             })?;
             let create = PutOptions::from(PutMode::Create);
-            let put = self.store.put_opts(&name, PutPayload::from(file), create);
+            let put = self.bucket.put_opts(&name, PutPayload::from(file), create);
             match put.await {
                 // It was stored before, and the answer was lost or we were killed.
                 Err(object_store::Error::AlreadyExists { .. }) => {}

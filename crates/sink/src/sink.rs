@@ -1,17 +1,17 @@
-//! What a store is to the rest of the crate, and why it did not take a batch.
+//! What a warehouse is to the rest of the crate, and why it did not take a batch.
 
 use std::fmt;
 use std::time::Duration;
 use tokengauge_store::columns::Value;
 
-/// The longest message of a store that is logged.
+/// The longest message of a warehouse that is logged.
 const MESSAGE: usize = 300;
 
 /// A call: a value for each of [`COLUMNS`](tokengauge_store::columns::COLUMNS).
 pub type Row = Vec<Value>;
 
 pub trait Sink: Send + Sync {
-    /// Stores all rows. It may be called again with the same rows in the same order, and the store then has each of
+    /// Stores all rows. It may be called again with the same rows in the same order, and the warehouse then has each of
     /// them once.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ pub trait Sink: Send + Sync {
     fn send(&self, rows: &[Row]) -> impl Future<Output = Result<(), SendError>> + Send;
 
     /// Those of the rows that have to be sent to be stored once, where others may have been sent in other batches.
-    /// All of them, where the store knows each row by itself.
+    /// All of them, where the warehouse knows each row by itself.
     ///
     /// # Errors
     /// Why it is not known.
@@ -35,13 +35,13 @@ pub enum SendErrorKind {
     /// No connection, or it was lost.
     Unreachable,
     Timeout,
-    /// The store says that it is at fault, or busy.
+    /// The warehouse says that it is at fault, or busy.
     Unavailable,
-    /// The store asks for fewer requests.
+    /// The warehouse asks for fewer requests.
     Throttled,
-    /// The store does not let us: credentials, permissions, a missing table or bucket.
+    /// The warehouse does not let us: credentials, permissions, a missing table or bucket.
     Denied,
-    /// The store does not take these rows, now or later.
+    /// The warehouse does not take these rows, now or later.
     Refused,
 }
 
@@ -66,7 +66,7 @@ pub struct SendError {
     pub kind: SendErrorKind,
     /// What happened and what to do, without secrets.
     pub message: String,
-    /// When the store wants to be asked again.
+    /// When the warehouse wants to be asked again.
     pub retry_after: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// The first line of what a store says, cut, without control characters.
+/// The first line of what a warehouse says, cut, without control characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     line.chars()

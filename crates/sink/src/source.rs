@@ -11,7 +11,7 @@ use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_store::columns::values;
 use tokengauge_store::ledger::{
-    Ledger, QueryError, Reader, SinkProgress, SinkUpdate, StoredCall, UndeliveredCall,
+    Ledger, LedgerCall, QueryError, Reader, SinkProgress, SinkUpdate, UndeliveredCall,
 };
 
 /// Calls that are read from the ledger at once. While they are read its log cannot be folded into the file, and a thread
@@ -259,7 +259,7 @@ impl Source for MemorySource {
         let calls = self.queue.calls.lock();
         let calls: Vec<_> = calls.iter().take(self.pending).cloned().collect();
         let rows = calls.iter();
-        let rows = rows.map(|call| values(&StoredCall::of_finished(call)));
+        let rows = rows.map(|call| values(&LedgerCall::of_finished(call)));
         Ok(Batch {
             rows: rows.collect(),
             ..Batch::default()

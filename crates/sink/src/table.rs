@@ -1,4 +1,4 @@
-//! The columns of a store's table: which process a call is from, and those of the call.
+//! The columns of a warehouse's table: which process a call is from, and those of the call.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -6,8 +6,8 @@ use tokengauge_core::pod::PodName;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
 
-/// The version of the columns, which every row carries: the number of columns that a call has. Readers take a column that a row
-/// does not have for unknown.
+/// The version of the columns, which every row carries: the number of columns that a call has. Readers take a column
+/// that a row does not have for unknown.
 pub const SCHEMA_VERSION: i64 = COLUMNS.len() as i64;
 
 /// The columns before those of the call.

@@ -1,5 +1,5 @@
-//! The threads of the sinks: one for each sink and source of calls, each with its own runtime, so that no store can hold up
-//! traffic or another store.
+//! The threads of the sinks: one for each sink and source of calls, each with its own runtime, so that no warehouse can
+//! hold up traffic or another warehouse.
 
 use crate::clickhouse::ClickHouse;
 use crate::delivery::Delivery;
@@ -27,7 +27,7 @@ pub enum AnySink {
 }
 
 impl AnySink {
-    /// A client for a store.
+    /// A client for a warehouse.
     ///
     /// # Errors
     /// Where its settings cannot be used; the text says why.
@@ -81,8 +81,8 @@ impl SinkQueues {
         SinkQueues(queues.map(|one| MemoryQueue::new(one.queue)).collect())
     }
 
-    /// The subscribers that fill the queues. They get the calls that the ledger does not write, or all calls if there is no
-    /// ledger.
+    /// The subscribers that fill the queues. They get the calls that the ledger does not write, or all calls if there
+    /// is no ledger.
     pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let queues = self.0.iter();
         queues.map(|queue| Arc::clone(queue) as _).collect()

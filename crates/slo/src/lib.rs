@@ -48,7 +48,7 @@ pub use saved_state::SavedState;
 pub use state::StateFolder;
 pub use status::{Burn, Status};
 pub use to_toml::as_toml;
-pub use tokengauge_cause::{Cause, Dimension};
+pub use tokengauge_cause::{Cause, CauseBasis, Dimension};
 pub use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 pub use tokengauge_core::pattern::Pattern;
 pub use tokengauge_core::selector::{Names, Selector};

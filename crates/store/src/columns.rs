@@ -1,7 +1,7 @@
-//! The columns of a call where it is a row of a table: in exports, in Parquet files and in stores. They are those of
+//! The columns of a call where it is a row of a table: in exports, in Parquet files and in warehouses. They are those of
 //! the view `calls_readable` without its pod; what a value is comes from the call record, rounded as the ledger rounds it.
 
-use crate::ledger::StoredCall;
+use crate::ledger::LedgerCall;
 use crate::ledger::row::{
     micros, millis, milliseconds, nanos, segments, started_ms, timestamp, whole, word,
 };
@@ -47,7 +47,7 @@ enum Source {
 
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
-    Is(fn(&StoredCall<'_>) -> Value),
+    Is(fn(&LedgerCall<'_>) -> Value),
     /// The name of a dimension.
     Of(Dimension),
 }
@@ -79,7 +79,7 @@ const fn column(
     name: &'static str,
     kind: ColumnKind,
     sql: &'static str,
-    value: fn(&StoredCall<'_>) -> Value,
+    value: fn(&LedgerCall<'_>) -> Value,
 ) -> Column {
     let (source, value) = (Source::Sql(sql), CallValue::Is(value));
     Column {
@@ -94,7 +94,7 @@ const fn column(
 const fn named(
     name: &'static str,
     id: &'static str,
-    value: fn(&StoredCall<'_>) -> Value,
+    value: fn(&LedgerCall<'_>) -> Value,
 ) -> Column {
     let (kind, source, value) = (ColumnKind::Text, Source::Name(id), CallValue::Is(value));
     Column {
@@ -490,7 +490,7 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 /// The values of a call, in the order of [`COLUMNS`].
-pub fn values(call: &StoredCall<'_>) -> Vec<Value> {
+pub fn values(call: &LedgerCall<'_>) -> Vec<Value> {
     let value = |column: &Column| match column.value {
         CallValue::Is(value) => value(call),
         CallValue::Of(by) => optional(by.of(call.record).as_deref()),
@@ -556,12 +556,12 @@ fn speed(speed: Option<f64>) -> Value {
     number(speed.and_then(millis), 1e3)
 }
 
-fn trace_id(call: &StoredCall<'_>) -> Value {
+fn trace_id(call: &LedgerCall<'_>) -> Value {
     call.trace_id
         .map_or(Value::Null, |id| Value::text(format!("{id:032x}")))
 }
 
-fn engine(call: &StoredCall<'_>) -> EngineReport {
+fn engine(call: &LedgerCall<'_>) -> EngineReport {
     call.record.engine.unwrap_or_default()
 }
 
@@ -756,14 +756,14 @@ fn engine_report(row: Named<'_>) -> Option<EngineReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::LedgerStore;
+    use crate::ledger::LedgerDatabase;
     use std::path::Path;
 
     #[test]
     fn the_columns_are_those_of_the_view() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let statement = store.connection().prepare("SELECT * FROM calls_readable");
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = ledger.connection().prepare("SELECT * FROM calls_readable");
         let statement = statement.expect("a view");
         let mut names: Vec<_> = statement.column_names().collect();
         assert_eq!(
@@ -780,13 +780,13 @@ mod tests {
         let file = folder.join("../../tests/fixtures/ledger/version-4.jsonl");
         let lines = std::fs::read_to_string(file).expect("records");
         let folder = tempfile::tempdir().expect("a folder");
-        let mut store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let mut ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
         for line in lines.lines() {
             let record = CallRecord::of_line(line).expect("a record");
-            let call = StoredCall::of_record(&record, Some(3)).expect("valid");
-            store.write(&[call]).expect("written");
+            let call = LedgerCall::of_record(&record, Some(3)).expect("valid");
+            ledger.write(&[call]).expect("written");
             let sql = "SELECT * FROM calls_readable WHERE id = ?";
-            let read = store
+            let read = ledger
                 .connection()
                 .query_row(sql, [&record.id], values_of_row)
                 .expect("a row");

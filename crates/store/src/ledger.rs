@@ -1,7 +1,7 @@
 //! The ledger: every call record and the sums of every session, in SQLite.
 //!
 //! One thread writes (`writer`), which gets finished calls through a bounded queue; a batch is
-//! one transaction (`store`). Queries use connections of their own ([`Reader`]). Nothing here
+//! one transaction (`database`). Queries use connections of their own ([`Reader`]). Nothing here
 //! can delay traffic: what cannot be written is counted.
 
 mod aggregates;
@@ -9,12 +9,15 @@ mod backlog;
 mod capacity;
 mod condition;
 mod daily_spending;
+mod database;
 mod dictionary;
 mod distributions;
 mod experiment_units;
 mod export;
 mod file;
 mod interval_union;
+mod ledger_call;
+mod ledger_figures;
 mod marks;
 mod names;
 mod reader;
@@ -24,9 +27,6 @@ mod rollups;
 pub(crate) mod row;
 mod sessions;
 mod sinks;
-mod store;
-mod stored_call;
-mod stored_figures;
 mod throughput;
 mod undelivered;
 mod unsummed;
@@ -35,14 +35,14 @@ mod write_error;
 mod writer;
 
 pub use backlog::COMMIT_WITHIN;
+pub use database::{BatchResult, LedgerDatabase};
 pub use export::{ExportError, ExportOptions, FileFormat, export};
+pub use ledger_call::LedgerCall;
 pub use marks::MAX_MARKS;
 pub use reader::*;
 pub use retention::Limits;
 pub use retention_clock::Now;
 pub use sinks::SinkUpdate;
-pub use store::{BatchResult, LedgerStore};
-pub use stored_call::StoredCall;
 pub use undelivered::{SinkProgress, UndeliveredCall};
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub struct Reply {
+pub struct TestResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
-pub async fn request(address: SocketAddr, method: &str, path: &str) -> Reply {
+pub async fn request(address: SocketAddr, method: &str, path: &str) -> TestResponse {
     request_with(address, method, path, &[]).await
 }
 
@@ -22,7 +22,7 @@ pub async fn request_with(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-) -> Reply {
+) -> TestResponse {
     let stream = TcpStream::connect(address).await.expect("connect");
     exchange(stream, method, path, headers).await
 }
@@ -33,10 +33,10 @@ pub async fn exchange(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-) -> Reply {
+) -> TestResponse {
     let (status, head, body) = exchange_bytes(stream, method, path, headers).await;
     let body = String::from_utf8(body).expect("text");
-    Reply { status, head, body }
+    TestResponse { status, head, body }
 }
 
 /// The same where the body is no text: status, head and body.
@@ -63,7 +63,7 @@ pub async fn exchange_bytes(
     (status.expect("a status"), head.trim_end().to_owned(), body)
 }
 
-pub async fn fetch(address: SocketAddr, path: &str) -> Reply {
+pub async fn fetch(address: SocketAddr, path: &str) -> TestResponse {
     request(address, "GET", path).await
 }
 
@@ -71,12 +71,12 @@ pub async fn fetch(address: SocketAddr, path: &str) -> Reply {
 pub async fn fetch_json(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = request_with(address, "GET", path, headers).await;
-        if reply.status != 503 {
-            assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-            return serde_json::from_str(&reply.body).expect("JSON");
+        let response = request_with(address, "GET", path, headers).await;
+        if response.status != 503 {
+            assert_eq!(response.status, 200, "{path}: {}", response.body);
+            return serde_json::from_str(&response.body).expect("JSON");
         }
-        assert!(Instant::now() < end, "{path}: {}", reply.body);
+        assert!(Instant::now() < end, "{path}: {}", response.body);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -88,7 +88,7 @@ impl Receiver {
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
                 let receiver = accepting.clone();
-                let answer = service_fn(move |request| {
+                let response = service_fn(move |request| {
                     let receiver = receiver.clone();
                     async move { Ok::<_, Infallible>(receiver.answer(request, behaviour).await) }
                 });
@@ -96,11 +96,13 @@ impl Receiver {
                 tokio::spawn(async move {
                     let server = auto::Builder::new(TokioExecutor::new());
                     let Some(tls) = tls else {
-                        let _ = server.serve_connection(TokioIo::new(tcp), answer).await;
+                        let _ = server.serve_connection(TokioIo::new(tcp), response).await;
                         return;
                     };
                     if let Ok(stream) = tls.accept(tcp).await {
-                        let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+                        let _ = server
+                            .serve_connection(TokioIo::new(stream), response)
+                            .await;
                     }
                 });
             }

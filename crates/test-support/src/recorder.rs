@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{
-    CallObserver, CallPolicy, CallStart, Chunk, End, ErrorReply, Failure, Filter, ObservedCall,
+    CallObserver, CallPolicy, CallStart, Chunk, End, ErrorResponse, Failure, Filter, ObservedCall,
     Observer, Phase, Side, UpstreamTrace,
 };
 
@@ -320,9 +320,9 @@ impl CallObserver for RecordedCall {
 }
 
 impl CallPolicy for RecordedCall {
-    fn error_reply(&self, failure: &Failure) -> ErrorReply {
+    fn error_response(&self, failure: &Failure) -> ErrorResponse {
         let body = format!("{{\"error\":{:?}}}", failure.message);
-        ErrorReply {
+        ErrorResponse {
             content_type: "application/json",
             body: Bytes::from(body),
         }

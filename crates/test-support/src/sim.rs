@@ -21,14 +21,14 @@ pub struct Sim {
 }
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct SimResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub chunks: Vec<(Instant, Bytes)>,
     pub error: Option<hyper::Error>,
 }
 
-impl Answer {
+impl SimResponse {
     pub fn body(&self) -> Vec<u8> {
         self.chunks
             .iter()
@@ -101,7 +101,7 @@ pub fn get(path: &str) -> Request<Full<Bytes>> {
 }
 
 impl Sim {
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> SimResponse {
         let stream = TcpStream::connect(self.address).await.expect("listening");
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -110,7 +110,7 @@ impl Sim {
         read(sender.send_request(request).await.expect("a response head")).await
     }
 
-    pub async fn send_h2(&self, mut request: Request<Full<Bytes>>) -> Answer {
+    pub async fn send_h2(&self, mut request: Request<Full<Bytes>>) -> SimResponse {
         let stream = TcpStream::connect(self.address).await.expect("listening");
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
@@ -125,13 +125,13 @@ impl Sim {
         read(sender.send_request(request).await.expect("a response head")).await
     }
 
-    pub async fn post(&self, path: &str, settings: &str, body: Value) -> Answer {
+    pub async fn post(&self, path: &str, settings: &str, body: Value) -> SimResponse {
         self.send(post(path, settings, &body)).await
     }
 
     /// The ground truth of the call behind `answer`, once it is written.
-    pub async fn truth_of(&self, answer: &Answer) -> Truth {
-        let bytes = answer.body().len() as u64;
+    pub async fn truth_of(&self, response: &SimResponse) -> Truth {
+        let bytes = response.body().len() as u64;
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             let newest = self.simulator.truths().first().cloned();
@@ -158,9 +158,9 @@ impl Sim {
     }
 }
 
-async fn read(response: http::Response<hyper::body::Incoming>) -> Answer {
+async fn read(response: http::Response<hyper::body::Incoming>) -> SimResponse {
     let (head, mut body) = response.into_parts();
-    let mut answer = Answer {
+    let mut received = SimResponse {
         status: head.status,
         headers: head.headers,
         chunks: Vec::new(),
@@ -170,14 +170,14 @@ async fn read(response: http::Response<hyper::body::Incoming>) -> Answer {
         match frame {
             Ok(frame) => {
                 if let Ok(bytes) = frame.into_data() {
-                    answer.chunks.push((Instant::now(), bytes));
+                    received.chunks.push((Instant::now(), bytes));
                 }
             }
             Err(error) => {
-                answer.error = Some(error);
+                received.error = Some(error);
                 break;
             }
         }
     }
-    answer
+    received
 }

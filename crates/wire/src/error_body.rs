@@ -5,7 +5,7 @@ use super::Registration;
 use super::own_error::OwnError;
 use bytes::Bytes;
 use http::StatusCode;
-use tokengauge_core::observer::ErrorReply;
+use tokengauge_core::observer::ErrorResponse;
 
 /// The body of an error of ours, in the shape that `dialect` gives its own.
 pub fn error_body(
@@ -13,13 +13,13 @@ pub fn error_body(
     status: StatusCode,
     code: &str,
     message: &str,
-) -> ErrorReply {
+) -> ErrorResponse {
     let body = (dialect.into().error_body)(&OwnError {
         status,
         code,
         message,
     });
-    ErrorReply {
+    ErrorResponse {
         content_type: "application/json",
         body: Bytes::from(body.to_string()),
     }
@@ -33,9 +33,9 @@ mod tests {
 
     fn body(dialect: Dialect, status: u16) -> Value {
         let status = StatusCode::from_u16(status).expect("a status");
-        let reply = error_body(dialect, status, "upstream_connect", "no \"route\"");
-        assert_eq!(reply.content_type, "application/json");
-        serde_json::from_slice(&reply.body).expect("valid JSON")
+        let response = error_body(dialect, status, "upstream_connect", "no \"route\"");
+        assert_eq!(response.content_type, "application/json");
+        serde_json::from_slice(&response.body).expect("valid JSON")
     }
 
     #[test]

@@ -77,12 +77,12 @@ fn read_request(payload: &[u8]) -> Option<SocketRequest<'_>> {
     }
     let complete = message.client_content.and_then(|it| it.turn_complete);
     if complete == Some(true) || message.tool_response.is_some() {
-        return Some(SocketRequest::Answer(payload));
+        return Some(SocketRequest::Response(payload));
     }
     let input = message.realtime_input?;
     let ends = [input.text, input.activity_end, input.audio_stream_end];
     let ends = ends.iter().any(Option::is_some);
-    ends.then_some(SocketRequest::PossibleAnswer)
+    ends.then_some(SocketRequest::PossibleResponse)
 }
 
 /// Reads Gemini Live.

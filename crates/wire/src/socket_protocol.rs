@@ -10,9 +10,9 @@ pub enum SocketRequest<'a> {
     /// It sets up how all answers are generated: the JSON object with the setup.
     Setup(&'a [u8]),
     /// It asks for an answer: the whole message.
-    Answer(&'a [u8]),
+    Response(&'a [u8]),
     /// It asks for an answer, unless the server decides that the agent has not finished.
-    PossibleAnswer,
+    PossibleResponse,
     /// It asks for an answer and is longer than [`SMALL_BODY`](tokengauge_core::memory::SMALL_BODY): it is not parsed, since that
     /// would delay forwarding.
     Oversized,
@@ -46,5 +46,5 @@ fn response_create(payload: &[u8]) -> Option<SocketRequest<'_>> {
         r#type: Text<'a>,
     }
     let request: Request<'_> = serde_json::from_slice(payload).ok()?;
-    (&*request.r#type == "response.create").then_some(SocketRequest::Answer(payload))
+    (&*request.r#type == "response.create").then_some(SocketRequest::Response(payload))
 }

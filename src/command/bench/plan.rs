@@ -4,7 +4,7 @@ use super::{BenchCommandError, gauge, until};
 use crate::Error;
 use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest, When};
 use crate::command::error::CommandError;
-use crate::command::{export, store};
+use crate::command::{export, warehouse};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -26,7 +26,7 @@ const MOST: f64 = 8192.0;
 /// What is searched where no load is named.
 const SEARCHED: &str = "1..64";
 
-/// How far back calls of a ledger or store are taken where nobody says.
+/// How far back calls of a ledger or warehouse are taken where nobody says.
 const SINCE: Duration = Duration::from_secs(86_400);
 
 /// What the command line asks for.
@@ -89,7 +89,7 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
     let since = request.since.unwrap_or(When::Back(SINCE));
     let since = since.before(SystemTime::now());
     let mut ledger = request.from.clone();
-    let _copy = store::read(&request.store, Some(since), &mut ledger)?;
+    let _copy = warehouse::read(&request.warehouse, Some(since), &mut ledger)?;
     let Some(ledger) = ledger else {
         return Ok(Workload::Synthetic {
             input: request.isl,
@@ -100,7 +100,7 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
         tempfile::tempdir().map_err(|error| SystemError::Task("make a temporary folder", error))?;
     let trace = folder.path().join("trace.jsonl");
     if export::trace(&ledger, since, &trace)? == 0 {
-        let origin = store::origin(&request.store, &ledger);
+        let origin = warehouse::origin(&request.warehouse, &ledger);
         let since = rfc3339_seconds(since).to_string();
         return Err(BenchCommandError::NoGenerations { origin, since }.into());
     }

@@ -62,8 +62,8 @@ fn of_proxy(address: &str, args: &BenchArgs) -> Result<Vec<Slo>, Error> {
         token_file: args.token_file.clone(),
         token: args.token.clone(),
     })?;
-    let answer: Slos = api_client::runtime()?.block_on(proxy.get("/api/v1/slos"))?;
-    Ok(answer.slos)
+    let response: Slos = api_client::runtime()?.block_on(proxy.get("/api/v1/slos"))?;
+    Ok(response.slos)
 }
 
 fn of_configuration(args: &BenchArgs) -> Result<(Vec<Slo>, String), Error> {

@@ -106,9 +106,9 @@ fn ledger(config: &Config) -> String {
     format!("ledger {path}: calls of the last {age}, at most {megabytes} MB")
 }
 
-fn quota_store(store: &tokengauge_quota_store::Settings) -> String {
-    let sharing = &store.sharing;
-    let (address, prefix) = (&store.address, &store.prefix);
+fn quota_store(settings: &tokengauge_quota_store::Settings) -> String {
+    let sharing = &settings.sharing;
+    let (address, prefix) = (&settings.address, &settings.prefix);
     let shared = match sharing.mode {
         Mode::Enforce => "limits, spending and alerts are shared",
         Mode::Shadow => {

@@ -32,12 +32,12 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn of(answer: &Drifts, format: DriftFormat) -> String {
+    pub(super) fn of(response: &Drifts, format: DriftFormat) -> String {
         let mut page = Page {
             text: String::new(),
             markdown: format == DriftFormat::Markdown,
         };
-        let written = answer.drifts.iter().try_for_each(|one| page.entry(one));
+        let written = response.drifts.iter().try_for_each(|one| page.entry(one));
         written.expect("a string takes every word");
         page.text
     }

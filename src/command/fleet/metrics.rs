@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tokengauge_fleet::{Fleet, PodState, PodStatus, StoreState};
+use tokengauge_fleet::{Fleet, PodState, PodStatus, WarehouseState};
 use tokengauge_telemetry::export::labels::{ByReason, ByState, FleetMember};
 use tokengauge_telemetry::export::names;
 use tokengauge_telemetry::export::prometheus::Prometheus;
@@ -25,7 +25,7 @@ pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {
             gauge.set(count as f64);
         }
         members(registry, &pods, &mut named.lock());
-        store(registry, &fleet);
+        warehouse(registry, &fleet);
         for (why, events) in fleet.drops() {
             let labels = ByReason {
                 reason: why.as_str(),
@@ -52,11 +52,11 @@ fn members(registry: &Registry, pods: &[PodStatus], named: &mut BTreeSet<String>
     *named = now;
 }
 
-fn store(registry: &Registry, fleet: &Fleet) {
-    let store = fleet.store();
+fn warehouse(registry: &Registry, fleet: &Fleet) {
+    let warehouse = fleet.warehouse();
     let up = registry.series(&names::FLEET_STORE_UP, &());
-    up.set(f64::from(u8::from(store.state != StoreState::Away)));
-    let age = store
+    up.set(f64::from(u8::from(warehouse.state != WarehouseState::Away)));
+    let age = warehouse
         .read_at
         .and_then(|at| SystemTime::now().duration_since(at.time()).ok());
     if let Some(age) = age {
@@ -64,7 +64,7 @@ fn store(registry: &Registry, fleet: &Fleet) {
         gauge.set(age.as_secs_f64());
     }
     let calls = registry.series(&names::FLEET_CALLS, &());
-    calls.absolute(store.calls);
+    calls.absolute(warehouse.calls);
     let failures = registry.series(&names::FLEET_STORE_FAILURES, &());
-    failures.absolute(store.failures);
+    failures.absolute(warehouse.failures);
 }

@@ -119,7 +119,7 @@ pub(super) fn marks(
     }
     let proxy = Proxy::of(&args.admin)?;
     match api_client::runtime()?.block_on(proxy.get::<Marks>(&path)) {
-        Ok(answer) => Ok(answer.marks),
+        Ok(response) => Ok(response.marks),
         // An older proxy has none.
         Err(ApiError::Status { status: 404, .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),

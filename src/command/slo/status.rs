@@ -10,14 +10,14 @@ use tokengauge_process::output::printable;
 
 /// The part of the API's answer that the table shows.
 #[derive(Clone, Debug, Deserialize)]
-pub(in crate::command) struct Answer {
+pub(in crate::command) struct SlosBody {
     pub(in crate::command) slos: Vec<Row>,
     /// Where a fleet has them from; `None` from a proxy.
     #[serde(default)]
     pub(in crate::command) source: Option<ObjectiveSource>,
 }
 
-impl Answer {
+impl SlosBody {
     /// Why there is no objective.
     pub(in crate::command) fn nothing(&self) -> &'static str {
         match self.source {
@@ -125,8 +125,8 @@ const HEADS: [&str; 9] = [
 ];
 
 /// The last column has every window.
-pub(super) fn table(answer: &Answer) -> String {
-    let rows = &answer.slos;
+pub(super) fn table(response: &SlosBody) -> String {
+    let rows = &response.slos;
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
     if rows.iter().any(|row| row.pod.is_some()) {
@@ -147,7 +147,7 @@ pub(super) fn table(answer: &Answer) -> String {
     }
     if rows.is_empty() {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "({})", answer.nothing());
+        let _ = writeln!(text, "({})", response.nothing());
     }
     text
 }
@@ -275,11 +275,11 @@ mod tests {
             months: Vec::new(),
             pod: None,
         };
-        let mut answer = Answer {
+        let mut response = SlosBody {
             slos: vec![row("a", -1.0, true), row("longer-name", 0.12345, false)],
             source: None,
         };
-        let text = table(&answer);
+        let text = table(&response);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("99% over 30d"), "{text}");
         assert!(
@@ -298,15 +298,15 @@ mod tests {
         assert_eq!(lines.len(), 4, "{text}");
         let at = |line: &str| line.chars().position(|c| c == 't' || c == 'P');
         assert_eq!(at(lines[0]), at(lines[1]), "{text}");
-        assert!(statement(&answer, "2026-11", "here").is_ok());
+        assert!(statement(&response, "2026-11", "here").is_ok());
 
-        answer.source = Some(ObjectiveSource::Pods);
-        answer.slos[1].pod = Some(PodName {
+        response.source = Some(ObjectiveSource::Pods);
+        response.slos[1].pod = Some(PodName {
             cluster: None,
             namespace: Some("llm".to_owned()),
             name: Some("gauge-0".to_owned()),
         });
-        let text = table(&answer);
+        let text = table(&response);
         let of = |line: usize| text.lines().nth(line).unwrap_or_default().to_owned();
         assert!(
             of(0).starts_with("SLO          POD          PROMISE"),
@@ -316,7 +316,7 @@ mod tests {
             of(2).starts_with("longer-name  llm/gauge-0  ttft"),
             "{text}"
         );
-        let refused = statement(&answer, "2026-11", "here").expect_err("a fleet");
+        let refused = statement(&response, "2026-11", "here").expect_err("a fleet");
         assert!(refused.to_string().contains("ask a pod"), "{refused}");
     }
 
@@ -331,7 +331,7 @@ mod tests {
             ),
         ] {
             let slos = Vec::new();
-            let text = table(&Answer { slos, source });
+            let text = table(&SlosBody { slos, source });
             assert!(text.contains(says), "{text}");
         }
     }

@@ -2,10 +2,10 @@
 
 use super::SloCommandError;
 use crate::Error;
-use crate::cli::{AnswerFormat, StoreArgs, SuggestArgs, SuggestFormat, TestArgs};
+use crate::cli::{OutputFormat, SuggestArgs, SuggestFormat, TestArgs, WarehouseArgs};
 use crate::command::error::CommandError;
 use crate::command::progress::Progress;
-use crate::command::{json, store};
+use crate::command::{json, warehouse};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,14 +20,14 @@ use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as s
 
 /// Calls that are read at most, which take a few gigabytes.
 const MAX_CALLS: usize = 2_000_000;
-/// How old the newest call of a store may be where a time before it is asked for.
+/// How old the newest call of a warehouse may be where a time before it is asked for.
 const MAX_AGE: Duration = Duration::from_secs(86_400);
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
     let source = Source {
         logs: &args.logs,
         ledger: args.ledger.as_deref(),
-        store: &args.store,
+        warehouse: &args.warehouse,
     };
     let calls = source.calls(Some(args.last))?;
     let objectives = suggested(&calls, args.objective, args.window);
@@ -35,7 +35,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
         let objectives = objectives
             .iter()
             .map(|objective| Judged::of(objective, &replay(objective, &calls)));
-        return output::print(&json(&Answer {
+        return output::print(&json(&JudgedCalls {
             calls: calls.len(),
             objectives: objectives.collect(),
         })?);
@@ -59,7 +59,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let source = Source {
         logs: &args.logs,
         ledger: args.ledger.as_deref(),
-        store: &args.store,
+        warehouse: &args.warehouse,
     };
     let calls = source.calls(args.last)?;
     let mut text = format!("{} calls against {origin}\n", calls.len());
@@ -76,8 +76,8 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     }
     drop(progress);
     match args.format.chosen() {
-        AnswerFormat::Text => output::print(&text)?,
-        AnswerFormat::Json => output::print(&json(&Answer {
+        OutputFormat::Text => output::print(&text)?,
+        OutputFormat::Json => output::print(&json(&JudgedCalls {
             calls: calls.len(),
             objectives: judged,
         })?)?,
@@ -90,7 +90,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
 
 /// The answer of both commands for programs.
 #[derive(Serialize)]
-struct Answer {
+struct JudgedCalls {
     calls: usize,
     objectives: Vec<Judged>,
 }
@@ -126,20 +126,20 @@ impl Judged {
     }
 }
 
-/// The files or the store that have the calls.
+/// The files or the warehouse that have the calls.
 struct Source<'a> {
     logs: &'a [PathBuf],
     ledger: Option<&'a Path>,
-    store: &'a StoreArgs,
+    warehouse: &'a WarehouseArgs,
 }
 
 impl Source<'_> {
     /// The calls that ended within `last` of the newest.
     fn calls(&self, last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
         // `last` ends with the newest call, which nobody knows before they are read.
-        let back = last.map(|last| last.saturating_add(MAX_AGE).max(store::SINCE));
+        let back = last.map(|last| last.saturating_add(MAX_AGE).max(warehouse::SINCE));
         let since = back.and_then(|back| SystemTime::now().checked_sub(back));
-        match store::as_log(self.store, self.ledger, since)? {
+        match warehouse::as_log(self.warehouse, self.ledger, since)? {
             Some((log, _copy)) => self.read(&[log], last),
             None => self.read(self.logs, last),
         }
@@ -166,8 +166,8 @@ impl Source<'_> {
             calls.retain(|call| ended_at(call) >= from);
         }
         if calls.is_empty() {
-            return Err(match (&self.store.store, self.ledger) {
-                (Some(url), _) => SloCommandError::NoCallsInStore(url.address()),
+            return Err(match (&self.warehouse.url, self.ledger) {
+                (Some(url), _) => SloCommandError::NoCallsInWarehouse(url.address()),
                 (None, Some(ledger)) => SloCommandError::NoCallsInLedger(ledger.to_owned()),
                 (None, None) => SloCommandError::NoCallsInLogs,
             }

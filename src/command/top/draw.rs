@@ -74,9 +74,9 @@ fn cause_lines(causes: &[String], width: u16) -> u16 {
 }
 
 fn title(state: &TopState) -> Line<'_> {
-    let store = state
-        .store()
-        .map_or(String::new(), |store| format!("  from {store}"));
+    let source = state
+        .call_source()
+        .map_or(String::new(), |source| format!("  from {source}"));
     let firing = if state.firing.is_empty() {
         String::new()
     } else {
@@ -86,7 +86,7 @@ fn title(state: &TopState) -> Line<'_> {
         Span::styled("tokengauge", Style::new().add_modifier(Modifier::BOLD)),
         Span::styled(firing, Style::new().fg(Color::Red)),
         Span::raw(format!(
-            "  {}  {} streams  {:.0} tokens/s{store}",
+            "  {}  {} streams  {:.0} tokens/s{source}",
             state.address, state.in_flight, state.tps
         )),
     ])

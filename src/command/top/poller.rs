@@ -3,7 +3,7 @@
 use super::views::{Content, View};
 use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
-use crate::command::slo::status::{Answer, Row};
+use crate::command::slo::status::{Row, SlosBody};
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -104,26 +104,26 @@ impl Poller {
 
 async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
     let streams: Streams = proxy.get("/api/v1/streams?limit=1000").await?;
-    let slos = proxy.get::<Answer>("/api/v1/slos").await;
+    let slos = proxy.get::<SlosBody>("/api/v1/slos").await;
     let firing = slos.as_ref().map_or(Vec::new(), |slos| firing(&slos.slos));
     let content = match view {
         View::Streams => Content::Streams(streams.streams),
         View::Models => {
-            let answer: Models = proxy.get("/api/v1/models?limit=1000").await?;
-            Content::Models(answer.store, answer.models)
+            let response: Models = proxy.get("/api/v1/models?limit=1000").await?;
+            Content::Models(response.store, response.models)
         }
         View::Slos => Content::Slos(slos?),
         View::Sessions => {
-            let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
+            let response: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
             // A proxy of before does not know it.
             let runaways: Result<Runaways, _> = proxy.get("/api/v1/runaways").await;
-            let runaways = runaways.map_or(Vec::new(), |answer| answer.runaways);
-            Content::Sessions(answer.store, answer.sessions, runaways)
+            let runaways = runaways.map_or(Vec::new(), |response| response.runaways);
+            Content::Sessions(response.store, response.sessions, runaways)
         }
         View::Upstreams => {
             let path = "/api/v1/groups?by=upstream&limit=1000";
-            let answer: Upstreams = proxy.get(path).await?;
-            Content::Upstreams(answer.store, answer.groups)
+            let response: Upstreams = proxy.get(path).await?;
+            Content::Upstreams(response.store, response.groups)
         }
     };
     Ok(Update {

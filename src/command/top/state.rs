@@ -82,9 +82,9 @@ impl TopState {
         Some(content.table().arranged(&self.filter, column, ascending))
     }
 
-    /// The store of finished calls.
-    pub(super) fn store(&self) -> Option<&str> {
-        self.shown()?.store()
+    /// The source of finished calls.
+    pub(super) fn call_source(&self) -> Option<&str> {
+        self.shown()?.call_source()
     }
 
     /// Why objectives are missed, where the view shows objectives.

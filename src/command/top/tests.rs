@@ -210,8 +210,8 @@ fn the_other_views_are_asked_for_and_shown() {
         Action::Ask
     );
     let empty = |source: Option<&str>| {
-        let answer = serde_json::json!({ "slos": [], "source": source });
-        Content::Slos(serde_json::from_value(answer).expect("an answer"))
+        let response = serde_json::json!({ "slos": [], "source": source });
+        Content::Slos(serde_json::from_value(response).expect("an answer"))
     };
     state.take(update(empty(None)));
     assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
@@ -223,7 +223,7 @@ fn the_other_views_are_asked_for_and_shown() {
 #[test]
 fn a_proxy_that_does_not_answer_is_reported_and_the_last_figures_stay() {
     let mut state = streams();
-    state.take(Err(ApiError::NoAnswer {
+    state.take(Err(ApiError::NoResponse {
         url: "http://127.0.0.1:9464".to_owned(),
         source: std::io::ErrorKind::ConnectionRefused.into(),
     }));
@@ -266,8 +266,8 @@ fn the_cause_of_a_missed_objective_is_below_the_table() {
         "alerts": [], "cause": { "at": "2026-11-25T22:05:00Z", "sentence": "92 % of bad calls are upstream vllm-a." },
     });
     let mut state = TopState::new("h");
-    let answer = serde_json::from_value(serde_json::json!({ "slos": [slo] })).expect("an answer");
-    state.take(update(Content::Slos(answer)));
+    let response = serde_json::from_value(serde_json::json!({ "slos": [slo] })).expect("an answer");
+    state.take(update(Content::Slos(response)));
     press(&mut state, "3");
     let lines = screen(&state, 100, 10);
     assert_eq!(

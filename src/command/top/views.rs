@@ -1,7 +1,7 @@
 //! The views, and the columns of each.
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
-use crate::command::slo::status::{self, Answer, rough};
+use crate::command::slo::status::{self, SlosBody, rough};
 use tokengauge_meter::StreamNow;
 use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
@@ -21,7 +21,7 @@ pub(super) enum View {
 pub(super) enum Content {
     Streams(Vec<StreamNow>),
     Models(String, Vec<GroupRow>),
-    Slos(Answer),
+    Slos(SlosBody),
     Sessions(String, Vec<SessionRow>, Vec<Runaway>),
     Upstreams(String, Vec<GroupRow>),
 }
@@ -74,16 +74,16 @@ impl Content {
             Content::Models(..) | Content::Sessions(..) | Content::Upstreams(..) => {
                 "no finished call is kept; sessions need agents that name theirs (x-tokengauge-session)"
             }
-            Content::Slos(answer) => answer.nothing(),
+            Content::Slos(response) => response.nothing(),
         }
     }
 
-    /// The store of finished calls.
-    pub(super) fn store(&self) -> Option<&str> {
+    /// The source of finished calls.
+    pub(super) fn call_source(&self) -> Option<&str> {
         match self {
-            Content::Models(store, _)
-            | Content::Sessions(store, ..)
-            | Content::Upstreams(store, _) => Some(store),
+            Content::Models(source, _)
+            | Content::Sessions(source, ..)
+            | Content::Upstreams(source, _) => Some(source),
             Content::Streams(_) | Content::Slos(_) => None,
         }
     }
@@ -91,7 +91,7 @@ impl Content {
     /// What is to be said below the table: why objectives are missed, and which sessions run away.
     pub(super) fn causes(&self) -> Vec<String> {
         let slos = match self {
-            Content::Slos(answer) => &answer.slos,
+            Content::Slos(response) => &response.slos,
             Content::Sessions(.., runaways) => {
                 let line = |one: &Runaway| format!("runs away: {}", printable(&one.in_words()));
                 return runaways.iter().map(line).collect();
@@ -111,7 +111,7 @@ impl Content {
             Content::Streams(streams) => (&STREAMS, streams.iter().map(stream).collect()),
             Content::Models(_, models) => (&MODELS, models.iter().map(group).collect()),
             Content::Upstreams(_, all) => (&UPSTREAMS, all.iter().map(group).collect()),
-            Content::Slos(answer) => (&SLOS, answer.slos.iter().map(slo).collect()),
+            Content::Slos(response) => (&SLOS, response.slos.iter().map(slo).collect()),
             Content::Sessions(_, sessions, _) => {
                 (&SESSIONS, sessions.iter().map(session).collect())
             }

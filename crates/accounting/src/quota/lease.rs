@@ -1,18 +1,18 @@
-//! The arithmetic of leases: what one process may take of a limit that it shares, by what the store last answered.
-//! Time is an argument, and nothing here waits.
+//! The arithmetic of leases: what one process may take of a limit that it shares, by what the quota store last
+//! answered. Time is an argument, and nothing here waits.
 //!
 //! A process takes a part of the limit in advance and reports what it used of it. Beyond that part it may take one
-//! lease on credit: before the store has answered, or while the store has as much left. So all processes together take
-//! at most one lease each more than the limit, and what was taken on credit is deducted in the store, so that it is
-//! missing later.
+//! lease on credit: before the quota store has answered, or while the quota store has as much left. So all processes
+//! together take at most one lease each more than the limit, and what was taken on credit is deducted in the quota
+//! store, so that it is missing later.
 //!
-//! While the store does not answer, a process takes its share of the requests and tokens that were left in the last
-//! answer, and its share of each further minute. The store deducts them later.
+//! While the quota store does not answer, a process takes its share of the requests and tokens that were left in the
+//! last answer, and its share of each further minute. The quota store deducts them later.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// When to retry where the store has not said it.
+/// When to retry where the quota store has not said it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How many of the slots are free is asked for so many leases after the last call.
 const LEASES_OF_INTEREST: u32 = 10;
@@ -25,7 +25,7 @@ pub struct RateReport {
     pub worth: u64,
     /// All that was used since the lease began.
     pub used: u64,
-    /// How much of that the store knows.
+    /// How much of that the quota store knows.
     pub acknowledged: u64,
     /// How much to hold from now on.
     pub want: u64,
@@ -42,7 +42,7 @@ pub struct SlotReport {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseAnswer {
+pub struct LeaseResponse {
     /// What this process holds, after the report.
     pub held: u64,
     /// What nobody holds; less than 0 where more was taken than there was.
@@ -51,7 +51,7 @@ pub struct LeaseAnswer {
     pub retry: Duration,
 }
 
-/// The part of a limit that one process enforces while the store does not answer.
+/// The part of a limit that one process enforces while the quota store does not answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnShare {
     pub(super) per_minute: NonZeroU32,
@@ -152,7 +152,7 @@ impl RateLease {
         self.used = self.used.saturating_add(amount);
     }
 
-    /// This process's share at `now`, while the store does not answer.
+    /// This process's share at `now`, while the quota store does not answer.
     fn own_bucket(&self, share: OwnShare, now: Instant) -> OwnBucket {
         let all = f64::from(share.per_minute.get());
         let mut bucket = match (self.alone, self.answered_at) {
@@ -181,7 +181,7 @@ impl RateLease {
         (missing > 0.0).then(|| Duration::from_secs_f64(minutes * 60.0))
     }
 
-    /// Takes `amount` of this process's share, also where it is more than there is. The store is told later.
+    /// Takes `amount` of this process's share, also where it is more than there is. The quota store is told later.
     pub(super) fn take_alone(&mut self, share: OwnShare, amount: u64, now: Instant) {
         let mut bucket = self.own_bucket(share, now);
         bucket.left -= amount as f64;
@@ -189,7 +189,7 @@ impl RateLease {
         self.take(amount);
     }
 
-    /// Whether the store should be asked soon.
+    /// Whether the quota store should be asked soon.
     pub(super) fn runs_low(&self, now: Instant) -> bool {
         if self.retry_at.is_some_and(|at| now < at) {
             return false;
@@ -233,21 +233,21 @@ impl RateLease {
         }
     }
 
-    /// Takes over what the store answered to `report`, which was sent at `sent`.
+    /// Takes over what the quota store answered to `report`, which was sent at `sent`.
     pub(super) fn answered(
         &mut self,
         report: &RateReport,
-        answer: LeaseAnswer,
+        response: LeaseResponse,
         sent: Instant,
         valid_for: Duration,
     ) {
         self.acknowledged = self.acknowledged.max(report.used);
-        self.held = answer.held;
-        self.free = answer.free;
+        self.held = response.held;
+        self.free = response.free;
         self.valid_until = Some(sent + valid_for);
         self.answered_at = Some(sent);
         self.alone = None;
-        self.retry_at = (!answer.retry.is_zero()).then(|| sent + answer.retry);
+        self.retry_at = (!response.retry.is_zero()).then(|| sent + response.retry);
     }
 
     /// What is left to this process, as far as it knows: for people, not for decisions.
@@ -319,7 +319,7 @@ impl SlotLease {
         self.in_use = self.in_use.saturating_sub(1);
     }
 
-    /// Whether the store should be asked soon.
+    /// Whether the quota store should be asked soon.
     pub(super) fn runs_low(&self, now: Instant) -> bool {
         let valid = self.valid_until.is_some_and(|until| now < until);
         !valid || (self.in_use >= self.held && self.free > 0)
@@ -342,9 +342,9 @@ impl SlotLease {
         }
     }
 
-    pub(super) fn answered(&mut self, answer: LeaseAnswer, sent: Instant, valid_for: Duration) {
-        self.held = u32::try_from(answer.held).unwrap_or(u32::MAX);
-        self.free = answer.free;
+    pub(super) fn answered(&mut self, response: LeaseResponse, sent: Instant, valid_for: Duration) {
+        self.held = u32::try_from(response.held).unwrap_or(u32::MAX);
+        self.free = response.free;
         self.valid_until = Some(sent + valid_for);
     }
 

@@ -1,28 +1,28 @@
 //! The usage of a quota that several processes share: a lease for each name, and the limits of this process alone for
-//! while the store does not answer.
+//! while the quota store does not answer.
 
-use super::lease::{LeaseAnswer, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
+use super::lease::{LeaseResponse, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
 use super::rate::MINUTE;
 use super::{Quota, Resource};
-use crate::sharing::{OnError, Sharing, StoreState};
+use crate::sharing::{OnError, QuotaStoreState, Sharing};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When to retry what was refused because the store is away, or for want of a slot.
+/// When to retry what was refused because the quota store is away, or for want of a slot.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The resource that was exhausted, and how long until there is more of it.
 pub(super) type Shortage = (Resource, Duration);
 
-/// One limit of one name, as the store knows it.
+/// One limit of one name, as the quota store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId {
     pub quota: Arc<str>,
     pub resource: Resource,
-    /// The session, user, key or other name that it is counted for; the store gets a hash of it alone.
+    /// The session, user, key or other name that it is counted for; the quota store gets a hash of it alone.
     pub name: Arc<str>,
 }
 
@@ -102,8 +102,8 @@ impl SharedUsage {
             let leases = names.entry(Arc::clone(name));
             let leases = leases.or_insert_with(|| self.leases(quota, now));
             let taken = match self.sharing.state(now) {
-                StoreState::Reachable => leases.take(now),
-                StoreState::Away(on_error) => {
+                QuotaStoreState::Reachable => leases.take(now),
+                QuotaStoreState::Away(on_error) => {
                     self.sharing.count_fallback();
                     self.take_alone(leases, on_error, now)
                 }
@@ -131,7 +131,7 @@ impl SharedUsage {
         }
     }
 
-    /// Decides without the store, which gets to know later what was taken.
+    /// Decides without the quota store, which gets to know later what was taken.
     fn take_alone(
         &self,
         leases: &mut NameLeases,
@@ -181,8 +181,8 @@ impl SharedUsage {
             return;
         };
         match (self.sharing.state(now), self.own_tokens) {
-            (StoreState::Away(OnError::Open), _) => {}
-            (StoreState::Away(OnError::Local), Some(share)) => {
+            (QuotaStoreState::Away(OnError::Open), _) => {}
+            (QuotaStoreState::Away(OnError::Local), Some(share)) => {
                 lease.take_alone(share, tokens, now);
             }
             _ => {
@@ -247,12 +247,12 @@ impl SharedUsage {
         }
     }
 
-    /// Takes over the store's answer to a report that was sent at `sent`.
+    /// Takes over the quota store's answer to a report that was sent at `sent`.
     pub(super) fn answered(
         &self,
         id: &LimitId,
         report: &LimitReport,
-        answer: LeaseAnswer,
+        response: LeaseResponse,
         sent: Instant,
     ) {
         let valid_for = self.sharing.settings().valid_for();
@@ -263,30 +263,30 @@ impl SharedUsage {
         match (report, id.resource) {
             (LimitReport::Rate(report), Resource::Requests) => {
                 if let Some(lease) = &mut leases.requests {
-                    lease.answered(report, answer, sent, valid_for);
+                    lease.answered(report, response, sent, valid_for);
                 }
             }
             (LimitReport::Rate(report), _) => {
                 if let Some(lease) = &mut leases.tokens {
-                    lease.answered(report, answer, sent, valid_for);
+                    lease.answered(report, response, sent, valid_for);
                 }
             }
             (LimitReport::Slots(_), _) => {
                 if let Some(slots) = &mut leases.slots {
-                    slots.answered(answer, sent, valid_for);
+                    slots.answered(response, sent, valid_for);
                 }
             }
         }
     }
 
-    /// What is left to `name`: all to one that nothing was taken for. While the store is away it is of this process's share,
-    /// and nothing where there is none.
+    /// What is left to `name`: all to one that nothing was taken for. While the quota store is away it is of this
+    /// process's share, and nothing where there is none.
     pub(super) fn remaining(&self, quota: &Quota, name: &str) -> Vec<Remaining> {
         let now = self.sharing.now();
         match self.sharing.state(now) {
-            StoreState::Reachable => {}
-            StoreState::Away(OnError::Local) => return self.remaining_alone(quota, name, now),
-            StoreState::Away(OnError::Open | OnError::Closed) => return Vec::new(),
+            QuotaStoreState::Reachable => {}
+            QuotaStoreState::Away(OnError::Local) => return self.remaining_alone(quota, name, now),
+            QuotaStoreState::Away(OnError::Open | OnError::Closed) => return Vec::new(),
         }
         match self.names.lock().get(name) {
             Some(leases) => leases.remaining(quota, now),
@@ -321,9 +321,9 @@ impl SharedUsage {
         [requests, tokens, slots].into_iter().flatten().collect()
     }
 
-    /// The limit that decides now: this process's share of it while the store is away.
+    /// The limit that decides now: this process's share of it while the quota store is away.
     pub(super) fn limit_now(&self, resource: Resource) -> Option<u32> {
-        if self.sharing.state(self.sharing.now()) == StoreState::Reachable {
+        if self.sharing.state(self.sharing.now()) == QuotaStoreState::Reachable {
             return None;
         }
         match resource {

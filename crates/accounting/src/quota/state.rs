@@ -1,6 +1,6 @@
 //! One quota and its usage.
 
-use super::lease::LeaseAnswer;
+use super::lease::LeaseResponse;
 use super::rate::Rate;
 use super::shared::{Due, LimitId, LimitReport, Remaining, SharedUsage, Shortage};
 use super::tokens::Tokens;
@@ -428,11 +428,11 @@ impl QuotaState {
         &self,
         id: &LimitId,
         report: &LimitReport,
-        answer: LeaseAnswer,
+        response: LeaseResponse,
         sent: Instant,
     ) {
         if let Some(shared) = &self.usage.leased {
-            shared.answered(id, report, answer, sent);
+            shared.answered(id, report, response, sent);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Queries about single calls: pages of them, those that spent the budget of an objective, and
 //! one by its id.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -27,7 +27,7 @@ const MAX_PAGES: usize = 400;
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Calls {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// A page of them, the newest first.
     calls: Vec<CallRecord>,
     /// Names the next page; null where this is the last.
@@ -38,17 +38,17 @@ pub(super) struct Calls {
 pub(super) async fn calls(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Calls> {
+) -> JsonResponse<Calls> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
     let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
     let objective = objective_of(&services, &asked)?;
-    let question = move |store: &CallStore| {
+    let question = move |source: &CallSource| {
         let page = match &objective {
-            Some(objective) => spent(store, objective, &filter, paging)?,
-            None => store.calls(&filter, &paging)?,
+            Some(objective) => spent(source, objective, &filter, paging)?,
+            None => source.calls(&filter, &paging)?,
         };
         Ok(Calls {
-            store: store.name(),
+            store: source.name(),
             calls: page.rows,
             next_cursor: page.next_cursor,
         })
@@ -75,7 +75,7 @@ pub(super) fn unknown_objective() -> Problem {
 /// The calls that match and are bad events of the objective. The page may be short, and even empty,
 /// and have a next one: so many calls are judged at most.
 pub(super) fn spent(
-    store: &CallStore,
+    source: &CallSource,
     objective: &Objective,
     filter: &Filter,
     paging: Paging,
@@ -98,7 +98,7 @@ pub(super) fn spent(
             limit: missing,
             cursor: found.next_cursor.take(),
         };
-        let part = store.calls(filter, &part)?;
+        let part = source.calls(filter, &part)?;
         judged += part.rows.len();
         found.next_cursor = part.next_cursor;
         let bad = part.rows.into_iter().filter(|call| spends(objective, call));
@@ -121,7 +121,7 @@ pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Call {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// Its record.
     call: CallRecord,
     /// Its phases in the order of time, without gaps; seconds are from its start.
@@ -132,11 +132,11 @@ pub(super) async fn call(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Call> {
+) -> JsonResponse<Call> {
     QueryParams::of(query.as_deref(), &[])?;
     let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
-    let question = move |store: &CallStore| Ok((store.name(), store.call(id)?));
+    let question = move |source: &CallSource| Ok((source.name(), source.call(id)?));
     let (store, call) = ask(&services, question).await?;
     let unknown =
         "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";

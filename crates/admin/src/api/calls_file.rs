@@ -1,9 +1,9 @@
 //! `/api/v1/calls.parquet`: finished calls as a file for analysis.
 
+use super::call_source::{CallSource, ask};
 use super::calls::{OF_CALLS, objective_of, spends};
 use super::problem::Problem;
 use super::query_params::{FILTERS, MAX_LIMIT, QueryParams};
-use super::store::{CallStore, ask};
 use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -29,7 +29,7 @@ pub(super) async fn parquet(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
     let filter = asked.filter((services.wall)())?;
     let objective = objective_of(&services, &asked)?;
-    let question = move |store: &CallStore| file(store, objective.as_deref(), &filter);
+    let question = move |source: &CallSource| file(source, objective.as_deref(), &filter);
     let file = ask(&services, question).await?;
     let head = [
         (header::CONTENT_TYPE, MEDIA_TYPE),
@@ -43,7 +43,7 @@ pub(super) async fn parquet(
 }
 
 fn file(
-    store: &CallStore,
+    source: &CallSource,
     objective: Option<&Objective>,
     filter: &Filter,
 ) -> Result<Vec<u8>, Problem> {
@@ -55,7 +55,7 @@ fn file(
     };
     let mut left = MAX_CALLS;
     for _ in 0..MAX_PAGES {
-        let page = store.call_rows(filter, &paging)?;
+        let page = source.call_rows(filter, &paging)?;
         let meant =
             |row: &Vec<Value>| objective.is_none_or(|objective| spends(objective, &record(row)));
         for row in page.rows.into_iter().filter(meant).take(left) {

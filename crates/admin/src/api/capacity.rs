@@ -1,8 +1,8 @@
 //! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
 
-use super::problem::Reply;
+use super::call_source::{CallSource, CallSourceName, ask};
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{CallStore, StoreName, ask};
 use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -14,7 +14,7 @@ use tokengauge_store::query::CapacityRow;
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Capacities {
     /// Which store answered; memory has the time since the process started.
-    store: StoreName,
+    store: CallSourceName,
     /// By name.
     upstreams: Vec<CapacityRow>,
 }
@@ -26,13 +26,13 @@ pub(super) async fn capacity(
     _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Capacities> {
+) -> JsonResponse<Capacities> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let filter = asked.filter((services.wall)())?;
-    let question = move |store: &CallStore| {
+    let question = move |source: &CallSource| {
         Ok(Capacities {
-            store: store.name(),
-            upstreams: store.capacity(&filter)?,
+            store: source.name(),
+            upstreams: source.capacity(&filter)?,
         })
     };
     ask(&services, question).await.map(Json)

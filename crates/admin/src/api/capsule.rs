@@ -1,9 +1,9 @@
 //! `/api/v1/capsule`: an incident as one HTML file.
 
+use super::call_source::{CallSource, CallSourceName, blocking, problem};
 use super::calls::{spent, unknown_objective};
 use super::problem::Problem;
 use super::query_params::{MAX_LIMIT, QueryParams};
-use super::store::{CallStore, StoreName, blocking, problem};
 use super::unsettled;
 use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
@@ -137,7 +137,7 @@ fn of_proxy(
     now: SystemTime,
     url: String,
 ) -> Result<Capsule, Problem> {
-    let mut capsule = of_store(&services.store, span, status.as_ref(), now)?;
+    let mut capsule = of_source(&services.call_source, span, status.as_ref(), now)?;
     let filter = filter(span);
     for series in [&mut capsule.tps, &mut capsule.ttft] {
         unsettled::add_in_flight(services, &filter, series);
@@ -175,42 +175,42 @@ fn of_proxy(
 /// # Errors
 /// Where the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
-    let store = CallStore::Ledger(Arc::clone(&reader));
-    let mut capsule = of_store(&store, span, None, now)?;
+    let source = CallSource::Ledger(Arc::clone(&reader));
+    let mut capsule = of_source(&source, span, None, now)?;
     capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
     Ok(capsule)
 }
 
 /// What finished calls say.
-fn of_store(
-    store: &CallStore,
+fn of_source(
+    source: &CallSource,
     span: Span,
     status: Option<&Status>,
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
-    let kept = store.span(&filter, None, now)?.map(|kept| Span {
+    let kept = source.span(&filter, None, now)?.map(|kept| Span {
         since: kept.since,
         until: kept.until,
     });
     let step = kept.unwrap_or(span).step();
-    let series = |metric| store.timeseries(&filter, metric, step);
+    let series = |metric| source.timeseries(&filter, metric, step);
     let rows = Paging {
         limit: MAX_ROWS,
         cursor: None,
     };
     let groups = TABLES.iter();
-    let groups = groups.map(|(by, _)| Ok(store.groups(&filter, &[*by], &rows)?.rows));
+    let groups = groups.map(|(by, _)| Ok(source.groups(&filter, &[*by], &rows)?.rows));
     let objective = status.map(|status| &*status.definition);
-    let calls = calls(store, &filter, objective)?;
+    let calls = calls(source, &filter, objective)?;
     let cause = status.and_then(|status| status.cause.as_deref());
     Ok(Capsule {
         made: now,
         span,
         kept,
-        store: match store.name() {
-            StoreName::Ledger => "the ledger",
-            StoreName::Memory => MEMORY,
+        source: match source.name() {
+            CallSourceName::Ledger => "the ledger",
+            CallSourceName::Memory => MEMORY,
         },
         process: None,
         objective: None,
@@ -236,7 +236,7 @@ fn filter(span: Span) -> Filter {
 
 /// The last calls of the span, those that spent the budget of an objective where there is one.
 fn calls(
-    store: &CallStore,
+    source: &CallSource,
     filter: &Filter,
     objective: Option<&slo::Objective>,
 ) -> Result<Vec<CallRecord>, Problem> {
@@ -262,8 +262,8 @@ fn calls(
             cursor: cursor.take(),
         };
         let page = match objective {
-            Some(objective) => spent(store, objective, &filter, paging)?,
-            None => store.calls(&filter, &paging)?,
+            Some(objective) => spent(source, objective, &filter, paging)?,
+            None => source.calls(&filter, &paging)?,
         };
         found.extend(page.rows);
         cursor = page.next_cursor;

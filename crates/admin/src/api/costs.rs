@@ -1,9 +1,9 @@
 //! `/api/v1/costs`: what calls cost over time, by something they have in common.
 
+use super::call_source::{CallSource, CallSourceName, Span, ask};
 use super::finished::Times;
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{CallStore, Span, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -27,7 +27,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[schemars(rename = "Costs")]
 pub(super) struct CostsOverTime {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub(super) struct CostsOverTime {
 pub(super) async fn costs(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<CostsOverTime> {
+) -> JsonResponse<CostsOverTime> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
     let now = (services.wall)();
     let step = asked.duration("step")?;
@@ -48,14 +48,14 @@ pub(super) async fn costs(
         step: step.unwrap_or(DAY),
         most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
     };
-    let question = move |store: &CallStore| {
-        let mut span = store.span(&query.filter, query.daily_sums(), now)?;
+    let question = move |source: &CallSource| {
+        let mut span = source.span(&query.filter, query.daily_sums(), now)?;
         if step.is_none() {
             let length = span.and_then(|span| span.length());
             // With the step of a day that it has here.
             let by_day = query.daily_sums() == Some(DailySums::Spending);
             query.step = default_step(length.unwrap_or_default(), by_day);
-            span = store.span(&query.filter, query.daily_sums(), now)?;
+            span = source.span(&query.filter, query.daily_sums(), now)?;
         }
         let span = span.map(|span| newest(span, query.step));
         let costs = match span {
@@ -69,11 +69,11 @@ pub(super) async fn costs(
                     until: Some(until),
                     ..query.filter
                 };
-                store.costs(&query)?
+                source.costs(&query)?
             }
         };
         Ok(CostsOverTime {
-            store: store.name(),
+            store: source.name(),
             span: Times::of(span),
             costs,
         })

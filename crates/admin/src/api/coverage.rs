@@ -1,9 +1,9 @@
 //! `/api/v1/coverage`: how many calls have a cost and a speed, and why the others have none.
 
+use super::call_source::{CallSource, CallSourceName, ask};
 use super::finished::Times;
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -14,7 +14,7 @@ use tokengauge_store::query;
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Coverage {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     #[serde(flatten)]
@@ -25,15 +25,15 @@ pub(super) struct Coverage {
 pub(super) async fn coverage(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Coverage> {
+) -> JsonResponse<Coverage> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
-    let question = move |store: &CallStore| {
+    let question = move |source: &CallSource| {
         Ok(Coverage {
-            store: store.name(),
-            span: Times::of(store.span(&filter, None, now)?),
-            coverage: store.coverage(&filter)?,
+            store: source.name(),
+            span: Times::of(source.span(&filter, None, now)?),
+            coverage: source.coverage(&filter)?,
         })
     };
     ask(&services, question).await.map(Json)

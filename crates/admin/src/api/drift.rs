@@ -1,6 +1,6 @@
 //! `/api/v1/drift`: what has changed against the weeks before.
 
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::QueryParams;
 use crate::{Drifts, ProcessServices};
 use axum::Json;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) async fn drift(
     process: Arc<ProcessServices>,
     RawQuery(query): RawQuery,
-) -> Reply<Arc<Drifts>> {
+) -> JsonResponse<Arc<Drifts>> {
     QueryParams::of(query.as_deref(), &[])?;
     Ok(Json(process.drifts.load_full()))
 }

@@ -15,16 +15,16 @@ pub(super) struct Endpoint {
     pub(super) handler: MethodRouter<Services>,
     /// Its parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
-    pub(super) answer: Answer,
+    pub(super) response: ResponseFormat,
     pub(super) subject: Option<&'static Subject>,
     /// Statuses of problems that other endpoints do not have, or mean otherwise.
     pub(super) problems: Vec<(&'static str, &'static str)>,
-    pub(super) body: Option<Body>,
+    pub(super) body: Option<RequestBody>,
     /// Whether the key of a provider takes the place of the token.
     pub(super) for_keys: bool,
 }
 
-pub(super) enum Answer {
+pub(super) enum ResponseFormat {
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// A stream of server-sent events.
     Events,
@@ -32,7 +32,7 @@ pub(super) enum Answer {
     Parquet,
 }
 
-pub(super) enum Body {
+pub(super) enum RequestBody {
     /// What Flagger sends.
     Hook,
     Mark,
@@ -86,13 +86,13 @@ impl Endpoint {
         self
     }
 
-    pub(super) fn answers(mut self, answer: Answer) -> Endpoint {
-        self.answer = answer;
+    pub(super) fn responds(mut self, response: ResponseFormat) -> Endpoint {
+        self.response = response;
         self
     }
 
     pub(super) fn json<T: JsonSchema>(self) -> Endpoint {
-        self.answers(Answer::Json(SchemaGenerator::subschema_for::<T>))
+        self.responds(ResponseFormat::Json(SchemaGenerator::subschema_for::<T>))
     }
 
     pub(super) fn names(mut self, subject: &'static Subject) -> Endpoint {
@@ -105,7 +105,7 @@ impl Endpoint {
         self
     }
 
-    pub(super) fn takes(mut self, body: Body) -> Endpoint {
+    pub(super) fn takes(mut self, body: RequestBody) -> Endpoint {
         self.body = Some(body);
         self.problem("403", "No token is configured, and this needs one.")
     }
@@ -131,7 +131,7 @@ fn endpoint(
         summary,
         handler,
         parameters: &[],
-        answer: Answer::Events,
+        response: ResponseFormat::Events,
         subject: None,
         problems: Vec::new(),
         body: None,

@@ -8,7 +8,8 @@ use super::costs::{self, CostsOverTime, OF_COSTS};
 use super::coverage::{self, Coverage};
 use super::drift;
 use super::endpoint::{
-    Answer, Body, CALL, EXPERIMENT, Endpoint, GATE, NO_OBJECTIVE, OBJECTIVE, SESSION, get, post,
+    CALL, EXPERIMENT, Endpoint, GATE, NO_OBJECTIVE, OBJECTIVE, RequestBody, ResponseFormat,
+    SESSION, get, post,
 };
 use super::events;
 use super::experiments::{self, Experiments};
@@ -21,7 +22,7 @@ use super::live;
 use super::marks::{self, AllMarks, OF_MARKS};
 use super::openapi;
 use super::own_use::{self, OF_OWN_USE, OwnUse};
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
@@ -74,7 +75,7 @@ fn of_calls() -> Vec<Endpoint> {
              `tokengauge export`.",
             calls_file::parquet,
         )
-        .answers(Answer::Parquet)
+        .responds(ResponseFormat::Parquet)
         .asks(&[&FILTERS, &OF_CALLS])
         .problem("404", NO_OBJECTIVE),
         get(
@@ -268,7 +269,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         .json::<Gate>()
         .asks(&[&OF_GATES])
         .names(&GATE)
-        .takes(Body::Hook),
+        .takes(RequestBody::Hook),
         post(
             "/api/v1/gates/{name}/rollback",
             "rollback",
@@ -278,7 +279,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         .json::<Gate>()
         .asks(&[&OF_GATES])
         .names(&GATE)
-        .takes(Body::Hook),
+        .takes(RequestBody::Hook),
     ]
 }
 
@@ -291,7 +292,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
              configuration and commands. It begins before now.",
             capsule::capsule,
         )
-        .answers(Answer::Html)
+        .responds(ResponseFormat::Html)
         .asks(&[&OF_CAPSULES])
         .problem("404", NO_OBJECTIVE),
         get(
@@ -311,7 +312,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
             marks::add,
         )
         .json::<Mark>()
-        .takes(Body::Mark)
+        .takes(RequestBody::Mark)
         .problem("413", "The body is too long."),
         get(
             "/api/v1/sinks",
@@ -381,7 +382,7 @@ fn of_now() -> Vec<Endpoint> {
              this listener was too slow for).",
             events::events,
         )
-        .answers(Answer::Events),
+        .responds(ResponseFormat::Events),
         get(
             "/api/v1/openapi.json",
             "openapi",
@@ -392,7 +393,7 @@ fn of_now() -> Vec<Endpoint> {
     ]
 }
 
-async fn document(RawQuery(query): RawQuery) -> Reply<Value> {
+async fn document(RawQuery(query): RawQuery) -> JsonResponse<Value> {
     QueryParams::of(query.as_deref(), &[])?;
     Ok(Json(openapi::document(&endpoints())))
 }

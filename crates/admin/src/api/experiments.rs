@@ -1,8 +1,8 @@
 //! `/api/v1/experiments`: how the experiments stand.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
-use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -17,7 +17,7 @@ use tokengauge_store::query::{UnitKind, UnitQuery};
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Experiments {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// Those of the configuration, in its order.
     experiments: Vec<Report>,
 }
@@ -25,13 +25,13 @@ pub(super) struct Experiments {
 pub(super) async fn experiments(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Experiments> {
+) -> JsonResponse<Experiments> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (services.experiments.load_full(), (services.wall)());
-    let question = move |store: &CallStore| {
+    let question = move |source: &CallSource| {
         Ok(Experiments {
-            store: store.name(),
-            experiments: reports(store, &configured, now)?,
+            store: source.name(),
+            experiments: reports(source, &configured, now)?,
         })
     };
     ask(&services, question).await.map(Json)
@@ -42,7 +42,7 @@ pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Report> {
+) -> JsonResponse<Report> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
     let name = name.0;
     QueryParams::of(query.as_deref(), &[])?;
@@ -55,7 +55,7 @@ pub(super) async fn experiment(
         unit: UnitKind::Session,
         rules: Rules::default(),
     });
-    let question = move |store: &CallStore| report(store, &experiment, now);
+    let question = move |source: &CallSource| report(source, &experiment, now);
     let report = ask(&services, question).await?;
     let calls = report.calls_without_unit + report.collapsed_calls;
     if !known && report.arms.is_empty() && calls == 0 {
@@ -69,21 +69,25 @@ pub(super) async fn experiment(
 /// Every experiment that is configured. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
-    reports(&services.store, &configured, (services.wall)())
+    reports(&services.call_source, &configured, (services.wall)())
 }
 
 fn reports(
-    store: &CallStore,
+    source: &CallSource,
     configured: &[Experiment],
     now: SystemTime,
 ) -> Result<Vec<Report>, Problem> {
     let reports = configured.iter();
-    let reports = reports.map(|experiment| report(store, experiment, now));
+    let reports = reports.map(|experiment| report(source, experiment, now));
     reports.collect()
 }
 
-fn report(store: &CallStore, experiment: &Experiment, now: SystemTime) -> Result<Report, Problem> {
-    let found = store.experiment_units(&UnitQuery {
+fn report(
+    source: &CallSource,
+    experiment: &Experiment,
+    now: SystemTime,
+) -> Result<Report, Problem> {
+    let found = source.experiment_units(&UnitQuery {
         experiment: experiment.name.clone(),
         unit: experiment.unit,
         ..UnitQuery::default()

@@ -1,8 +1,8 @@
 //! Queries about finished calls: sessions, groups and time series.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, Span, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{CallStore, Span, StoreName, ask};
 use super::unsettled;
 use crate::Services;
 use axum::Json;
@@ -49,7 +49,7 @@ pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// A page of them.
     sessions: Vec<SessionRow>,
     /// Names the next page; null where this is the last.
@@ -59,7 +59,7 @@ pub(super) struct Sessions {
 pub(super) async fn sessions(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Sessions> {
+) -> JsonResponse<Sessions> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
     let query = SessionQuery {
         filter: asked.filter((services.wall)())?,
@@ -68,7 +68,7 @@ pub(super) async fn sessions(
         ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
         page: asked.paging()?,
     };
-    let question = move |store: &CallStore| Ok((store.name(), store.sessions(&query)?));
+    let question = move |source: &CallSource| Ok((source.name(), source.sessions(&query)?));
     let (store, page) = ask(&services, question).await?;
     let in_progress = in_progress(&services);
     let mut sessions = page.rows;
@@ -91,7 +91,7 @@ pub(super) struct SessionAndCalls {
     /// How many finished calls it has.
     total_calls: u64,
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
 }
 
 /// A session has a number of calls, a session and its calls has the calls under this name.
@@ -109,24 +109,24 @@ pub(super) async fn session(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Value> {
+) -> JsonResponse<Value> {
     let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
     let id = id.0;
     let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
     let name = id.clone();
-    let question = move |store: &CallStore| match store.session(&name, &paging)? {
-        Some(detail) => Ok((store.name(), detail)),
-        None => Err(store.unknown_session()),
+    let question = move |source: &CallSource| match source.session(&name, &paging)? {
+        Some(detail) => Ok((source.name(), detail)),
+        None => Err(source.unknown_session()),
     };
     let (store, mut detail) = ask(&services, question).await?;
     detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
-    let answer = SessionAndCalls {
+    let response = SessionAndCalls {
         total_calls: detail.session.calls,
         store,
         detail,
     };
     // As a value, in which the list of calls takes the place of their number.
-    serde_json::to_value(answer)
+    serde_json::to_value(response)
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         .map(Json)
 }
@@ -147,7 +147,7 @@ fn in_progress(services: &Services) -> BTreeMap<String, u64> {
 #[schemars(rename = "Tasks")]
 pub(super) struct TasksOf {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     #[serde(flatten)]
@@ -158,15 +158,15 @@ pub(super) struct TasksOf {
 pub(super) async fn tasks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<TasksOf> {
+) -> JsonResponse<TasksOf> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
-    let question = move |store: &CallStore| {
-        let span = store.span(&filter, None, now)?;
-        let seconds = store.task_seconds(&filter)?;
+    let question = move |source: &CallSource| {
+        let span = source.span(&filter, None, now)?;
+        let seconds = source.task_seconds(&filter)?;
         Ok(TasksOf {
-            store: store.name(),
+            store: source.name(),
             span: Times::of(span),
             tasks: history::tasks(seconds, span.and_then(|span| span.length())),
         })
@@ -194,7 +194,7 @@ impl Times {
 }
 
 struct GroupPage {
-    store: StoreName,
+    store: CallSourceName,
     span: Times,
     rows: Vec<GroupRow>,
     /// Names the next page; null where this is the last.
@@ -203,22 +203,22 @@ struct GroupPage {
 
 impl GroupPage {
     fn of(
-        store: &CallStore,
+        source: &CallSource,
         filter: &Filter,
         by: &[Dimension],
         paging: &Paging,
         now: SystemTime,
     ) -> Result<GroupPage, Problem> {
-        let mut page = store.groups(filter, by, paging)?;
+        let mut page = source.groups(filter, by, paging)?;
         let sums = filter.summed(by).then_some(DailySums::All);
-        let span = store.span(filter, sums, now)?;
+        let span = source.span(filter, sums, now)?;
         let seconds = span.and_then(|span| span.length());
         for row in &mut page.rows {
             let calls = row.calls as f64;
             row.requests_per_second = seconds.map(|seconds| calls / seconds.as_secs_f64());
         }
         Ok(GroupPage {
-            store: store.name(),
+            store: source.name(),
             span: Times::of(span),
             rows: page.rows,
             next_cursor: page.next_cursor,
@@ -229,7 +229,7 @@ impl GroupPage {
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -241,7 +241,7 @@ pub(super) struct Models {
 pub(super) async fn models(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Models> {
+) -> JsonResponse<Models> {
     let page = one_dimension(&services, query.as_deref(), Dimension::Model).await?;
     Ok(Json(Models {
         store: page.store,
@@ -254,7 +254,7 @@ pub(super) async fn models(
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Workloads {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -266,7 +266,7 @@ pub(super) struct Workloads {
 pub(super) async fn workloads(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Workloads> {
+) -> JsonResponse<Workloads> {
     let page = one_dimension(&services, query.as_deref(), Dimension::Workload).await?;
     Ok(Json(Workloads {
         store: page.store,
@@ -279,7 +279,7 @@ pub(super) async fn workloads(
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Groups {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     span: Times,
     /// A page of them, those with most calls first.
@@ -301,7 +301,7 @@ struct NamedGroup {
 pub(super) async fn groups(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Groups> {
+) -> JsonResponse<Groups> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
@@ -309,7 +309,7 @@ pub(super) async fn groups(
     let by = asked.dimensions("by")?;
     let dimensions = by.clone();
     let question =
-        move |store: &CallStore| GroupPage::of(store, &filter, &dimensions, &paging, now);
+        move |source: &CallSource| GroupPage::of(source, &filter, &dimensions, &paging, now);
     let page = ask(&services, question).await?;
     let named = |row: GroupRow| NamedGroup {
         by: by
@@ -335,7 +335,7 @@ async fn one_dimension(
     let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-    let question = move |store: &CallStore| GroupPage::of(store, &filter, &[by], &paging, now);
+    let question = move |source: &CallSource| GroupPage::of(source, &filter, &[by], &paging, now);
     ask(services, question).await
 }
 
@@ -343,7 +343,7 @@ async fn one_dimension(
 #[schemars(rename = "Timeseries")]
 pub(super) struct Series {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// What the percentiles are of.
     #[schemars(extend("enum" = ["tps", "ttft"]))]
     metric: &'static str,
@@ -354,16 +354,16 @@ pub(super) struct Series {
 pub(super) async fn timeseries(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Series> {
+) -> JsonResponse<Series> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
     let filter = asked.filter((services.wall)())?;
     let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
     let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
     let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
     let counted = filter.clone();
-    let question = move |store: &CallStore| {
-        let timeseries = store.timeseries(&filter, metric, step)?;
-        Ok((store.name(), timeseries))
+    let question = move |source: &CallSource| {
+        let timeseries = source.timeseries(&filter, metric, step)?;
+        Ok((source.name(), timeseries))
     };
     let (store, mut timeseries) = ask(&services, question).await?;
     unsettled::add_in_flight(&services, &counted, &mut timeseries);

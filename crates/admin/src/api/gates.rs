@@ -1,8 +1,8 @@
 //! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, QueryResult, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
-use super::store::{Answer, CallStore, StoreName, ask};
 use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -26,7 +26,7 @@ const ROLLBACK: &str = "/rollback";
 #[schemars(rename = "Gates")]
 pub(super) struct AllGates {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// Those of the configuration, in its order.
     gates: Vec<Report>,
 }
@@ -40,14 +40,14 @@ pub(super) async fn gates(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<AllGates> {
+) -> JsonResponse<AllGates> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (process.gates.load_full(), (services.wall)());
-    let question = move |store: &CallStore| {
+    let question = move |source: &CallSource| {
         let reports = configured.gates.iter();
-        let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
+        let reports = reports.map(|gate| report(source, gate, (None, now), &configured.digest));
         Ok(AllGates {
-            store: store.name(),
+            store: source.name(),
             gates: reports.collect::<Result<_, _>>()?,
         })
     };
@@ -64,7 +64,7 @@ pub(super) async fn gate(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Report> {
+) -> JsonResponse<Report> {
     let asked = (path, query.as_deref());
     let report = found(&services, &process, asked, ("api", false)).await;
     report.map(Json)
@@ -76,12 +76,12 @@ pub(super) async fn plan(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<Plan> {
+) -> JsonResponse<Plan> {
     QueryParams::of(query.as_deref(), &[])?;
     let (gate, _) = configured(&process, path)?;
     let now = (services.wall)();
-    ask(&services, move |store: &CallStore| {
-        tokengauge_gate::plan(&gate, now, store)
+    ask(&services, move |source: &CallSource| {
+        tokengauge_gate::plan(&gate, now, source)
     })
     .await
     .map(Json)
@@ -135,7 +135,7 @@ async fn found(
     let (gate, digest) = configured(process, path)?;
     let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
-    let question = move |store: &CallStore| report(store, &gate, (since, now), &digest);
+    let question = move |source: &CallSource| report(source, &gate, (since, now), &digest);
     let report = ask(services, question).await?;
     let audit = &process.gate_audit;
     audit.note(&report, asked_by, decides, (services.clock)());
@@ -159,7 +159,7 @@ fn configured(
 }
 
 fn report(
-    store: &CallStore,
+    source: &CallSource,
     gate: &Gate,
     (since, now): (Option<SystemTime>, SystemTime),
     digest: &str,
@@ -169,17 +169,17 @@ fn report(
         since,
         config_sha256: digest.to_owned(),
     };
-    evaluate_calls(gate, &asked, store)
+    evaluate_calls(gate, &asked, source)
 }
 
-impl Calls for CallStore {
+impl Calls for CallSource {
     type Error = Problem;
 
-    fn units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+    fn units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         self.call_units(query)
     }
 
-    fn page(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+    fn page(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         self.calls(filter, paging)
     }
 }

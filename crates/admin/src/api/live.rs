@@ -1,6 +1,6 @@
 //! Queries about the present: calls in progress, objectives, pods.
 
-use super::problem::{Problem, Reply};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
 use super::stream_filter::{STREAM_NAMES, StreamFilter};
 use crate::live_view::{AllPods, Slos};
@@ -17,7 +17,7 @@ use tokengauge_slo::BurnDown;
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Streams> {
+) -> JsonResponse<Streams> {
     let asked = QueryParams::of(query.as_deref(), &[&STREAM_NAMES, &["limit"]])?;
     let limit = asked.limit()?;
     let filter = StreamFilter::of(&asked)?;
@@ -31,7 +31,7 @@ pub(super) async fn streams(
 pub(super) async fn slos(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Slos> {
+) -> JsonResponse<Slos> {
     QueryParams::of(query.as_deref(), &[])?;
     Ok(Json(services.live.slos((services.clock)())))
 }
@@ -41,7 +41,7 @@ pub(super) async fn budget(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<BurnDown> {
+) -> JsonResponse<BurnDown> {
     QueryParams::of(query.as_deref(), &[])?;
     let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
     let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
@@ -53,7 +53,7 @@ pub(super) async fn budget(
 pub(super) async fn pods(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<AllPods> {
+) -> JsonResponse<AllPods> {
     QueryParams::of(query.as_deref(), &[])?;
     let message = "this is one process, which knows no others; `tokengauge fleet` answers for many";
     let pods = services.live.pods();

@@ -1,8 +1,8 @@
 //! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSourceName, blocking, problem};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::{MAX_NAME, QueryParams};
-use super::store::{StoreName, blocking, problem};
 use crate::Services;
 use axum::Json;
 use axum::body::{Body, to_bytes};
@@ -32,7 +32,7 @@ const MAX_BYTES: usize = 64 * 1024;
 #[schemars(rename = "Marks")]
 pub(super) struct AllMarks {
     /// Where they are kept.
-    store: StoreName,
+    store: CallSourceName,
     /// The newest first.
     marks: Vec<Mark>,
 }
@@ -63,7 +63,7 @@ enum Time {
 pub(super) async fn marks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<AllMarks> {
+) -> JsonResponse<AllMarks> {
     let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
     let now = (services.wall)();
     let query = MarkQuery {
@@ -78,7 +78,7 @@ pub(super) async fn marks(
         },
         limit: asked.limit()?,
     };
-    let store = services.store.name();
+    let store = services.call_source.name();
     let all = Arc::clone(&services.marks);
     let marks = blocking(move || all.find(&query).map_err(problem)).await?;
     Ok(Json(AllMarks { store, marks }))

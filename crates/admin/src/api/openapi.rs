@@ -5,9 +5,9 @@ mod parameters;
 mod schemas;
 
 use super::calls_file::MEDIA_TYPE;
-use super::endpoint::{Answer, Body, Endpoint};
+use super::endpoint::{Endpoint, RequestBody, ResponseFormat};
 use super::marks;
-use super::problem::Body as ProblemBody;
+use super::problem::ProblemBody;
 use super::query_params::MAX_NAME;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -68,17 +68,19 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     let of_path = endpoint.subject.map(parameters::of_path).into_iter();
     let parameters = of_path.chain(names.map(|name| parameters::query(name)));
     let parameters: Vec<Value> = parameters.collect();
-    let answer = match endpoint.answer {
-        Answer::Json(schema) => in_json(schema(schemas)),
-        Answer::Html => json!({"text/html": {"schema": {"type": "string"}}}),
-        Answer::Parquet => json!({MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}),
-        Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+    let content = match endpoint.response {
+        ResponseFormat::Json(schema) => in_json(schema(schemas)),
+        ResponseFormat::Html => json!({"text/html": {"schema": {"type": "string"}}}),
+        ResponseFormat::Parquet => {
+            json!({MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}})
+        }
+        ResponseFormat::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let success = match endpoint.body {
-        Some(Body::Mark) => "201",
+        Some(RequestBody::Mark) => "201",
         _ => "200",
     };
-    let mut responses = json!({success: {"description": "The answer.", "content": answer}});
+    let mut responses = json!({success: {"description": "The answer.", "content": content}});
     let all = [
         ("400", "A parameter breaks a rule; the message names both."),
         ("401", "The token of [admin] is missing or wrong."),
@@ -91,7 +93,7 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
         let content = in_json(schemas.subschema_for::<ProblemBody<'_>>());
         responses[*status] = json!({"description": description, "content": content});
     }
-    if matches!(endpoint.body, Some(Body::Hook)) {
+    if matches!(endpoint.body, Some(RequestBody::Hook)) {
         let content = in_json(schemas.subschema_for::<Gate>());
         responses["409"] =
             json!({"description": "Not so; the verdict and why.", "content": content});
@@ -107,8 +109,8 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
         described["security"] = keys.map(|key| json!({ key: [] })).into();
     }
     match endpoint.body {
-        Some(Body::Mark) => described["requestBody"] = mark_body(),
-        Some(Body::Hook) => described["requestBody"] = hook_body(),
+        Some(RequestBody::Mark) => described["requestBody"] = mark_body(),
+        Some(RequestBody::Hook) => described["requestBody"] = hook_body(),
         None => {}
     }
     described

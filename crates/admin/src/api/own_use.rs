@@ -1,9 +1,9 @@
 //! `/api/v1/me`: what whoever has a key of the provider has used with it. It is there where `[admin] own_use` is on, and
 //! needs the key in place of the token.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
-use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -35,7 +35,7 @@ static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 #[schemars(rename = "OwnUse")]
 pub(super) struct OwnUse {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     /// Calls that began from then on.
     since: Timestamp,
     /// Calls that began before.
@@ -106,7 +106,7 @@ pub(super) async fn own_use(
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Reply<OwnUse> {
+) -> JsonResponse<OwnUse> {
     let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
     let filter = filter(&asked, &headers, (services.wall)())?;
     let key = filter
@@ -116,13 +116,13 @@ pub(super) async fn own_use(
         .to_owned();
     // Operators share the ledger's connections, and must not wait for clients that ask with a key.
     let _one = ONE_AT_A_TIME.acquire().await;
-    let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
+    let mut response = ask(&services, move |source| of_source(source, &filter)).await?;
     // A client that has made no call is not told about quotas either.
-    if answer.all.calls > 0 {
+    if response.all.calls > 0 {
         let limits = services.live.left_to_key(&key);
-        answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+        response.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
     }
-    Ok(Json(answer))
+    Ok(Json(response))
 }
 
 /// The calls of the key in the time that is asked for.
@@ -154,14 +154,14 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
     })
 }
 
-fn of_store(store: &CallStore, filter: &Filter) -> Result<OwnUse, Problem> {
+fn of_source(source: &CallSource, filter: &Filter) -> Result<OwnUse, Problem> {
     let query = CostQuery {
         filter: filter.clone(),
         by: Dimension::Model,
         step: DAY,
         most: MAX_MODELS,
     };
-    let costs = store.costs(&query)?;
+    let costs = source.costs(&query)?;
     let (mut all, mut by_day) = (CostSums::default(), BTreeMap::<Timestamp, CostSums>::new());
     for series in costs.series.iter().chain(&costs.others) {
         all.merge(&series.sums);
@@ -181,7 +181,7 @@ fn of_store(store: &CallStore, filter: &Filter) -> Result<OwnUse, Problem> {
         UseOfDay { day, used }
     });
     Ok(OwnUse {
-        store: store.name(),
+        store: source.name(),
         since: filter.since.map(Timestamp::from).unwrap_or_default(),
         until: filter.until.map(Timestamp::from).unwrap_or_default(),
         all,

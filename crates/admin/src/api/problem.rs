@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// An answer as JSON, or the problem with the query.
-pub(super) type Reply<T> = Result<Json<T>, Problem>;
+/// A response as JSON, or the problem with the query.
+pub(super) type JsonResponse<T> = Result<Json<T>, Problem>;
 
 /// An error of the API: its status, message and parameter.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Problem {
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Problem")]
-pub(super) struct Body<'a> {
+pub(super) struct ProblemBody<'a> {
     /// What is wrong.
     error: ErrorDetail<'a>,
 }
@@ -68,6 +68,6 @@ impl IntoResponse for Problem {
             message: &self.message,
             parameter: self.parameter,
         };
-        (self.status, Json(Body { error })).into_response()
+        (self.status, Json(ProblemBody { error })).into_response()
     }
 }

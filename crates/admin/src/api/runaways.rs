@@ -1,6 +1,6 @@
 //! `/api/v1/runaways`: the sessions that run away now.
 
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::QueryParams;
 use crate::{ProcessServices, Services};
 use axum::Json;
@@ -26,7 +26,7 @@ pub(super) async fn runaways(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Runaways> {
+) -> JsonResponse<Runaways> {
     QueryParams::of(query.as_deref(), &[])?;
     let mut runaways = process.session_watch.runaways((services.clock)());
     let total = runaways.len();

@@ -1,8 +1,8 @@
 //! What a session is made of: its critical path, what its prompt cache missed, and its trace.
 
-use super::problem::{Problem, Reply};
+use super::call_source::{CallSource, CallSourceName, ask};
+use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
-use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -25,7 +25,7 @@ type TraceFormat = fn(&str, &Session<'_>) -> Value;
 #[derive(JsonSchema, Serialize)]
 pub(super) struct SessionAnalysis {
     /// Which store answered.
-    store: StoreName,
+    store: CallSourceName,
     #[serde(flatten)]
     analysis: Analysis,
 }
@@ -35,16 +35,16 @@ pub(super) async fn analysis(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Reply<SessionAnalysis> {
+) -> JsonResponse<SessionAnalysis> {
     let id = session_id(path)?;
     QueryParams::of(query.as_deref(), &[])?;
     let prices = services.live.prices();
-    let question = move |store: &CallStore| {
-        let calls = calls_of(store, &id)?;
+    let question = move |source: &CallSource| {
+        let calls = calls_of(source, &id)?;
         let session = Session::of(calls.iter().map(TimedCall::of));
         let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
         Ok(SessionAnalysis {
-            store: store.name(),
+            store: source.name(),
             analysis: session.analysis(price),
         })
     };
@@ -59,8 +59,8 @@ pub(super) async fn trace(
     let id = session_id(path)?;
     let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
     let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
-    let question = move |store: &CallStore| {
-        let calls = calls_of(store, &id)?;
+    let question = move |source: &CallSource| {
+        let calls = calls_of(source, &id)?;
         let session = Session::of(calls.iter().map(TimedCall::of));
         Ok(format(&id, &session))
     };
@@ -75,10 +75,10 @@ fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Probl
     Ok(id.0)
 }
 
-fn calls_of(store: &CallStore, id: &str) -> Result<Vec<CallRecord>, Problem> {
-    let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
+fn calls_of(source: &CallSource, id: &str) -> Result<Vec<CallRecord>, Problem> {
+    let calls = last_calls(id, |filter, paging| source.calls(filter, paging))?;
     if calls.is_empty() {
-        Err(store.unknown_session())
+        Err(source.unknown_session())
     } else {
         Ok(calls)
     }

@@ -1,6 +1,6 @@
 //! `/api/v1/sinks`: how the sinks stand.
 
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::QueryParams;
 use crate::ProcessServices;
 use axum::Json;
@@ -19,7 +19,7 @@ pub(super) struct AllSinks {
 pub(super) async fn sinks(
     process: Arc<ProcessServices>,
     RawQuery(query): RawQuery,
-) -> Reply<AllSinks> {
+) -> JsonResponse<AllSinks> {
     QueryParams::of(query.as_deref(), &[])?;
     Ok(Json(AllSinks {
         sinks: process.sinks.statuses(),

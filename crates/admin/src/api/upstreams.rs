@@ -1,6 +1,6 @@
 //! `/api/v1/upstreams`: the connections and endpoints of each upstream, and what its engine reports.
 
-use super::problem::Reply;
+use super::problem::JsonResponse;
 use super::query_params::QueryParams;
 use crate::{ProcessServices, Services};
 use axum::Json;
@@ -67,7 +67,7 @@ pub(super) async fn upstreams(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Reply<Upstreams> {
+) -> JsonResponse<Upstreams> {
     QueryParams::of(query.as_deref(), &[])?;
     let known = (process.upstreams)();
     let upstreams = known

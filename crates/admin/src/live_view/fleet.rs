@@ -66,7 +66,7 @@ impl LiveView for FleetServices {
         let pods = self.fleet.pods();
         let away = pods.iter().filter(|pod| pod.state == PodState::Unreachable);
         Some(AllPods {
-            store: self.fleet.store(),
+            store: self.fleet.warehouse(),
             objectives: self.fleet.objective_source(),
             objectives_error: self.fleet.objectives().0.error,
             unreachable: away.count(),

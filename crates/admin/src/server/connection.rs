@@ -148,12 +148,12 @@ struct Tracked<'a> {
     service: TowerToHyperService<Router>,
 }
 
-type Answer = Result<Response<TrackedBody>, Infallible>;
+type ServiceResult = Result<Response<TrackedBody>, Infallible>;
 
 impl Service<Request<Incoming>> for Tracked<'_> {
     type Response = Response<TrackedBody>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = ServiceResult> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let in_progress = self.slot.activity.begin();
@@ -163,9 +163,9 @@ impl Service<Request<Incoming>> for Tracked<'_> {
             return Box::pin(std::future::ready(Ok(no_room().map(body))));
         }
         request.extensions_mut().insert::<Source>(self.slot.source);
-        let answer = self.service.call(request);
+        let response = self.service.call(request);
         Box::pin(async move {
-            Ok(answer
+            Ok(response
                 .await?
                 .map(|body| TrackedBody::new(body, in_progress)))
         })

@@ -146,8 +146,8 @@ async fn health_is_answered_while_all_others_have_requests_in_progress() {
     // Until its request has been read, a connection may be evicted.
     server.has(64, Slots::busy).await;
     for _ in 0..100 {
-        let answer = server.ask("/livez").await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let response = server.ask("/livez").await;
+        assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     }
     let refused = server.ask("/other").await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
@@ -271,11 +271,11 @@ async fn http2_is_answered_stream_by_stream() {
     for _ in 0..100 {
         let mut sender = sender.clone().ready().await.expect("room");
         let request = http::Request::get("http://test/livez").body(());
-        let (answer, _) = sender
+        let (response, _) = sender
             .send_request(request.expect("a request"), true)
             .expect("sent");
-        let answer = timeout(HANGS, answer).await.expect("in time");
-        let (head, mut body) = answer.expect("an answer").into_parts();
+        let response = timeout(HANGS, response).await.expect("in time");
+        let (head, mut body) = response.expect("an answer").into_parts();
         assert_eq!(head.status, 200);
         assert_eq!(body.data().await.expect("a body").expect("read"), "ok\n");
     }
@@ -293,11 +293,11 @@ async fn http2_whose_answers_have_no_window_is_cut() {
         tokio::spawn(connection);
         let mut sender = sender.ready().await.expect("room");
         let request = http::Request::get(format!("http://test{path}")).body(());
-        let (answer, _) = sender
+        let (response, _) = sender
             .send_request(request.expect("a request"), true)
             .expect("sent");
-        let answer = timeout(HANGS, answer).await.expect("in time");
-        let _unread = answer.expect("an answer");
+        let response = timeout(HANGS, response).await.expect("in time");
+        let _unread = response.expect("an answer");
         timeout(HANGS, served)
             .await
             .expect("it is cut")

@@ -23,7 +23,7 @@ pub enum BufferError {
 /// A growable byte buffer. All but its first `free` bytes are accounted against the shared memory.
 #[derive(Debug)]
 pub struct Buffer {
-    store: BufferMemory,
+    bytes: BufferMemory,
     share: Share,
     limit: usize,
     free: usize,
@@ -54,7 +54,7 @@ impl Buffer {
     /// bytes each.
     pub fn with_free(memory: &Arc<Memory>, limit: usize, free: usize) -> Buffer {
         Buffer {
-            store: BufferMemory::Heap(Vec::new()),
+            bytes: BufferMemory::Heap(Vec::new()),
             share: Share::empty(memory),
             limit,
             free,
@@ -109,7 +109,7 @@ impl Buffer {
 
     /// The bytes that are accounted for a content of `length` bytes.
     fn room(&self, length: usize) -> usize {
-        match &self.store {
+        match &self.bytes {
             BufferMemory::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
             _ => length.next_multiple_of(STEP).min(self.limit),
         }
@@ -127,7 +127,7 @@ impl Buffer {
 
     /// The number of bytes it holds.
     pub fn len(&self) -> usize {
-        match &self.store {
+        match &self.bytes {
             BufferMemory::Heap(bytes) => bytes.len(),
             BufferMemory::Pages(pages) => pages.length,
         }
@@ -140,7 +140,7 @@ impl Buffer {
 
     /// All bytes held.
     pub fn as_slice(&self) -> &[u8] {
-        match &self.store {
+        match &self.bytes {
             BufferMemory::Heap(bytes) => bytes,
             BufferMemory::Pages(pages) => &pages.map[..pages.length],
         }
@@ -148,7 +148,7 @@ impl Buffer {
 
     /// All bytes held, mutably.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        match &mut self.store {
+        match &mut self.bytes {
             BufferMemory::Heap(bytes) => bytes,
             BufferMemory::Pages(pages) => &mut pages.map[..pages.length],
         }
@@ -159,7 +159,7 @@ impl Buffer {
     /// # Errors
     /// [`BufferError`] if a limit does not allow it; the buffer is unchanged then.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
-        if let BufferMemory::Heap(heap) = &mut self.store
+        if let BufferMemory::Heap(heap) = &mut self.bytes
             && bytes.len() <= heap.capacity() - heap.len()
         {
             heap.extend_from_slice(bytes);
@@ -184,7 +184,7 @@ impl Buffer {
             let _ = self.share.resize(before);
             return Err(full);
         }
-        match &mut self.store {
+        match &mut self.bytes {
             BufferMemory::Heap(heap) => heap.extend_from_slice(bytes),
             BufferMemory::Pages(pages) => {
                 pages.map[pages.length..length].copy_from_slice(bytes);
@@ -196,7 +196,7 @@ impl Buffer {
 
     /// Makes room for `length` bytes: a capacity of `room` on the heap, else a mapping.
     fn make_room(&mut self, length: usize, room: usize) -> Result<(), BufferError> {
-        let BufferMemory::Heap(heap) = &mut self.store else {
+        let BufferMemory::Heap(heap) = &mut self.bytes else {
             return Ok(());
         };
         if length <= HEAP {
@@ -212,16 +212,16 @@ impl Buffer {
         let _ = map.advise(memmap2::Advice::NoHugePage);
         map[..heap.len()].copy_from_slice(heap);
         let length = heap.len();
-        self.store = BufferMemory::Pages(Box::new(Pages { map, length }));
+        self.bytes = BufferMemory::Pages(Box::new(Pages { map, length }));
         Ok(())
     }
 
     /// Empties the buffer and returns what it accounted for.
     pub fn clear(&mut self) {
-        match &mut self.store {
+        match &mut self.bytes {
             BufferMemory::Heap(heap) if heap.capacity() <= self.free => heap.clear(),
             _ => {
-                self.store = BufferMemory::Heap(Vec::new());
+                self.bytes = BufferMemory::Heap(Vec::new());
                 self.reserved = 0;
                 let _ = self.share.resize(0);
             }
@@ -233,7 +233,7 @@ impl Buffer {
         if count >= self.len() {
             return self.clear();
         }
-        match &mut self.store {
+        match &mut self.bytes {
             BufferMemory::Heap(heap) => drop(heap.drain(..count)),
             BufferMemory::Pages(pages) => {
                 pages.map.copy_within(count..pages.length, 0);

@@ -11,7 +11,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
 use tokengauge_core::printable::printable;
 use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
-use tokengauge_slo::{Alert, Cause};
+use tokengauge_slo::{Alert, Cause, CauseBasis, Dimension};
 use tokengauge_store::history::phases;
 use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
@@ -69,13 +69,13 @@ fn about(capsule: &Capsule, commit: &str) -> Markup {
     let made = written(capsule.made);
     let made = format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC.");
     let kept = match capsule.kept {
-        None => format!("{} has no call of this time.", capsule.store),
+        None => format!("{} has no call of this time.", capsule.source),
         Some(kept) if kept == capsule.span => {
-            format!("The calls are from {}.", capsule.store)
+            format!("The calls are from {}.", capsule.source)
         }
         Some(kept) => format!(
             "The calls are from {}, which has {} to {} of this time.",
-            capsule.store,
+            capsule.source,
             written(kept.since),
             written(kept.until)
         ),
@@ -103,31 +103,39 @@ fn known_cause(cause: &Cause) -> Markup {
         .map_or(String::new(), |since| format!(" Bad since {since}."));
     let worked_out = format!(
         "Worked out {} of {} events, {} of them bad.{since}",
-        cause.at, cause.calls, cause.bad
+        cause.at,
+        cause.basis.all(),
+        cause.basis.bad()
     );
-    let heads = match cause.throughput {
-        Some(_) => [
-            "what",
-            "value",
-            "of the loss",
-            "of the tokens before",
-            "explains",
-        ],
-        None => ["what", "value", "of bad calls", "of all calls", "explains"],
+    let row = |dimension: Dimension, value: &str, shares: [f64; 3]| {
+        let [one, two, three] = shares.map(percent);
+        let value = printable(value).into_owned();
+        [dimension.in_words().to_owned(), value, one, two, three]
     };
-    let rows: Vec<[String; 5]> = cause
-        .candidates
-        .iter()
-        .map(|one| {
-            [
-                one.dimension.in_words().to_owned(),
-                printable(&one.value).into_owned(),
-                percent(one.share_of_bad),
-                percent(one.share_of_all),
-                percent(one.explained),
-            ]
-        })
-        .collect();
+    let (heads, rows): (_, Vec<[String; 5]>) = match &cause.basis {
+        CauseBasis::Calls(basis) => {
+            let rows = basis.candidates.iter().map(|one| {
+                let shares = [one.share_of_bad, one.share_of_all, one.explained];
+                row(one.dimension, &one.value, shares)
+            });
+            let heads = ["what", "value", "of bad calls", "of all calls", "explains"];
+            (heads, rows.collect())
+        }
+        CauseBasis::Minutes(basis) => {
+            let rows = basis.candidates.iter().map(|one| {
+                let shares = [one.shares.of_lost, one.shares.before, one.shares.of_lost];
+                row(one.dimension, &one.value, shares)
+            });
+            let heads = [
+                "what",
+                "value",
+                "of the loss",
+                "of the tokens before",
+                "explains",
+            ];
+            (heads, rows.collect())
+        }
+    };
     html! {
         blockquote { (printable(&cause.sentence)) }
         p { (printable(&worked_out)) }
@@ -469,7 +477,7 @@ fn commands(capsule: &Capsule) -> Markup {
         Some(_) => "",
         None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
     };
-    let kept = match capsule.store {
+    let kept = match capsule.source {
         MEMORY => {
             "The proxy keeps its last calls alone, in memory: ask soon, or configure a ledger."
         }

@@ -40,7 +40,7 @@ pub(crate) fn start(
     process: &Arc<ProcessServices>,
 ) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.store.ledger()?),
+        reader: Arc::clone(services.call_source.ledger()?),
         services: services.clone(),
         process: Arc::clone(process),
         config: Arc::clone(config),
@@ -111,17 +111,17 @@ impl Evaluation {
 
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
         let now = (self.services.wall)();
-        let mut answer = Drifts {
+        let mut evaluated = Drifts {
             evaluated_at: Some(Timestamp::seconds(now)),
             ..Drifts::default()
         };
         for one in settings {
             match evaluate(&self.reader, one, now, time_left) {
-                Ok(entry) => answer.drifts.push(entry),
-                Err(error) => answer.error = Some(error.to_string()),
+                Ok(entry) => evaluated.drifts.push(entry),
+                Err(error) => evaluated.error = Some(error.to_string()),
             }
         }
-        answer
+        evaluated
     }
 }
 
@@ -155,7 +155,7 @@ fn export(registry: &Registry, entry: &Entry) {
         }
         for one in STATES {
             let state = one.into();
-            let labels = labels::DriftState {
+            let labels = labels::DriftStateLabels {
                 drift,
                 signal,
                 state,
@@ -165,7 +165,7 @@ fn export(registry: &Registry, entry: &Entry) {
         }
     }
     let replaced = |one: &&Series| one.replaced.is_some() && one.state == DriftState::Drifted;
-    let labels = labels::DriftState {
+    let labels = labels::DriftStateLabels {
         drift,
         signal: "model",
         state: DriftState::Drifted.into(),

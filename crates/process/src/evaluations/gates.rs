@@ -27,7 +27,7 @@ struct Evaluation {
 /// Starts it; without a ledger there is nothing to evaluate.
 pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.store.ledger()?),
+        reader: Arc::clone(services.call_source.ledger()?),
         services: services.clone(),
         process: Arc::clone(process),
         last: Mutex::default(),
@@ -100,7 +100,7 @@ pub(crate) fn configured(config: &Config) -> Gates {
 fn export(registry: &Registry, gate: &str, verdict: GateVerdict) {
     let set = |one: GateVerdict, value: f64| {
         let verdict = one.into();
-        let labels = labels::GateVerdict { gate, verdict };
+        let labels = labels::GateVerdictLabels { gate, verdict };
         registry.series(&names::GATE_VERDICT, &labels).set(value);
     };
     let others = GateVerdict::iter().filter(|one| *one != verdict);

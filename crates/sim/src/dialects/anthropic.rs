@@ -1,33 +1,33 @@
 //! Anthropic messages: served as they are, and inside Bedrock's InvokeModel.
 
 use super::json::{Quoted, sse_named};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Messages {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
 }
 
 /// An event: its type and its JSON.
 pub type Event = (&'static str, String);
 
 impl Messages {
-    pub fn new(answer: Arc<Answer>) -> Messages {
-        Messages { answer }
+    pub fn new(planned: Arc<PlannedResponse>) -> Messages {
+        Messages { planned }
     }
 
     /// `message_start`. Its output count is a placeholder, as the provider's is.
     pub fn start(&self) -> Event {
         let mut message = json!({
-            "id": self.id(), "type": "message", "role": "assistant", "model": self.answer.model,
+            "id": self.id(), "type": "message", "role": "assistant", "model": self.planned.model,
             "content": [], "stop_reason": null, "stop_sequence": null,
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             message["usage"] = json!({
                 "input_tokens": counts.input, "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": 0, "output_tokens": 1, "service_tier": "standard",
@@ -74,9 +74,9 @@ impl Messages {
     pub fn end(&self) -> [Event; 2] {
         let mut delta = json!({
             "type": "message_delta",
-            "delta": {"stop_reason": stop_reason(&self.answer), "stop_sequence": null},
+            "delta": {"stop_reason": stop_reason(&self.planned), "stop_sequence": null},
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             delta["usage"] = json!({"output_tokens": counts.output});
         }
         [
@@ -87,11 +87,11 @@ impl Messages {
 
     pub fn message(&self) -> Value {
         let mut message = json!({
-            "id": self.id(), "type": "message", "role": "assistant", "model": self.answer.model,
-            "content": self.answer.texts.iter().map(|text| self.block(text)).collect::<Vec<_>>(),
-            "stop_reason": stop_reason(&self.answer), "stop_sequence": null,
+            "id": self.id(), "type": "message", "role": "assistant", "model": self.planned.model,
+            "content": self.planned.texts.iter().map(|text| self.block(text)).collect::<Vec<_>>(),
+            "stop_reason": stop_reason(&self.planned), "stop_sequence": null,
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             message["usage"] = json!({
                 "input_tokens": counts.input, "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": 0, "output_tokens": counts.output,
@@ -101,7 +101,7 @@ impl Messages {
     }
 
     fn id(&self) -> String {
-        format!("msg_{}", &self.answer.id[..24])
+        format!("msg_{}", &self.planned.id[..24])
     }
 
     fn empty_block(&self, text: &Text) -> Value {
@@ -123,15 +123,15 @@ impl Messages {
     }
 
     fn tool_use(&self, text: &Text, input: Value) -> Value {
-        let id = self.answer.call_id("toolu_", text);
-        json!({"type": "tool_use", "id": id, "name": self.answer.tool_name, "input": input})
+        let id = self.planned.call_id("toolu_", text);
+        json!({"type": "tool_use", "id": id, "name": self.planned.tool_name, "input": input})
     }
 }
 
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
-pub fn stop_reason(answer: &Answer) -> &'static str {
-    match answer.stop() {
+pub fn stop_reason(planned: &PlannedResponse) -> &'static str {
+    match planned.stop() {
         Stop::Natural | Stop::InvalidToolCall => "end_turn",
         Stop::Refused => "refusal",
         Stop::Length => "max_tokens",
@@ -185,10 +185,10 @@ impl Script for Messages {
         self.message().to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
-            finish_reasons: vec![stop_reason(&self.answer).into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
+            finish_reasons: vec![stop_reason(&self.planned).into()],
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }

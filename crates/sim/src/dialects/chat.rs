@@ -1,9 +1,9 @@
 //! OpenAI chat completions.
 
 use super::json::{Quoted, put, sse};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Chat {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     /// What every chunk begins with, up to `"choices":`.
     head: String,
     /// What every chunk but the last ends with.
@@ -20,14 +20,18 @@ pub struct Chat {
 
 impl Chat {
     /// Every chunk but the last ends with `tail`.
-    pub fn new(answer: Arc<Answer>, tail: &'static str) -> Chat {
+    pub fn new(planned: Arc<PlannedResponse>, tail: &'static str) -> Chat {
         let head = format!(
             r#"{{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},"service_tier":"default","system_fingerprint":"fp_simulated","choices":"#,
-            &answer.id[..24],
-            answer.created,
-            Quoted(&answer.model),
+            &planned.id[..24],
+            planned.created,
+            Quoted(&planned.model),
         );
-        Chat { answer, head, tail }
+        Chat {
+            planned,
+            head,
+            tail,
+        }
     }
 
     /// What every chunk begins with, up to its choices.
@@ -53,8 +57,8 @@ impl Chat {
     }
 
     fn begin_call(&self, text: &Text, out: &mut BytesMut) {
-        let id = self.answer.call_id("call_", text);
-        let name = Quoted(&self.answer.tool_name);
+        let id = self.planned.call_id("call_", text);
+        let name = Quoted(&self.planned.tool_name);
         let delta = format_args!(
             r#"{{"tool_calls":[{{"index":{},"id":"{id}","type":"function","function":{{"name":{name},"arguments":""}}}}]}}"#,
             text.call
@@ -63,15 +67,15 @@ impl Chat {
     }
 
     fn message(&self, choice: u32) -> Value {
-        let content = self.answer.joined(choice, Channel::Answer);
+        let content = self.planned.joined(choice, Channel::Answer);
         let mut message =
             json!({"role": "assistant", "content": content, "refusal": null, "annotations": []});
-        let reasoning = self.answer.joined(choice, Channel::Reasoning);
+        let reasoning = self.planned.joined(choice, Channel::Reasoning);
         if !reasoning.is_empty() {
             message["reasoning_content"] = reasoning.into();
         }
         let calls: Vec<Value> = self
-            .answer
+            .planned
             .calls(choice)
             .map(|call| self.whole_call(call))
             .collect();
@@ -83,15 +87,15 @@ impl Chat {
 
     fn whole_call(&self, text: &Text) -> Value {
         json!({
-            "id": self.answer.call_id("call_", text),
+            "id": self.planned.call_id("call_", text),
             "type": "function",
-            "function": {"name": self.answer.tool_name, "arguments": text.whole()},
+            "function": {"name": self.planned.tool_name, "arguments": text.whole()},
         })
     }
 }
 
-pub fn finish_reason(answer: &Answer) -> &'static str {
-    match answer.stop() {
+pub fn finish_reason(planned: &PlannedResponse) -> &'static str {
+    match planned.stop() {
         Stop::Natural | Stop::InvalidToolCall => "stop",
         Stop::Refused => "content_filter",
         Stop::Length => "length",
@@ -100,8 +104,8 @@ pub fn finish_reason(answer: &Answer) -> &'static str {
 }
 
 /// What chunks before the one with usage end with, for those who ask for it.
-pub fn tail(answer: &Answer) -> &'static str {
-    if answer.usage.is_some() {
+pub fn tail(planned: &PlannedResponse) -> &'static str {
+    if planned.usage.is_some() {
         r#","usage":null}"#
     } else {
         "}"
@@ -138,14 +142,14 @@ impl Script for Chat {
     }
 
     fn open(&mut self, out: &mut BytesMut) {
-        for choice in 0..self.answer.choices {
+        for choice in 0..self.planned.choices {
             self.chunk(
                 choice,
                 format_args!(r#"{{"role":"assistant","content":"","refusal":null}}"#),
                 None,
                 out,
             );
-            for _ in 0..self.answer.empty_deltas {
+            for _ in 0..self.planned.empty_deltas {
                 self.chunk(choice, format_args!(r#"{{"content":""}}"#), None, out);
             }
         }
@@ -188,15 +192,15 @@ impl Script for Chat {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        for choice in 0..self.answer.choices {
+        for choice in 0..self.planned.choices {
             self.chunk(
                 choice,
                 format_args!("{{}}"),
-                Some(finish_reason(&self.answer)),
+                Some(finish_reason(&self.planned)),
                 out,
             );
         }
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             sse(
                 out,
                 format_args!(r#"{}[],"usage":{}}}"#, self.head, usage(counts)),
@@ -210,25 +214,28 @@ impl Script for Chat {
     }
 
     fn whole(&mut self) -> Vec<u8> {
-        let finish = finish_reason(&self.answer);
-        let choices: Vec<Value> = (0..self.answer.choices)
+        let finish = finish_reason(&self.planned);
+        let choices: Vec<Value> = (0..self.planned.choices)
             .map(|choice| json!({"index": choice, "message": self.message(choice), "logprobs": null, "finish_reason": finish}))
             .collect();
         let mut body = json!({
-            "id": format!("chatcmpl-{}", &self.answer.id[..24]), "object": "chat.completion",
-            "created": self.answer.created, "model": self.answer.model, "choices": choices,
+            "id": format!("chatcmpl-{}", &self.planned.id[..24]), "object": "chat.completion",
+            "created": self.planned.created, "model": self.planned.model, "choices": choices,
             "service_tier": "default", "system_fingerprint": "fp_simulated",
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             body["usage"] = usage(counts);
         }
         body.to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
-            finish_reasons: vec![finish_reason(&self.answer).into(); self.answer.choices as usize],
-            usage: self.answer.usage.map(Counts::in_full),
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
+            finish_reasons: vec![
+                finish_reason(&self.planned).into();
+                self.planned.choices as usize
+            ],
+            usage: self.planned.usage.map(Counts::in_full),
         }
     }
 }

@@ -1,32 +1,32 @@
 //! Cohere chat, version 2 (server-sent events) and version 1 (lines).
 
 use super::json::{Quoted, put, sse, sse_named};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct V2 {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
 }
 
 pub struct V1 {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
 }
 
 impl V2 {
-    pub fn new(answer: Arc<Answer>) -> V2 {
-        V2 { answer }
+    pub fn new(planned: Arc<PlannedResponse>) -> V2 {
+        V2 { planned }
     }
 
     fn call(&self, text: &Text, arguments: &str) -> Value {
         json!({
-            "id": self.answer.call_id(&format!("{}_", self.answer.tool_name), text),
+            "id": self.planned.call_id(&format!("{}_", self.planned.tool_name), text),
             "type": "function",
-            "function": {"name": self.answer.tool_name, "arguments": arguments},
+            "function": {"name": self.planned.tool_name, "arguments": arguments},
         })
     }
 
@@ -53,8 +53,8 @@ impl V2 {
     }
 }
 
-fn finish_reason(answer: &Answer) -> &'static str {
-    match answer.stop() {
+fn finish_reason(planned: &PlannedResponse) -> &'static str {
+    match planned.stop() {
         Stop::Natural | Stop::InvalidToolCall => "COMPLETE",
         Stop::Refused => "ERROR_TOXIC",
         Stop::Length => "MAX_TOKENS",
@@ -78,7 +78,7 @@ impl Script for V2 {
     fn open(&mut self, out: &mut BytesMut) {
         let message = json!({"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []});
         let start =
-            json!({"id": self.answer.id, "type": "message-start", "delta": {"message": message}});
+            json!({"id": self.planned.id, "type": "message-start", "delta": {"message": message}});
         sse_named(out, "message-start", format_args!("{start}"));
     }
 
@@ -126,8 +126,8 @@ impl Script for V2 {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        let mut delta = json!({"finish_reason": finish_reason(&self.answer)});
-        if let Some(counts) = self.answer.usage {
+        let mut delta = json!({"finish_reason": finish_reason(&self.planned)});
+        if let Some(counts) = self.planned.usage {
             delta["usage"] = usage(counts);
         }
         let end = json!({"type": "message-end", "delta": delta});
@@ -143,7 +143,7 @@ impl Script for V2 {
 
     fn whole(&mut self) -> Vec<u8> {
         let blocks = self
-            .answer
+            .planned
             .texts
             .iter()
             .filter_map(|text| match text.channel {
@@ -153,7 +153,7 @@ impl Script for V2 {
             });
         let mut message = json!({"role": "assistant", "content": blocks.collect::<Vec<_>>()});
         let calls: Vec<Value> = self
-            .answer
+            .planned
             .calls(0)
             .map(|call| self.call(call, &call.whole()))
             .collect();
@@ -161,42 +161,42 @@ impl Script for V2 {
             message["tool_calls"] = calls.into();
         }
         let mut body = json!({
-            "id": self.answer.id, "message": message, "finish_reason": finish_reason(&self.answer),
+            "id": self.planned.id, "message": message, "finish_reason": finish_reason(&self.planned),
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             body["usage"] = usage(counts);
         }
         body.to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
-            finish_reasons: vec![finish_reason(&self.answer).into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
+            finish_reasons: vec![finish_reason(&self.planned).into()],
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }
 
 impl V1 {
-    pub fn new(answer: Arc<Answer>) -> V1 {
-        V1 { answer }
+    pub fn new(planned: Arc<PlannedResponse>) -> V1 {
+        V1 { planned }
     }
 
     fn call(&self, text: &Text) -> Value {
-        json!({"name": self.answer.tool_name, "parameters": super::arguments(text)})
+        json!({"name": self.planned.tool_name, "parameters": super::arguments(text)})
     }
 
     fn response(&self) -> Value {
         let mut meta = json!({"api_version": {"version": "1"}});
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             let usage = usage(counts);
             meta["billed_units"] = usage["billed_units"].clone();
             meta["tokens"] = usage["tokens"].clone();
         }
-        let calls: Vec<Value> = self.answer.calls(0).map(|call| self.call(call)).collect();
+        let calls: Vec<Value> = self.planned.calls(0).map(|call| self.call(call)).collect();
         let mut response = json!({
-            "response_id": self.answer.id, "generation_id": self.answer.id, "chat_history": [],
-            "text": self.answer.joined(0, Channel::Answer), "finish_reason": self.reason(), "meta": meta,
+            "response_id": self.planned.id, "generation_id": self.planned.id, "chat_history": [],
+            "text": self.planned.joined(0, Channel::Answer), "finish_reason": self.reason(), "meta": meta,
         });
         if !calls.is_empty() {
             response["tool_calls"] = calls.into();
@@ -207,7 +207,7 @@ impl V1 {
     /// A piece of a call's arguments; the call's name comes before the first.
     fn say_call(&self, said: &TokenRun<'_>, out: &mut BytesMut) {
         let head = r#"{"is_finished":false,"event_type":"tool-calls-chunk","tool_call_delta":"#;
-        let (index, name) = (said.text.call, Quoted(&self.answer.tool_name));
+        let (index, name) = (said.text.call, Quoted(&self.planned.tool_name));
         if said.first {
             put(
                 out,
@@ -222,7 +222,7 @@ impl V1 {
     }
 
     fn reason(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
+        if self.planned.stop() == Stop::Length {
             "MAX_TOKENS"
         } else {
             "COMPLETE"
@@ -236,7 +236,7 @@ impl Script for V1 {
     }
 
     fn open(&mut self, out: &mut BytesMut) {
-        let id = &self.answer.id;
+        let id = &self.planned.id;
         put(
             out,
             format_args!(
@@ -260,7 +260,7 @@ impl Script for V1 {
 
     /// Repeats everything, as the provider does.
     fn close(&mut self, out: &mut BytesMut) {
-        let calls: Vec<Value> = self.answer.calls(0).map(|call| self.call(call)).collect();
+        let calls: Vec<Value> = self.planned.calls(0).map(|call| self.call(call)).collect();
         if !calls.is_empty() {
             let kind = "tool-calls-generation";
             let all = json!({"is_finished": false, "event_type": kind, "tool_calls": calls});
@@ -285,10 +285,10 @@ impl Script for V1 {
         self.response().to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
             finish_reasons: vec![self.reason().into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }

@@ -2,30 +2,34 @@
 
 use super::chat;
 use super::json::{Quoted, put, sse};
-use crate::plan::{Answer, Counts};
+use crate::plan::{Counts, PlannedResponse};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Completions {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     head: String,
     tail: &'static str,
 }
 
 impl Completions {
-    pub fn new(answer: Arc<Answer>) -> Completions {
+    pub fn new(planned: Arc<PlannedResponse>) -> Completions {
         let head = format!(
             r#"{{"id":"cmpl-{}","object":"text_completion","created":{},"model":{},"choices":"#,
-            &answer.id[..24],
-            answer.created,
-            Quoted(&answer.model),
+            &planned.id[..24],
+            planned.created,
+            Quoted(&planned.model),
         );
-        let tail = chat::tail(&answer);
-        Completions { answer, head, tail }
+        let tail = chat::tail(&planned);
+        Completions {
+            planned,
+            head,
+            tail,
+        }
     }
 
     fn chunk(&self, choice: u32, text: &str, finish: Option<&str>, out: &mut BytesMut) {
@@ -46,7 +50,7 @@ impl Script for Completions {
     }
 
     fn open(&mut self, out: &mut BytesMut) {
-        for _ in 0..self.answer.empty_deltas {
+        for _ in 0..self.planned.empty_deltas {
             self.chunk(0, "", None, out);
         }
     }
@@ -60,10 +64,10 @@ impl Script for Completions {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        for choice in 0..self.answer.choices {
-            self.chunk(choice, "", Some(chat::finish_reason(&self.answer)), out);
+        for choice in 0..self.planned.choices {
+            self.chunk(choice, "", Some(chat::finish_reason(&self.planned)), out);
         }
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             sse(
                 out,
                 format_args!(r#"{}[],"usage":{}}}"#, self.head, chat::usage(counts)),
@@ -77,30 +81,30 @@ impl Script for Completions {
     }
 
     fn whole(&mut self) -> Vec<u8> {
-        let finish = chat::finish_reason(&self.answer);
-        let text = |choice| self.answer.joined(choice, Channel::Answer);
-        let choices: Vec<Value> = (0..self.answer.choices)
+        let finish = chat::finish_reason(&self.planned);
+        let text = |choice| self.planned.joined(choice, Channel::Answer);
+        let choices: Vec<Value> = (0..self.planned.choices)
             .map(
                 |n| json!({"text": text(n), "index": n, "logprobs": null, "finish_reason": finish}),
             )
             .collect();
         let mut body = json!({
-            "id": format!("cmpl-{}", &self.answer.id[..24]), "object": "text_completion",
-            "created": self.answer.created, "model": self.answer.model, "choices": choices,
+            "id": format!("cmpl-{}", &self.planned.id[..24]), "object": "text_completion",
+            "created": self.planned.created, "model": self.planned.model, "choices": choices,
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             body["usage"] = chat::usage(counts);
         }
         body.to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
             finish_reasons: vec![
-                chat::finish_reason(&self.answer).into();
-                self.answer.choices as usize
+                chat::finish_reason(&self.planned).into();
+                self.planned.choices as usize
             ],
-            usage: self.answer.usage.map(Counts::in_full),
+            usage: self.planned.usage.map(Counts::in_full),
         }
     }
 }

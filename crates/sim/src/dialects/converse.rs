@@ -3,9 +3,9 @@
 use super::event_stream::{event, exception};
 use super::json::Quoted;
 use crate::clock;
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::Instant;
 use tokengauge_core::call::Channel;
 
 pub struct Converse {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     begun: Instant,
 }
 
 impl Converse {
-    pub fn new(answer: Arc<Answer>) -> Converse {
+    pub fn new(planned: Arc<PlannedResponse>) -> Converse {
         Converse {
-            answer,
+            planned,
             begun: clock::now(),
         }
     }
@@ -30,8 +30,8 @@ impl Converse {
     }
 
     fn tool_use(&self, text: &Text) -> Value {
-        let id = self.answer.call_id("tooluse_", text);
-        json!({"name": self.answer.tool_name, "toolUseId": id})
+        let id = self.planned.call_id("tooluse_", text);
+        json!({"name": self.planned.tool_name, "toolUseId": id})
     }
 
     fn block(&self, text: &Text) -> Value {
@@ -55,8 +55,8 @@ const SIGNATURE: &str = "c2ltdWxhdGVk";
 /// The provider pads its events, so that their lengths give nothing away.
 const PADDING: &str = "abcdefghijklmnopqrstuvwxyz";
 
-pub fn stop_reason(answer: &Answer) -> &'static str {
-    match answer.stop() {
+pub fn stop_reason(planned: &PlannedResponse) -> &'static str {
+    match planned.stop() {
         Stop::Natural => "end_turn",
         Stop::Refused => "content_filtered",
         Stop::InvalidToolCall => "malformed_tool_use",
@@ -81,7 +81,7 @@ impl Script for Converse {
             r#"{"p":"abcdefgh","role":"assistant"}"#.into(),
             out,
         );
-        for _ in 0..self.answer.empty_deltas {
+        for _ in 0..self.planned.empty_deltas {
             event(
                 "contentBlockDelta",
                 r#"{"contentBlockIndex":0,"delta":{"text":""},"p":"ab"}"#.into(),
@@ -120,10 +120,10 @@ impl Script for Converse {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        let stop = json!({"p": "abcdefghijkl", "stopReason": stop_reason(&self.answer)});
+        let stop = json!({"p": "abcdefghijkl", "stopReason": stop_reason(&self.planned)});
         event("messageStop", stop.to_string(), out);
         let mut metadata = json!({"metrics": {"latencyMs": self.latency()}, "p": "abcd"});
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             metadata["usage"] = usage(counts);
         }
         event("metadata", metadata.to_string(), out);
@@ -139,7 +139,7 @@ impl Script for Converse {
 
     fn whole(&mut self) -> Vec<u8> {
         let content: Vec<Value> = self
-            .answer
+            .planned
             .texts
             .iter()
             .map(|text| self.block(text))
@@ -147,18 +147,18 @@ impl Script for Converse {
         let mut body = json!({
             "metrics": {"latencyMs": self.latency()},
             "output": {"message": {"content": content, "role": "assistant"}},
-            "stopReason": stop_reason(&self.answer),
+            "stopReason": stop_reason(&self.planned),
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             body["usage"] = usage(counts);
         }
         body.to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
-            finish_reasons: vec![stop_reason(&self.answer).into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
+            finish_reasons: vec![stop_reason(&self.planned).into()],
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Gemini `generateContent` and `streamGenerateContent`, in both framings.
 
 use super::json::{Quoted, put};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Gemini {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     /// Server-sent events; otherwise one array that grows.
     sse: bool,
     begun: bool,
@@ -20,9 +20,9 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    pub fn new(answer: Arc<Answer>, sse: bool) -> Gemini {
+    pub fn new(planned: Arc<PlannedResponse>, sse: bool) -> Gemini {
         Gemini {
-            answer,
+            planned,
             sse,
             begun: false,
             candidates: 0,
@@ -43,12 +43,12 @@ impl Gemini {
         let finish = finish.map_or(String::new(), |reason| {
             format!(r#","finishReason": "{reason}""#)
         });
-        let usage = match self.answer.usage {
+        let usage = match self.planned.usage {
             Some(counts) => format!(r#""usageMetadata": {},"#, self.usage(counts)),
             None => String::new(),
         };
-        let answer = Arc::clone(&self.answer);
-        let (model, id) = (Quoted(&answer.model), &answer.id[..22]);
+        let planned = Arc::clone(&self.planned);
+        let (model, id) = (Quoted(&planned.model), &planned.id[..22]);
         self.element(
             format_args!(
                 r#"{{"candidates": [{{"content": {{"parts": [{part}],"role": "model"}}{finish},"index": 0}}],{usage}"modelVersion": {model},"responseId": "{id}"}}"#
@@ -79,14 +79,14 @@ impl Gemini {
             Channel::Answer => json!({"text": text.whole()}),
             Channel::Reasoning => json!({"text": text.whole(), "thought": true}),
             Channel::ToolCall => {
-                let call = json!({"name": self.answer.tool_name, "args": super::arguments(text)});
+                let call = json!({"name": self.planned.tool_name, "args": super::arguments(text)});
                 json!({"functionCall": call})
             }
         }
     }
 
     fn finish_reason(&self) -> &'static str {
-        match self.answer.stop() {
+        match self.planned.stop() {
             Stop::Length => "MAX_TOKENS",
             Stop::Refused => "SAFETY",
             Stop::InvalidToolCall => "MALFORMED_FUNCTION_CALL",
@@ -116,7 +116,7 @@ impl Script for Gemini {
     }
 
     fn open(&mut self, out: &mut BytesMut) {
-        for _ in 0..self.answer.empty_deltas {
+        for _ in 0..self.planned.empty_deltas {
             self.chunk(format_args!(r#"{{"text": ""}}"#), None, out);
         }
     }
@@ -174,32 +174,32 @@ impl Script for Gemini {
     }
 
     fn whole(&mut self) -> Vec<u8> {
-        let answer = Arc::clone(&self.answer);
-        for text in &answer.texts {
+        let planned = Arc::clone(&self.planned);
+        for text in &planned.texts {
             self.count(text.channel, text.units.len() as u64);
         }
-        let parts: Vec<Value> = answer.texts.iter().map(|text| self.part(text)).collect();
+        let parts: Vec<Value> = planned.texts.iter().map(|text| self.part(text)).collect();
         let mut body = json!({
             "candidates": [{
                 "content": {"parts": parts, "role": "model"},
                 "finishReason": self.finish_reason(), "index": 0,
             }],
-            "modelVersion": answer.model, "responseId": &answer.id[..22],
+            "modelVersion": planned.model, "responseId": &planned.id[..22],
         });
-        if let Some(counts) = answer.usage {
+        if let Some(counts) = planned.usage {
             body["usageMetadata"] = self.usage(counts);
         }
         format!("{body:#}\n").into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
         let thought = |counts: Counts| match counts.reasoning {
             0 => counts.without_reasoning(),
             _ => counts.in_full(),
         };
-        AnswerSummary {
+        ResponseSummary {
             finish_reasons: vec![self.finish_reason().into()],
-            usage: self.answer.usage.map(thought),
+            usage: self.planned.usage.map(thought),
         }
     }
 }

@@ -6,9 +6,9 @@ use super::converse::stop_reason;
 use super::event_stream::{event, exception};
 use super::json::Quoted;
 use crate::clock;
-use crate::plan::{Answer, Counts, Stop};
+use crate::plan::{Counts, PlannedResponse, Stop};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
@@ -46,7 +46,7 @@ impl Family {
 
 /// Speaks a family's format.
 pub struct Invoke {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     family: Family,
     messages: Messages,
     begun: Instant,
@@ -55,11 +55,11 @@ pub struct Invoke {
 }
 
 impl Invoke {
-    pub fn new(answer: Arc<Answer>) -> Invoke {
+    pub fn new(planned: Arc<PlannedResponse>) -> Invoke {
         Invoke {
-            family: Family::of(&answer.model),
-            messages: Messages::new(Arc::clone(&answer)),
-            answer,
+            family: Family::of(&planned.model),
+            messages: Messages::new(Arc::clone(&planned)),
+            planned,
             begun: clock::now(),
             first: None,
             generated: 0,
@@ -68,9 +68,9 @@ impl Invoke {
 
     /// The family's name of the finish reason.
     fn reason(&self) -> &'static str {
-        let cut_short = self.answer.stop() == Stop::Length;
+        let cut_short = self.planned.stop() == Stop::Length;
         match (self.family, cut_short) {
-            (Family::Anthropic | Family::Nova, _) => stop_reason(&self.answer),
+            (Family::Anthropic | Family::Nova, _) => stop_reason(&self.planned),
             (Family::Titan, true) => "LENGTH",
             (Family::Titan, false) => "FINISH",
             (Family::Cohere, true) => "MAX_TOKENS",
@@ -81,7 +81,7 @@ impl Invoke {
     }
 
     fn metrics(&self) -> Option<Value> {
-        let counts = self.answer.usage?;
+        let counts = self.planned.usage?;
         Some(json!({
             "inputTokenCount": counts.input, "outputTokenCount": counts.output,
             "invocationLatency": (clock::now() - self.begun).as_millis() as u64,
@@ -100,8 +100,8 @@ impl Invoke {
     fn nova(&self, said: &TokenRun<'_>, out: &mut BytesMut) {
         let (index, fragment) = (said.text.block, Quoted(said.fragment));
         if said.first && said.text.channel == Channel::ToolCall {
-            let id = self.answer.call_id("tooluse_", said.text);
-            let start = json!({"toolUse": {"toolUseId": id, "name": self.answer.tool_name}});
+            let id = self.planned.call_id("tooluse_", said.text);
+            let start = json!({"toolUse": {"toolUseId": id, "name": self.planned.tool_name}});
             let start = json!({"contentBlockStart": {"start": start, "contentBlockIndex": index}});
             chunk(&start.to_string(), out);
         }
@@ -124,7 +124,7 @@ impl Invoke {
 
     fn nova_whole(&self) -> Value {
         let content: Vec<Value> = self
-            .answer
+            .planned
             .texts
             .iter()
             .map(|text| match text.channel {
@@ -133,8 +133,8 @@ impl Invoke {
                     json!({"reasoningContent": {"reasoningText": {"text": text.whole()}}})
                 }
                 Channel::ToolCall => json!({"toolUse": {
-                    "toolUseId": self.answer.call_id("tooluse_", text),
-                    "name": self.answer.tool_name, "input": super::arguments(text),
+                    "toolUseId": self.planned.call_id("tooluse_", text),
+                    "name": self.planned.tool_name, "input": super::arguments(text),
                 }}),
             })
             .collect();
@@ -142,7 +142,7 @@ impl Invoke {
             "output": {"message": {"content": content, "role": "assistant"}},
             "stopReason": self.reason(),
         });
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             body["usage"] = json!({"inputTokens": counts.input, "outputTokens": counts.output});
         }
         body
@@ -150,7 +150,7 @@ impl Invoke {
 
     /// Input and output counts, `null` where usage is off.
     fn counts(&self) -> (Value, Value) {
-        let counts = self.answer.usage;
+        let counts = self.planned.usage;
         (
             json!(counts.map(|c| c.input)),
             json!(counts.map(|c| c.output)),
@@ -185,7 +185,7 @@ impl Script for Invoke {
         self.first.get_or_insert_with(|| clock::now() - self.begun);
         self.generated += said.tokens;
         let text = Quoted(said.fragment);
-        let tokens = json!(self.answer.usage.map(|_| self.generated));
+        let tokens = json!(self.planned.usage.map(|_| self.generated));
         let json = match self.family {
             Family::Anthropic => {
                 return self
@@ -222,7 +222,7 @@ impl Script for Invoke {
                     &json!({"messageStop": {"stopReason": reason}}).to_string(),
                     out,
                 );
-                let counts = self.answer.usage;
+                let counts = self.planned.usage;
                 let usage =
                     counts.map(|c| json!({"inputTokens": c.input, "outputTokens": c.output}));
                 json!({"metadata": {"usage": usage, "metrics": {}, "trace": {}}})
@@ -252,7 +252,7 @@ impl Script for Invoke {
     }
 
     fn whole(&mut self) -> Vec<u8> {
-        let (text, reason) = (self.answer.joined(0, Channel::Answer), self.reason());
+        let (text, reason) = (self.planned.joined(0, Channel::Answer), self.reason());
         let (input, output) = self.counts();
         let body = match self.family {
             Family::Anthropic => self.messages.message(),
@@ -267,20 +267,20 @@ impl Script for Invoke {
             }),
             Family::Mistral => json!({"outputs": [{"text": text, "stop_reason": reason}]}),
             Family::Cohere => json!({
-                "response_id": self.answer.id, "text": text, "generation_id": self.answer.id,
+                "response_id": self.planned.id, "text": text, "generation_id": self.planned.id,
                 "chat_history": [], "finish_reason": reason,
             }),
         };
         body.to_string().into_bytes()
     }
 
-    fn summary(&self, streamed: bool) -> AnswerSummary {
+    fn summary(&self, streamed: bool) -> ResponseSummary {
         // In one piece, these two report their counts in headers alone.
         let in_body = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
-        AnswerSummary {
+        ResponseSummary {
             finish_reasons: vec![self.reason().into()],
             usage: self
-                .answer
+                .planned
                 .usage
                 .filter(|_| in_body)
                 .map(Counts::without_reasoning),

@@ -3,9 +3,9 @@
 
 use super::chat::{Chat, finish_reason, usage};
 use super::json::{Quoted, sse};
-use crate::plan::{Answer, Text};
+use crate::plan::{PlannedResponse, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokengauge_core::call::Channel;
 
 /// Speaks chat completions as Mistral does.
 pub struct Mistral {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     chat: Chat,
 }
 
@@ -24,14 +24,14 @@ pub fn is_mistral(model: &str) -> bool {
 }
 
 impl Mistral {
-    pub fn new(answer: Arc<Answer>) -> Mistral {
-        let chat = Chat::new(Arc::clone(&answer), "}");
-        Mistral { answer, chat }
+    pub fn new(planned: Arc<PlannedResponse>) -> Mistral {
+        let chat = Chat::new(Arc::clone(&planned), "}");
+        Mistral { planned, chat }
     }
 
     fn call(&self, text: &Text) -> Value {
-        let function = json!({"name": self.answer.tool_name, "arguments": text.whole()});
-        json!({"id": &self.answer.call_id("", text)[..9], "function": function, "index": text.call})
+        let function = json!({"name": self.planned.tool_name, "arguments": text.whole()});
+        json!({"id": &self.planned.call_id("", text)[..9], "function": function, "index": text.call})
     }
 }
 
@@ -67,12 +67,12 @@ impl Script for Mistral {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
-        let reason = finish_reason(&self.answer);
-        let usage = self.answer.usage.map_or(String::new(), |counts| {
+        let reason = finish_reason(&self.planned);
+        let usage = self.planned.usage.map_or(String::new(), |counts| {
             format!(r#","usage":{}"#, usage(counts))
         });
-        for choice in 0..self.answer.choices {
-            let usage = if choice + 1 == self.answer.choices {
+        for choice in 0..self.planned.choices {
+            let usage = if choice + 1 == self.planned.choices {
                 usage.as_str()
             } else {
                 ""
@@ -96,7 +96,7 @@ impl Script for Mistral {
         self.chat.whole()
     }
 
-    fn summary(&self, streamed: bool) -> AnswerSummary {
+    fn summary(&self, streamed: bool) -> ResponseSummary {
         self.chat.summary(streamed)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::json::{Quoted, put};
 use crate::clock;
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokengauge_core::call::Channel;
 use tokengauge_core::time::rfc3339_nanos;
 
 pub struct Ollama {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     /// `generate`; otherwise `chat`.
     generate: bool,
     begun: Instant,
@@ -21,9 +21,9 @@ pub struct Ollama {
 }
 
 impl Ollama {
-    pub fn new(answer: Arc<Answer>, generate: bool) -> Ollama {
+    pub fn new(planned: Arc<PlannedResponse>, generate: bool) -> Ollama {
         Ollama {
-            answer,
+            planned,
             generate,
             begun: clock::now(),
             first: None,
@@ -34,7 +34,7 @@ impl Ollama {
         let now = rfc3339_nanos(SystemTime::now());
         format!(
             r#"{{"model":{},"created_at":"{now}","#,
-            Quoted(&self.answer.model)
+            Quoted(&self.planned.model)
         )
     }
 
@@ -68,20 +68,20 @@ impl Ollama {
 
     fn call(&self, text: &Text) -> Value {
         let arguments = super::arguments(text);
-        json!({"function": {"index": text.call, "name": self.answer.tool_name, "arguments": arguments}})
+        json!({"function": {"index": text.call, "name": self.planned.tool_name, "arguments": arguments}})
     }
 
     /// What the last line says, and the only line of an answer in one piece.
     fn end(&self, whole: bool) -> Value {
         let text = |channel| {
             if whole {
-                self.answer.joined(0, channel)
+                self.planned.joined(0, channel)
             } else {
                 String::new()
             }
         };
         let mut end = json!({
-            "model": self.answer.model,
+            "model": self.planned.model,
             "created_at": rfc3339_nanos(SystemTime::now()).to_string(),
             "done": true, "done_reason": self.reason(),
         });
@@ -91,7 +91,7 @@ impl Ollama {
             end["context"] = json!([1, 2, 3]);
         } else {
             end["message"] = json!({"role": "assistant", "content": text(Channel::Answer)});
-            let calls: Vec<Value> = self.answer.calls(0).map(|call| self.call(call)).collect();
+            let calls: Vec<Value> = self.planned.calls(0).map(|call| self.call(call)).collect();
             if whole && !calls.is_empty() {
                 end["message"]["tool_calls"] = calls.into();
             }
@@ -104,7 +104,7 @@ impl Ollama {
             };
             place["thinking"] = thinking.into();
         }
-        if let Some(counts) = self.answer.usage {
+        if let Some(counts) = self.planned.usage {
             self.measure(&mut end, counts);
         }
         end
@@ -123,7 +123,7 @@ impl Ollama {
     }
 
     fn reason(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
+        if self.planned.stop() == Stop::Length {
             "length"
         } else {
             "stop"
@@ -145,7 +145,7 @@ impl Script for Ollama {
     }
 
     fn open(&mut self, out: &mut BytesMut) {
-        for _ in 0..self.answer.empty_deltas {
+        for _ in 0..self.planned.empty_deltas {
             self.line(Channel::Answer, "", out);
         }
     }
@@ -178,10 +178,10 @@ impl Script for Ollama {
         self.end(true).to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        ResponseSummary {
             finish_reasons: vec![self.reason().into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }

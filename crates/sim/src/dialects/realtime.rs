@@ -2,9 +2,9 @@
 //! each as a message of its own.
 
 use super::json::{Quoted, put};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokengauge_core::call::Channel;
 
 /// Speaks one response of a session.
 pub struct Realtime {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     /// Speech and its transcript; otherwise text.
     audio: bool,
     events: u64,
@@ -22,9 +22,9 @@ pub struct Realtime {
 const SILENCE: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 impl Realtime {
-    pub fn new(answer: Arc<Answer>, audio: bool) -> Realtime {
+    pub fn new(planned: Arc<PlannedResponse>, audio: bool) -> Realtime {
         Realtime {
-            answer,
+            planned,
             audio,
             events: 0,
         }
@@ -37,15 +37,15 @@ impl Realtime {
 
     fn event_id(&mut self) -> String {
         self.events += 1;
-        format!("event_{}{:06}", &self.answer.id[..14], self.events)
+        format!("event_{}{:06}", &self.planned.id[..14], self.events)
     }
 
     fn response_id(&self) -> String {
-        format!("resp_{}", &self.answer.id[..20])
+        format!("resp_{}", &self.planned.id[..20])
     }
 
     fn item_id(&self, text: &Text) -> String {
-        format!("item_{}{:02}", &self.answer.id[..18], text.block)
+        format!("item_{}{:02}", &self.planned.id[..18], text.block)
     }
 
     /// Fields that say what an event is about.
@@ -79,7 +79,7 @@ impl Realtime {
         if text.channel == Channel::ToolCall {
             return json!({
                 "id": self.item_id(text), "type": "function_call", "status": status,
-                "name": self.answer.tool_name, "call_id": self.answer.call_id("call_", text),
+                "name": self.planned.tool_name, "call_id": self.planned.call_id("call_", text),
                 "arguments": whole,
             });
         }
@@ -115,8 +115,8 @@ impl Realtime {
         match (text.channel, self.audio) {
             (Channel::ToolCall, _) => {
                 done["arguments"] = whole.into();
-                done["name"] = self.answer.tool_name.clone().into();
-                done["call_id"] = self.answer.call_id("call_", text).into();
+                done["name"] = self.planned.tool_name.clone().into();
+                done["call_id"] = self.planned.call_id("call_", text).into();
                 self.event(done, out);
             }
             (_, audio) => {
@@ -140,7 +140,7 @@ impl Realtime {
     fn response(&self, status: &str, details: Value) -> Value {
         let done = status != "in_progress";
         let output: Vec<Value> = if done && status != "failed" {
-            self.answer
+            self.planned
                 .texts
                 .iter()
                 .map(|text| self.item(text, true))
@@ -151,15 +151,15 @@ impl Realtime {
         json!({
             "object": "realtime.response", "id": self.response_id(), "status": status,
             "status_details": details, "output": output,
-            "conversation_id": format!("conv_{}", &self.answer.id[12..]),
+            "conversation_id": format!("conv_{}", &self.planned.id[12..]),
             "output_modalities": [if self.audio { "audio" } else { "text" }],
             "max_output_tokens": "inf", "metadata": null,
-            "usage": self.answer.usage.filter(|_| done).map(usage),
+            "usage": self.planned.usage.filter(|_| done).map(usage),
         })
     }
 
     fn status(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
+        if self.planned.stop() == Stop::Length {
             "incomplete"
         } else {
             "completed"
@@ -201,7 +201,10 @@ impl Script for Realtime {
         let (name, index) = (self.name(said.text.channel), said.text.block);
         let place = match said.text.channel {
             Channel::ToolCall => {
-                format!(r#""call_id":"{}""#, self.answer.call_id("call_", said.text))
+                format!(
+                    r#""call_id":"{}""#,
+                    self.planned.call_id("call_", said.text)
+                )
             }
             _ => r#""content_index":0"#.to_owned(),
         };
@@ -255,14 +258,14 @@ impl Script for Realtime {
             .into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,
         };
-        AnswerSummary {
+        ResponseSummary {
             finish_reasons: vec![reason.into()],
-            usage: self.answer.usage.map(Counts::without_reasoning),
+            usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
 }

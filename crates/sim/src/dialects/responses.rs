@@ -1,23 +1,23 @@
 //! OpenAI responses.
 
 use super::json::{Quoted, put, sse_named};
-use crate::plan::{Answer, Counts, Stop, Text};
+use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Responses {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     sequence: u64,
 }
 
 impl Responses {
-    pub fn new(answer: Arc<Answer>) -> Responses {
+    pub fn new(planned: Arc<PlannedResponse>) -> Responses {
         Responses {
-            answer,
+            planned,
             sequence: 0,
         }
     }
@@ -129,7 +129,7 @@ impl Responses {
             Channel::Reasoning => "rs",
             Channel::ToolCall => "fc",
         };
-        format!("{prefix}_{}{:02}", self.answer.id, text.block)
+        format!("{prefix}_{}{:02}", self.planned.id, text.block)
     }
 
     fn item(&self, text: &Text, done: bool) -> Value {
@@ -147,7 +147,7 @@ impl Responses {
             }),
             Channel::ToolCall => json!({
                 "id": id, "type": "function_call", "status": status, "arguments": whole,
-                "call_id": self.answer.call_id("call_", text), "name": self.answer.tool_name,
+                "call_id": self.planned.call_id("call_", text), "name": self.planned.tool_name,
             }),
         }
     }
@@ -155,7 +155,7 @@ impl Responses {
     fn response(&self, status: &str) -> Value {
         let done = status == "completed" || status == "incomplete";
         let output: Vec<Value> = if done {
-            self.answer
+            self.planned
                 .texts
                 .iter()
                 .map(|text| self.item(text, true))
@@ -165,20 +165,20 @@ impl Responses {
         };
         let details = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
         json!({
-            "id": format!("resp_{}", self.answer.id), "object": "response",
-            "created_at": self.answer.created, "status": status, "background": false, "error": null,
+            "id": format!("resp_{}", self.planned.id), "object": "response",
+            "created_at": self.planned.created, "status": status, "background": false, "error": null,
             "incomplete_details": details, "instructions": null, "max_output_tokens": null,
-            "model": self.answer.model, "output": output, "parallel_tool_calls": true,
+            "model": self.planned.model, "output": output, "parallel_tool_calls": true,
             "previous_response_id": null, "reasoning": {"effort": null, "summary": null},
             "service_tier": "default", "store": false, "temperature": 1.0,
             "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": 1.0,
             "truncation": "disabled", "user": null, "metadata": {},
-            "usage": self.answer.usage.filter(|_| done).map(usage),
+            "usage": self.planned.usage.filter(|_| done).map(usage),
         })
     }
 
     fn status(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
+        if self.planned.stop() == Stop::Length {
             "incomplete"
         } else {
             "completed"
@@ -251,14 +251,14 @@ impl Script for Responses {
         self.response(self.status()).to_string().into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
         let reason = match self.status() {
             "incomplete" => "incomplete:max_output_tokens",
             status => status,
         };
-        AnswerSummary {
+        ResponseSummary {
             finish_reasons: vec![reason.into()],
-            usage: self.answer.usage.map(Counts::in_full),
+            usage: self.planned.usage.map(Counts::in_full),
         }
     }
 }

@@ -1,26 +1,26 @@
 //! Hugging Face text-generation-inference. Its events have no space after `data:`.
 
 use super::json::{Quoted, put};
-use crate::plan::{Answer, Stop};
+use crate::plan::{PlannedResponse, Stop};
 use crate::script::{Script, TokenRun};
-use crate::truth::AnswerSummary;
+use crate::truth::ResponseSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
 pub struct Tgi {
-    answer: Arc<Answer>,
+    planned: Arc<PlannedResponse>,
     index: u64,
 }
 
 impl Tgi {
-    pub fn new(answer: Arc<Answer>) -> Tgi {
-        Tgi { answer, index: 0 }
+    pub fn new(planned: Arc<PlannedResponse>) -> Tgi {
+        Tgi { planned, index: 0 }
     }
 
     fn reason(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
+        if self.planned.stop() == Stop::Length {
             "length"
         } else {
             "eos_token"
@@ -28,7 +28,7 @@ impl Tgi {
     }
 
     fn details(&self) -> Option<Value> {
-        let counts = self.answer.usage?;
+        let counts = self.planned.usage?;
         Some(json!({
             "finish_reason": self.reason(), "generated_tokens": counts.output, "seed": null,
             "input_length": counts.input,
@@ -63,7 +63,7 @@ impl Script for Tgi {
         let last = json!({
             "index": self.index + 1,
             "token": {"id": 2, "text": "</s>", "logprob": -0.01, "special": true},
-            "generated_text": self.answer.joined(0, Channel::Answer), "details": self.details(),
+            "generated_text": self.planned.joined(0, Channel::Answer), "details": self.details(),
         });
         put(out, format_args!("data:{last}\n\n"));
     }
@@ -80,15 +80,15 @@ impl Script for Tgi {
     }
 
     fn whole(&mut self) -> Vec<u8> {
-        let text = self.answer.joined(0, Channel::Answer);
+        let text = self.planned.joined(0, Channel::Answer);
         json!({"generated_text": text, "details": self.details()})
             .to_string()
             .into_bytes()
     }
 
-    fn summary(&self, _streamed: bool) -> AnswerSummary {
-        let usage = self.answer.usage;
-        AnswerSummary {
+    fn summary(&self, _streamed: bool) -> ResponseSummary {
+        let usage = self.planned.usage;
+        ResponseSummary {
             finish_reasons: usage
                 .map(|_| self.reason().to_owned())
                 .into_iter()

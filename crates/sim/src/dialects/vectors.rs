@@ -13,7 +13,7 @@ const DIMENSIONS: u64 = 64;
 const MOST_DIMENSIONS: u64 = 4096;
 
 /// The reply to a request for vectors or an order; `None` for other shapes.
-pub fn reply(shape: Shape, asked: &SimRequest, model: &str, random: &mut Random) -> Option<Value> {
+pub fn body(shape: Shape, asked: &SimRequest, model: &str, random: &mut Random) -> Option<Value> {
     let body = &asked.body;
     let input = asked.input_tokens;
     Some(match shape {

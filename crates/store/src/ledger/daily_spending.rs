@@ -269,13 +269,13 @@ pub(super) fn shrink(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::LedgerStore;
+    use crate::ledger::LedgerDatabase;
 
     #[test]
     fn rows_beyond_the_bound_are_other_and_counted_and_a_day_that_goes_makes_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts {
             max: 3,
@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn names_of_tools_go_first_so_that_they_take_no_room_of_users() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts {
             max: 3,
@@ -358,8 +358,8 @@ mod tests {
     #[test]
     fn days_that_fill_the_file_go_before_all_calls_do_but_for_the_last() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts::default();
         for day in 0..3 {
@@ -384,8 +384,8 @@ mod tests {
     #[test]
     fn sums_beyond_what_sqlite_counts_stop_there() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let call = Share {
             input: Some(i64::MAX),

@@ -146,13 +146,13 @@ pub(super) fn read(row: &Row<'_>, signal: Signal) -> rusqlite::Result<Distributi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::LedgerStore;
+    use crate::ledger::LedgerDatabase;
 
     #[test]
     fn series_beyond_the_bound_share_one_and_are_counted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut series = SeriesIds {
             max: 2,

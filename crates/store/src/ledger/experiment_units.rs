@@ -176,13 +176,13 @@ fn write(put: &mut CachedStatement<'_>, key: UnitKey, sums: &UnitSums) -> rusqli
 mod tests {
     use super::*;
     use crate::figures::CallFigures;
-    use crate::ledger::LedgerStore;
+    use crate::ledger::LedgerDatabase;
 
     #[test]
     fn units_beyond_the_bound_are_counted_together_and_a_place_becomes_free() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let connection = store.connection();
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = ledger.connection();
         let mut counts = UnitCounts {
             max_units: 3,
             max_rows: 4,

@@ -98,9 +98,9 @@ fn mark(row: &Row<'_>) -> rusqlite::Result<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::database::LedgerDatabase;
     use crate::ledger::retention::tidy_to_end;
     use crate::ledger::row::EPOCH_MS;
-    use crate::ledger::store::LedgerStore;
     use crate::ledger::{Limits, Reader};
     use crate::query::{MarkKind, MarkSubject};
     use std::time::{Duration, Instant, SystemTime};
@@ -126,11 +126,11 @@ mod tests {
     fn marks_are_found_by_time_and_by_what_they_are_about_newest_first() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         let added = [note(30, None), note(10, Some("m")), note(20, Some("n"))];
         let ids = added
             .iter()
-            .map(|one| store.mark(one).expect("added"))
+            .map(|one| ledger.mark(one).expect("added"))
             .collect::<Vec<_>>();
         assert_eq!(ids, [1, 2, 3]);
         let reader = Reader::new(&path, Instant::now);
@@ -162,7 +162,7 @@ mod tests {
     fn old_marks_and_those_beyond_the_bound_go() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         let limits = Limits {
             age: Duration::from_secs(1_000),
             bytes: 1 << 40,
@@ -171,9 +171,9 @@ mod tests {
         let begin = u64::try_from(EPOCH_MS / 1_000).expect("after 1970");
         let now = EPOCH_MS + 2_000_000;
         for second in [500, 1_500, 1_600] {
-            store.mark(&note(begin + second, None)).expect("added");
+            ledger.mark(&note(begin + second, None)).expect("added");
         }
-        tidy_to_end(&mut store, now, &limits);
+        tidy_to_end(&mut ledger, now, &limits);
         let reader = Reader::new(&path, Instant::now);
         let texts = || {
             let query = MarkQuery {
@@ -189,8 +189,8 @@ mod tests {
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_MARKS})
              INSERT INTO marks (at_us, kind, text, tags) SELECT {begin} * 1000000 + 1700000000 + i, 'note', 'x', '[]' FROM n"
         );
-        store.connection().execute(&many, []).expect("marks");
-        tidy_to_end(&mut store, now, &limits);
+        ledger.connection().execute(&many, []).expect("marks");
+        tidy_to_end(&mut ledger, now, &limits);
         let left = texts();
         assert_eq!(left.len() as i64, MAX_MARKS);
         assert!(left.iter().all(|text| text == "x"));

@@ -1,13 +1,13 @@
 //! Retention: deletes old and excess calls in small steps, so that batches hardly wait.
 
 use super::daily_spending;
+use super::database::LedgerDatabase;
 use super::distributions::{HOUR, SeriesIds};
 use super::experiment_units::UnitCounts;
 use super::marks;
 use super::retention_clock::Now;
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{EPOCH_MS, key_at, started_ms};
-use super::store::LedgerStore;
 use super::throughput;
 use super::undelivered;
 use super::write_error::WriteError;
@@ -28,7 +28,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl LedgerStore {
+impl LedgerDatabase {
     /// Runs a step of retention. Returns whether there is more to do.
     ///
     /// # Errors
@@ -242,13 +242,13 @@ fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Runs retention, with a century between two steps, until nothing is left to do.
 #[cfg(test)]
-pub(super) fn tidy_to_end(store: &mut LedgerStore, wall_ms: i64, limits: &Limits) {
+pub(super) fn tidy_to_end(ledger: &mut LedgerDatabase, wall_ms: i64, limits: &Limits) {
     let mut now = Now {
         monotonic: std::time::Instant::now(),
         wall_ms,
     };
     let mut step = || {
-        let more = store.tidy(now, limits).expect("a step");
+        let more = ledger.tidy(now, limits).expect("a step");
         now.monotonic += Duration::from_secs(100 * 365 * 86_400);
         more
     };

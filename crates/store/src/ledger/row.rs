@@ -1,6 +1,6 @@
 //! A call record as a row of the ledger: whole numbers, and ids for names.
 
-use super::stored_call::StoredCall;
+use super::ledger_call::LedgerCall;
 use crate::figures::CallFigures;
 use rusqlite::Row;
 use serde::Serialize;
@@ -57,13 +57,13 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// The key that a call has in the file, or one of the next where several calls have the same.
-    pub(super) fn key(call: &StoredCall<'_>) -> i64 {
+    pub(super) fn key(call: &LedgerCall<'_>) -> i64 {
         let id = call.id.as_bytes();
         let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
         key_at(milliseconds(call.record.started_at.time())) | i64::from(low)
     }
 
-    pub(super) fn of(kept: &StoredCall<'a>) -> Entry<'a> {
+    pub(super) fn of(kept: &LedgerCall<'a>) -> Entry<'a> {
         let (record, id) = (kept.record, kept.id.into_bytes());
         let ms = milliseconds(record.started_at.time());
         let started_us = ms.saturating_mul(1000);

@@ -1,7 +1,7 @@
 //! Which sinks there are, and how far each is.
 
+use super::database::LedgerDatabase;
 use super::row::whole;
-use super::store::LedgerStore;
 use super::undelivered::{Cursors, NEWEST, forget_delivered};
 use super::write_error::WriteError;
 use rusqlite::params;
@@ -18,11 +18,11 @@ pub struct SinkUpdate {
     pub pending: Option<i64>,
     /// Calls of the batch that were deleted before they could be sent.
     pub lost: u64,
-    /// Calls of the batch that the store would not take.
+    /// Calls of the batch that the warehouse would not take.
     pub refused: u64,
 }
 
-impl LedgerStore {
+impl LedgerDatabase {
     /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
     ///
     /// # Errors

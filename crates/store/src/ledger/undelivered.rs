@@ -17,7 +17,7 @@ pub struct SinkProgress {
     pub pending: Option<i64>,
     /// Calls that retention deleted before it had them, since it was first configured.
     pub lost: u64,
-    /// Calls that the store would not take, likewise.
+    /// Calls that the warehouse would not take, likewise.
     pub refused: u64,
     pub waiting: u64,
     /// When the oldest of those ended, in milliseconds since 1970.
@@ -202,7 +202,7 @@ pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> 
 mod tests {
     use super::*;
     use crate::ledger::retention::tidy_to_end;
-    use crate::ledger::{LedgerStore, Limits, Reader, SinkUpdate, StoredCall};
+    use crate::ledger::{LedgerCall, LedgerDatabase, Limits, Reader, SinkUpdate};
     use std::path::Path;
     use std::time::{Duration, Instant};
     use tokengauge_core::call::CallRecord;
@@ -217,12 +217,12 @@ mod tests {
         records.collect()
     }
 
-    fn write(store: &mut LedgerStore, records: &[CallRecord]) {
+    fn write(ledger: &mut LedgerDatabase, records: &[CallRecord]) {
         let calls: Vec<_> = records
             .iter()
-            .map(|record| StoredCall::of_record(record, None).expect("valid"))
+            .map(|record| LedgerCall::of_record(record, None).expect("valid"))
             .collect();
-        store.write(&calls).expect("written");
+        ledger.write(&calls).expect("written");
     }
 
     fn sinks() -> [String; 2] {
@@ -241,13 +241,13 @@ mod tests {
     fn calls_come_in_the_order_of_writing_and_go_once_every_sink_has_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         let records = records();
-        write(&mut store, &records[..5]);
-        store.deliver_to(&sinks()).expect("known");
+        write(&mut ledger, &records[..5]);
+        ledger.deliver_to(&sinks()).expect("known");
         // The last began first.
         let late: Vec<_> = records[5..15].iter().rev().cloned().collect();
-        write(&mut store, &late);
+        write(&mut ledger, &late);
         let reader = Reader::new(&path, Instant::now);
         let progress = reader.sink("one").expect("read").expect("known");
         assert_eq!((progress.delivered, progress.waiting), (0, 10));
@@ -264,27 +264,27 @@ mod tests {
         assert_eq!(reader.undelivered_end(2, 4).expect("read"), Some(6));
         assert_eq!(reader.undelivered_end(8, 4).expect("read"), Some(10));
         assert_eq!(reader.undelivered_end(10, 4).expect("read"), None);
-        assert!(store.save_progress(&delivered("one", 8)).expect("saved"));
+        assert!(ledger.save_progress(&delivered("one", 8)).expect("saved"));
         assert_eq!(
             reader.undelivered(0, i64::MAX, 99).expect("read").len(),
             10,
             "two has none of them"
         );
-        assert!(store.save_progress(&delivered("two", 4)).expect("saved"));
+        assert!(ledger.save_progress(&delivered("two", 4)).expect("saved"));
         assert_eq!(reader.undelivered(0, i64::MAX, 99).expect("read").len(), 6);
         assert_eq!(reader.sink("two").expect("read").expect("known").waiting, 6);
-        assert!(!store.save_progress(&delivered("three", 4)).expect("saved"));
-        drop(store);
-        let mut store = LedgerStore::open(&path).expect("opens");
-        store.deliver_to(&sinks()[..1]).expect("known");
+        assert!(!ledger.save_progress(&delivered("three", 4)).expect("saved"));
+        drop(ledger);
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
+        ledger.deliver_to(&sinks()[..1]).expect("known");
         assert_eq!(
             reader.undelivered(0, i64::MAX, 99).expect("read").len(),
             2,
             "two is gone"
         );
         assert_eq!(reader.sink_names().expect("read"), ["one"]);
-        store.deliver_to(&[]).expect("known");
-        write(&mut store, &records[15..20]);
+        ledger.deliver_to(&[]).expect("known");
+        write(&mut ledger, &records[15..20]);
         assert_eq!(reader.undelivered(0, i64::MAX, 99).expect("read"), []);
     }
 
@@ -292,12 +292,12 @@ mod tests {
     fn what_retention_deletes_first_is_counted_for_those_that_do_not_have_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = LedgerStore::open(&path).expect("opens");
-        store.deliver_to(&sinks()).expect("known");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
+        ledger.deliver_to(&sinks()).expect("known");
         let records = records();
-        write(&mut store, &records);
+        write(&mut ledger, &records);
         let all = records.len() as i64;
-        store
+        ledger
             .save_progress(&delivered("one", all - 1))
             .expect("saved");
         let limits = Limits {
@@ -305,7 +305,7 @@ mod tests {
             bytes: 1 << 30,
         };
         // In 2100 all of them are too old.
-        tidy_to_end(&mut store, 4_102_444_800_000, &limits);
+        tidy_to_end(&mut ledger, 4_102_444_800_000, &limits);
         let reader = Reader::new(&path, Instant::now);
         let lost = |sink| reader.sink(sink).expect("read").expect("known").lost as i64;
         assert_eq!((lost("one"), lost("two")), (1, all));

@@ -3,9 +3,9 @@
 //! Calls that are written meanwhile with a smaller key, since they began long ago, are left to those steps.
 
 use super::daily_spending::{DailySpending, SpendingKey};
+use super::database::{LedgerDatabase, SumsOfBatch};
+use super::ledger_figures::FiguresReader;
 use super::row::{SHARE_COLUMNS, Share, started_ms};
-use super::store::{LedgerStore, SumsOfBatch};
-use super::stored_figures::FiguresReader;
 use super::unsummed_marks::{Marks, next};
 use super::write_error::WriteError;
 use rusqlite::Connection;
@@ -13,7 +13,7 @@ use rusqlite::Connection;
 /// Calls that are added in one step: some tens of milliseconds of a machine.
 const STEP: i64 = 5_000;
 
-impl LedgerStore {
+impl LedgerDatabase {
     /// Adds the next calls. Returns whether there are more.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Reader, StoredCall};
+    use crate::ledger::{LedgerCall, Reader};
     use crate::query::{
         CostQuery, Costs, Dimension, DistributionSelector, Distributions, Filter, UnitQuery,
     };
@@ -110,12 +110,12 @@ mod tests {
         records.collect()
     }
 
-    fn write(store: &mut LedgerStore, records: &[CallRecord]) {
+    fn write(ledger: &mut LedgerDatabase, records: &[CallRecord]) {
         let calls: Vec<_> = records
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, Some(2)))
+            .filter_map(|record| LedgerCall::of_record(record, Some(2)))
             .collect();
-        store.write(&calls).expect("written");
+        ledger.write(&calls).expect("written");
     }
 
     /// What experiments and distributions come to.
@@ -160,8 +160,8 @@ mod tests {
         let path = folder.path().join("ledger.sqlite");
         let whole = folder.path().join("whole.sqlite");
         let records = records();
-        write(&mut LedgerStore::open(&whole).expect("opens"), &records);
-        let mut store = LedgerStore::open(&path).expect("opens");
+        write(&mut LedgerDatabase::open(&whole).expect("opens"), &records);
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         // Of each three, two were there before; the third came later, and may have begun earlier.
         let (later, before): (Vec<_>, Vec<_>) = records
             .into_iter()
@@ -169,35 +169,35 @@ mod tests {
             .partition(|(at, _)| at % 3 == 0);
         let strip = |all: Vec<(usize, CallRecord)>| all.into_iter().map(|(_, record)| record);
         let (later, before): (Vec<_>, Vec<_>) = (strip(later).collect(), strip(before).collect());
-        write(&mut store, &before);
+        write(&mut ledger, &before);
         let all = (answers(&path), costs(&path, Dimension::User));
         let undo =
             "DELETE FROM experiment_units; DELETE FROM distributions; DELETE FROM daily_spending;
             UPDATE unsummed SET below_key = (SELECT max(key) + 1 FROM calls);
             UPDATE unsummed SET spending_below_key = below_key";
-        store.connection().execute_batch(undo).expect("undone");
-        drop(store);
-        let mut store = LedgerStore::open(&path).expect("opens");
+        ledger.connection().execute_batch(undo).expect("undone");
+        drop(ledger);
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         let found = (answers(&path), costs(&path, Dimension::User));
         assert_eq!(found, all, "nothing is added yet");
         let mut steps = 0;
         for some in later.chunks(4) {
-            store.add_units(7).expect("a step");
-            store.add_spending(6).expect("a step");
-            write(&mut store, some);
+            ledger.add_units(7).expect("a step");
+            ledger.add_spending(6).expect("a step");
+            write(&mut ledger, some);
             steps += 1;
         }
-        let marks = store.unsummed;
+        let marks = ledger.unsummed;
         assert!(
             steps > 3 && marks.units > 0 && marks.spending > 0,
             "it was under way"
         );
         same(&path, &whole);
-        while store.unsummed.spending > 0 {
-            store.add_spending(6).expect("a step");
+        while ledger.unsummed.spending > 0 {
+            ledger.add_spending(6).expect("a step");
         }
-        while store.unsummed.units > 0 {
-            store.add_units(7).expect("a step");
+        while ledger.unsummed.units > 0 {
+            ledger.add_units(7).expect("a step");
         }
         same(&path, &whole);
     }
@@ -206,17 +206,17 @@ mod tests {
     fn a_call_made_for_another_one_is_in_no_unit_and_in_distributions() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = LedgerStore::open(&path).expect("opens");
+        let mut ledger = LedgerDatabase::open(&path).expect("opens");
         let records = records();
         let calls = records.iter();
         let nested = calls.filter_map(|record| {
-            let call = StoredCall::of_record(record, None)?;
-            Some(StoredCall {
+            let call = LedgerCall::of_record(record, None)?;
+            Some(LedgerCall {
                 nested: true,
                 ..call
             })
         });
-        store.write(&nested.collect::<Vec<_>>()).expect("written");
+        ledger.write(&nested.collect::<Vec<_>>()).expect("written");
         let counted = records.iter().filter(|call| call.operation_class.counts());
         let (units, calls, distributed) = answers(&path);
         assert_eq!(

@@ -3,13 +3,13 @@
 
 use super::Shared;
 use super::backlog::COMMIT_WITHIN;
+use super::database::{BatchResult, LedgerDatabase};
 use super::file::{FileContents, Identity, Place, summed_calls};
+use super::ledger_call::LedgerCall;
 use super::retention::Limits;
 use super::retention_clock::Now;
 use super::row::milliseconds;
 use super::sinks::SinkUpdate;
-use super::store::{BatchResult, LedgerStore};
-use super::stored_call::StoredCall;
 use super::undelivered::Cursors;
 use super::write_error::WriteError;
 use crate::pending_mark::PendingMark;
@@ -108,7 +108,7 @@ pub struct Settings {
 /// The writer, which runs on the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    store: Option<LedgerStore>,
+    ledger: Option<LedgerDatabase>,
     /// The file that was opened last.
     file: Option<KnownFile>,
     /// The file is not opened again before this instant.
@@ -144,7 +144,7 @@ impl Writer {
         Writer {
             tidy_at: (shared.settings.clock)(),
             shared,
-            store: None,
+            ledger: None,
             file: None,
             retry_at: None,
             reason: "failed",
@@ -223,7 +223,7 @@ impl Writer {
         }
         let stored: Vec<_> = calls
             .iter()
-            .map(|call| StoredCall::of_finished(call))
+            .map(|call| LedgerCall::of_finished(call))
             .collect();
         let mut done = 0;
         loop {
@@ -258,7 +258,7 @@ impl Writer {
     /// Writes the first of these calls in one transaction. The reason where they are not in the file.
     fn commit(
         &mut self,
-        calls: &[StoredCall<'_>],
+        calls: &[LedgerCall<'_>],
         tick: &ThroughputTick,
     ) -> Result<BatchResult, &'static str> {
         // A file that is removed or replaced meanwhile has them, but is not where they are looked for.
@@ -267,11 +267,11 @@ impl Writer {
             let clock = self.shared.settings.clock;
             let begun = clock();
             let is_late = || clock().saturating_duration_since(begun) >= TRANSACTION;
-            let Some(store) = &mut self.store else {
+            let Some(ledger) = &mut self.ledger else {
                 return Err(self.reason);
             };
-            match store.write_all(calls, tick, &is_late) {
-                Ok(written) if store.is_in_place() => {
+            match ledger.write_all(calls, tick, &is_late) {
+                Ok(written) if ledger.is_in_place() => {
                     if let Some(file) = &mut self.file {
                         file.calls += written.records;
                     }
@@ -291,11 +291,11 @@ impl Writer {
     fn mark(&mut self, marks: Vec<PendingMark>) {
         for pending in marks {
             self.open();
-            let Some(store) = &mut self.store else {
+            let Some(ledger) = &mut self.ledger else {
                 pending.settle(Err(self.reason));
                 continue;
             };
-            match store.mark(&pending.mark) {
+            match ledger.mark(&pending.mark) {
                 Ok(id) => pending.settle(Ok(id)),
                 Err(error) => {
                     pending.settle(Err(error.reason()));
@@ -307,30 +307,30 @@ impl Writer {
 
     /// Leaves a file that is not at its path any more: its calls are lost, except the newest, which are written again.
     fn look(&mut self, newest: u64) {
-        let Some(store) = &self.store else {
+        let Some(ledger) = &self.ledger else {
             return;
         };
-        match store.opened.place() {
+        match ledger.opened.place() {
             Place::Same => {}
             Place::WithoutLog => {
-                store.opened.fold();
+                ledger.opened.fold();
                 drop(self.close());
             }
             Place::Gone => {
-                let contents = self.close().map(|store| store.opened.leave());
+                let contents = self.close().map(|ledger| ledger.opened.leave());
                 let contents = contents.unwrap_or_default().without(newest);
                 self.lose_file(&WriteError::Removed, &contents);
             }
         }
     }
 
-    /// The store, which is not used any more.
-    fn close(&mut self) -> Option<LedgerStore> {
-        let mut store = self.store.take()?;
+    /// The ledger, which is not used any more.
+    fn close(&mut self) -> Option<LedgerDatabase> {
+        let mut ledger = self.ledger.take()?;
         if let Some(file) = &mut self.file {
-            file.cursors = std::mem::take(&mut store.cursors);
+            file.cursors = std::mem::take(&mut ledger.cursors);
         }
-        Some(store)
+        Some(ledger)
     }
 
     /// Counts the calls of a file that is lost.
@@ -351,27 +351,27 @@ impl Writer {
     fn open(&mut self) {
         self.look(0);
         let now = self.now();
-        if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
+        if self.ledger.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return;
         }
         let settings = &self.shared.settings;
         let suspect = self.suspect || self.reason == DAMAGED;
-        let opened = LedgerStore::open_file(&settings.path, suspect).and_then(|mut store| {
-            store.deliver_to(&settings.sinks)?;
-            store.pause_for_traffic(&self.shared)?;
-            Ok(store)
+        let opened = LedgerDatabase::open_file(&settings.path, suspect).and_then(|mut ledger| {
+            ledger.deliver_to(&settings.sinks)?;
+            ledger.pause_for_traffic(&self.shared)?;
+            Ok(ledger)
         });
         match opened {
-            Ok(mut store) => {
+            Ok(mut ledger) => {
                 if suspect {
                     self.checked_at = Some(now);
                 }
                 self.suspect = false;
                 self.reason = "failed";
                 self.retry_at = None;
-                let (identity, is_new) = (store.opened.identity, store.opened.is_new);
+                let (identity, is_new) = (ledger.opened.identity, ledger.opened.is_new);
                 let is_other = |known: &KnownFile| is_new || known.identity != identity;
-                if let Some(contents) = store.opened.put_aside.take() {
+                if let Some(contents) = ledger.opened.put_aside.take() {
                     let why = WriteError::Damaged("it was put aside".to_owned());
                     self.lose_file(&why, &contents);
                 } else if self.file.as_ref().is_some_and(is_other) {
@@ -380,10 +380,10 @@ impl Writer {
                 }
                 self.file.get_or_insert_with(|| KnownFile {
                     identity,
-                    calls: summed_calls(store.connection()).unwrap_or(0),
+                    calls: summed_calls(ledger.connection()).unwrap_or(0),
                     cursors: Cursors::default(),
                 });
-                self.store = Some(store);
+                self.ledger = Some(ledger);
                 self.shared.condition.has_opened();
                 self.weigh();
             }
@@ -423,10 +423,10 @@ impl Writer {
         if update.opened != self.shared.condition.opened() {
             return false;
         }
-        let Some(store) = &mut self.store else {
+        let Some(ledger) = &mut self.ledger else {
             return false;
         };
-        match store.save_progress(update) {
+        match ledger.save_progress(update) {
             Ok(known) => known,
             Err(error) => {
                 self.fail(&error);
@@ -446,7 +446,7 @@ impl Writer {
         self.check(now);
         // Without calls nothing else opens the file again after a failure.
         self.open();
-        let Some(store) = &mut self.store else {
+        let Some(ledger) = &mut self.ledger else {
             return;
         };
         let settings = &self.shared.settings;
@@ -455,7 +455,7 @@ impl Writer {
             monotonic: now,
             wall_ms,
         };
-        match store.tidy(now, &settings.limits) {
+        match ledger.tidy(now, &settings.limits) {
             Ok(more) => {
                 if more {
                     self.tidy_at = now.monotonic + TIDY_AGAIN;
@@ -472,9 +472,9 @@ impl Writer {
         if self.checked_at.is_some_and(|at| now < at + CHECK_EVERY) {
             return;
         }
-        let seems_damaged = |store: &LedgerStore| store.opened.seems_damaged();
+        let seems_damaged = |ledger: &LedgerDatabase| ledger.opened.seems_damaged();
         let found = self.shared.condition.take_suspicion();
-        if found || self.store.as_ref().is_some_and(seems_damaged) {
+        if found || self.ledger.as_ref().is_some_and(seems_damaged) {
             drop(self.close());
             self.suspect = true;
         }
@@ -588,10 +588,10 @@ mod tests {
         let figures = figures();
         let mut writer = writer(&folder.path().join("l.sqlite"), &figures);
         writer.open();
-        let store = writer.store.as_ref().expect("open");
+        let ledger = writer.ledger.as_ref().expect("open");
         let pages = "PRAGMA max_page_count = 1";
         // SQLite takes the present size for the smallest bound.
-        store
+        ledger
             .connection()
             .query_row(pages, [], |_| Ok(()))
             .expect("a bound");
@@ -642,7 +642,7 @@ mod tests {
     fn a_file_of_a_newer_version_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
-        drop(LedgerStore::open(&path).expect("opens"));
+        drop(LedgerDatabase::open(&path).expect("opens"));
         let newer = rusqlite::Connection::open(&path).expect("opens");
         newer.pragma_update(None, "user_version", 99).expect("set");
         let figures = figures();
@@ -712,7 +712,7 @@ mod tests {
         let calls = finished_calls(9);
         writer.write(&batch(&calls[..3]));
         let others = calls[3..].iter();
-        let others: Vec<_> = others.map(|call| StoredCall::of_finished(call)).collect();
+        let others: Vec<_> = others.map(|call| LedgerCall::of_finished(call)).collect();
         clock::removes(&path);
         let written = writer.commit(&others, &ThroughputTick::default());
         assert_eq!(written.expect("written").records, 6);
@@ -776,7 +776,7 @@ mod tests {
         writer.write(&batch(&calls[..3]));
         writer.fail(&WriteError::Failed("no disk".to_owned()));
         let other = folder.path().join("other.sqlite");
-        drop(LedgerStore::open(&other).expect("opens"));
+        drop(LedgerDatabase::open(&other).expect("opens"));
         std::fs::rename(other, &path).expect("replaced");
         writer.retry_at = None;
         writer.write(&batch(&calls[3..]));
@@ -881,7 +881,7 @@ mod tests {
         let before = version();
         let stored: Vec<_> = calls
             .iter()
-            .map(|call| StoredCall::of_finished(call))
+            .map(|call| LedgerCall::of_finished(call))
             .collect();
         let first = writer.commit(&stored, &ThroughputTick::default());
         let first = first.expect("written").records;
@@ -895,7 +895,7 @@ mod tests {
     fn a_call_that_is_not_written_is_handed_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
-        let holder = LedgerStore::open(&path).expect("opens");
+        let holder = LedgerDatabase::open(&path).expect("opens");
         let (figures, others) = (figures(), RecentCalls::new(10));
         let mut writer = writer_with(settings(&path), &figures, vec![others.clone()]);
         let calls = finished_calls(4);

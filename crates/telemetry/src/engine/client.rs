@@ -76,19 +76,19 @@ impl Client {
         headers.insert(ACCEPT, accept);
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         Ok(Client {
-            client: client.max_answer(MAX_BYTES),
+            client: client.max_body(MAX_BYTES),
             request,
             timeout: TIMEOUT.min(scrape.interval.max(Duration::from_secs(1))),
         })
     }
 
     pub(super) async fn fetch(&self) -> Result<String, Failure> {
-        let answer = timeout(self.timeout, self.client.send(&self.request)).await;
-        let answer = answer.map_err(|_| Failure::Timeout(self.timeout))??;
-        if answer.status != StatusCode::OK {
-            return Err(Failure::Status(answer.status));
+        let response = timeout(self.timeout, self.client.send(&self.request)).await;
+        let response = response.map_err(|_| Failure::Timeout(self.timeout))??;
+        if response.status != StatusCode::OK {
+            return Err(Failure::Status(response.status));
         }
-        String::from_utf8(answer.body.into())
+        String::from_utf8(response.body.into())
             .map_err(|_| Failure::Unreadable("not UTF-8".to_owned()))
     }
 }

@@ -159,9 +159,9 @@ label_sets! {
     /// A signal of such a comparison.
     Drift { drift: &'a str, signal: &'a str }
     /// The same by state.
-    DriftState { drift: &'a str, signal: &'a str, state: &'a str }
+    DriftStateLabels { drift: &'a str, signal: &'a str, state: &'a str }
     /// What a gate may say.
-    GateVerdict { gate: &'a str, verdict: &'a str }
+    GateVerdictLabels { gate: &'a str, verdict: &'a str }
     /// One experiment.
     Experiment { experiment: &'a str }
     /// A variant of an experiment.

@@ -43,9 +43,9 @@ pub struct Reading {
 impl Reading {
     /// The visible texts, joined.
     pub fn visible(&self) -> String {
-        let answer = |at: &&Segment| at.channel == tokengauge_core::call::Channel::Answer;
+        let response = |at: &&Segment| at.channel == tokengauge_core::call::Channel::Answer;
         let of = |at: &Segment| self.segments[at].as_str();
-        self.segments.keys().filter(answer).map(of).collect()
+        self.segments.keys().filter(response).map(of).collect()
     }
 
     fn take(&mut self, event: Event<'_>) {

@@ -1,10 +1,10 @@
-//! Spending that several processes share: what this one has to report to the store, and what all have spent. Amounts
-//! are in billionths of a US dollar, so that the calls of cheap models count, too.
+//! Spending that several processes share: what this one has to report to the quota store, and what all have spent.
+//! Amounts are in billionths of a US dollar, so that the calls of cheap models count, too.
 
 use super::Budget;
 use super::spent::MAX_NAMES;
 use crate::quota::Due;
-use crate::sharing::{OnError, Sharing, StoreState};
+use crate::sharing::{OnError, QuotaStoreState, Sharing};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use std::time::{Duration, Instant};
 /// How long a name without calls is remembered.
 const INTEREST: Duration = Duration::from_secs(10);
 
-/// The spending of one name in one period, as the store knows it.
+/// The spending of one name in one period, as the quota store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpendingId {
     pub budget: Arc<str>,
     pub per: &'static str,
     /// Beginning and end of the period, in seconds since 1970.
     pub period: (u64, u64),
-    /// The session, user, key or other name that it is counted for; the store gets a hash of it alone.
+    /// The session, user, key or other name that it is counted for; the quota store gets a hash of it alone.
     pub name: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendingReport {
-    /// The number of the report: the store counts none of this process twice.
+    /// The number of the report: the quota store counts none of this process twice.
     pub sequence: u64,
     /// What was spent since the last report, in billionths of a US dollar.
     pub nanos: u64,
-    /// What all processes are known to have spent, so that a store that lost it has it again.
+    /// What all processes are known to have spent, so that a quota store that lost it has it again.
     pub known: u64,
 }
 
@@ -64,18 +64,18 @@ impl SharedSpending {
         self.sharing.enforces()
     }
 
-    /// Whether calls are to be refused because the store does not answer.
+    /// Whether calls are to be refused because the quota store does not answer.
     pub(super) fn refuses(&self) -> bool {
         self.is_away(OnError::Closed)
     }
 
-    /// Whether calls are to be admitted because the store does not answer.
+    /// Whether calls are to be admitted because the quota store does not answer.
     pub(super) fn admits(&self) -> bool {
         self.is_away(OnError::Open)
     }
 
     fn is_away(&self, on_error: OnError) -> bool {
-        let away = self.sharing.state(self.sharing.now()) == StoreState::Away(on_error);
+        let away = self.sharing.state(self.sharing.now()) == QuotaStoreState::Away(on_error);
         if away {
             self.sharing.count_fallback();
         }
@@ -92,7 +92,7 @@ impl SharedSpending {
         });
     }
 
-    /// A call of `name` is admitted or not: the store is asked what others spent.
+    /// A call of `name` is admitted or not: the quota store is asked what others spent.
     pub(super) fn interest(&self, name: &str, period: (u64, u64), known: f64) {
         self.with(name, period, known, |_| false);
     }
@@ -216,7 +216,7 @@ impl SharedSpending {
 }
 
 impl Contribution {
-    /// Whether anything of it is not in the store yet.
+    /// Whether anything of it is not in the quota store yet.
     fn is_open(&self) -> bool {
         self.pending > 0 || self.reported.is_some_and(|sent| sent.nanos > 0)
     }

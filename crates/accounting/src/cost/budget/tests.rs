@@ -184,9 +184,9 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let directory = tempfile::tempdir().expect("a directory");
     let before = Budgets::new(&[budget(BudgetScope::Session, true)]);
     before.spend(&cost("a", 1.2), &[], NOON);
-    let mut store = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
-    assert!(store.save(&before, NOON).expect("saved"));
-    drop(store);
+    let mut saved = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
+    assert!(saved.save(&before, NOON).expect("saved"));
+    drop(saved);
     let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(SpendingFile::open(directory.path(), &after, NOON + 10).expect("opened"));
     let record = cost("a", 0.0);
@@ -198,12 +198,12 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     // The clock may be wrong: what it overwrites has both periods.
     let ahead = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let wrong = NOON + 40 * DAY;
-    let mut store = SpendingFile::open(directory.path(), &ahead, wrong).expect("opened");
+    let mut saved = SpendingFile::open(directory.path(), &ahead, wrong).expect("opened");
     assert_eq!(refused(&ahead, &record, wrong), None);
     ahead.spend(&cost("b", 1.2), &[], wrong);
-    assert!(store.save(&ahead, wrong).expect("saved"));
+    assert!(saved.save(&ahead, wrong).expect("saved"));
     assert!(refused(&ahead, &record, NOON + 20).is_some());
-    drop(store);
+    drop(saved);
     let right = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(SpendingFile::open(directory.path(), &right, NOON + 20).expect("opened"));
     assert!(refused(&right, &record, NOON + 20).is_some());
@@ -216,10 +216,10 @@ fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
     let file = directory.path().join("spending.json");
     std::fs::write(&file, "{").expect("written");
     let budgets = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    let mut store = SpendingFile::open(directory.path(), &budgets, NOON).expect("opened");
+    let mut saved = SpendingFile::open(directory.path(), &budgets, NOON).expect("opened");
     let aside = std::fs::read(directory.path().join("spending.json.unreadable"));
     assert_eq!(aside.expect("put aside"), b"{");
-    assert!(store.save(&budgets, NOON).expect("saved"));
+    assert!(saved.save(&budgets, NOON).expect("saved"));
     let text = std::fs::read_to_string(&file).expect("a new one");
     assert!(text.contains("period"), "{text}");
 }
@@ -324,9 +324,9 @@ fn what_those_count_for_who_were_forgotten_survives_a_restart() {
     }
     let record = cost("s-0", 0.0);
     assert!(refused(&before, &record, NOON).is_some());
-    let mut store = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
-    assert!(store.save(&before, NOON).expect("saved"));
-    drop(store);
+    let mut saved = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
+    assert!(saved.save(&before, NOON).expect("saved"));
+    drop(saved);
     let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(SpendingFile::open(directory.path(), &after, NOON).expect("opened"));
     assert!(refused(&after, &record, NOON).is_some());

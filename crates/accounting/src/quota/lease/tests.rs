@@ -1,4 +1,5 @@
-//! What processes take of leases, against a store that does what `rate.lua` and `slots.lua` of the quota store do.
+//! What processes take of leases, against a quota store that does what `rate.lua` and `slots.lua` of the quota store
+//! do.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,8 +12,8 @@ fn limit(per_minute: u32) -> NonZeroU32 {
     NonZeroU32::new(per_minute).expect("not 0")
 }
 
-fn answer(held: u64, free: i64, retry: u64) -> LeaseAnswer {
-    LeaseAnswer {
+fn response(held: u64, free: i64, retry: u64) -> LeaseResponse {
+    LeaseResponse {
         held,
         free,
         retry: Duration::from_secs(retry),
@@ -41,7 +42,7 @@ fn what_was_granted_may_be_taken_until_it_is_no_longer_valid() {
     lease.take(1);
     let report = lease.report(now, false);
     lease.take(1);
-    lease.answered(&report, answer(20, 0, 0), now, VALID);
+    lease.answered(&report, response(20, 0, 0), now, VALID);
     assert_eq!(lease.available(now), 19, "one more was taken on the way");
     assert!(lease.is_due(now));
     let later = now + VALID;
@@ -58,7 +59,7 @@ fn who_was_denied_gets_no_credit_until_there_is_something_again() {
     let mut lease = RateLease::new(limit(1), LEASE, now);
     lease.take(1);
     let report = lease.report(now, false);
-    lease.answered(&report, answer(0, 0, 60), now, VALID);
+    lease.answered(&report, response(0, 0, 60), now, VALID);
     for seconds in [0, 1, 3, 30, 59] {
         let at = now + Duration::from_secs(seconds);
         assert!(lease.available(at) < 1, "{seconds}");
@@ -76,13 +77,13 @@ fn the_store_is_asked_soon_where_it_has_more() {
     let mut lease = RateLease::new(limit(600), LEASE, now);
     assert!(lease.runs_low(now), "it was never asked");
     let report = lease.report(now, false);
-    lease.answered(&report, answer(20, 500, 0), now, VALID);
+    lease.answered(&report, response(20, 500, 0), now, VALID);
     assert!(!lease.runs_low(now));
     lease.take(26);
     assert!(lease.runs_low(now));
-    lease.answered(&report, answer(0, 0, 1), now, VALID);
+    lease.answered(&report, response(0, 0, 1), now, VALID);
     assert!(!lease.runs_low(now), "there is nothing to be had");
-    lease.answered(&report, answer(3, 0, 0), now, VALID);
+    lease.answered(&report, response(3, 0, 0), now, VALID);
     assert!(!lease.runs_low(now));
     assert!(lease.runs_low(now + VALID));
 }
@@ -105,10 +106,10 @@ fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
     assert!(slots.is_available(now));
     slots.take();
     assert!(!slots.is_available(now), "the credit is used");
-    slots.answered(answer(1, 1, 0), now, VALID);
+    slots.answered(response(1, 1, 0), now, VALID);
     assert!(slots.is_available(now), "one is free");
     slots.take();
-    slots.answered(answer(2, 0, 0), now, VALID);
+    slots.answered(response(2, 0, 0), now, VALID);
     assert!(!slots.is_available(now));
     slots.release();
     assert!(slots.is_available(now), "it is still held");
@@ -118,7 +119,7 @@ fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
     );
 }
 
-/// The bucket of a rate, as the store counts it. Seconds are `f64`.
+/// The bucket of a rate, as the quota store counts it. Seconds are `f64`.
 struct Bucket {
     limit: f64,
     worth: f64,
@@ -143,7 +144,7 @@ impl Bucket {
         self.held.iter().flatten().map(|held| held.0).sum()
     }
 
-    fn report(&mut self, process: usize, report: &RateReport, now: f64) -> LeaseAnswer {
+    fn report(&mut self, process: usize, report: &RateReport, now: f64) -> LeaseResponse {
         let grown = self.free + (now - self.at) * self.limit / 60.0;
         self.free = grown
             .min(self.limit - self.out())
@@ -178,7 +179,7 @@ impl Bucket {
         } else {
             0.0
         };
-        LeaseAnswer {
+        LeaseResponse {
             held: held as u64,
             free: self.free.floor() as i64,
             retry: Duration::from_secs_f64(wait),
@@ -186,8 +187,8 @@ impl Bucket {
     }
 }
 
-/// Five processes at full load whose store answers only outside of the times in `away`, in milliseconds: what they let
-/// through, and what one process would.
+/// Five processes at full load whose quota store answers only outside of the times in `away`, in milliseconds: what
+/// they let through, and what one process would.
 fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64) {
     const LIMIT: u32 = 600;
     let begin = Instant::now();
@@ -196,7 +197,7 @@ fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64
         replicas: limit(5),
     };
     let mut leases = vec![RateLease::new(limit(LIMIT), LEASE, begin); 5];
-    let mut store = Bucket::new(LIMIT, leases[0].worth, 5);
+    let mut bucket = Bucket::new(LIMIT, leases[0].worth, 5);
     let mut answered = [0; 5];
     let mut taken = 0;
     for millis in (0..until).step_by(10) {
@@ -214,8 +215,8 @@ fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64
             let answers = !away.iter().any(|away| away.contains(&millis));
             if answers && millis % 250 == 0 {
                 let report = lease.report(now, false);
-                let answer = store.report(process, &report, millis as f64 / 1000.0);
-                lease.answered(&report, answer, now, VALID);
+                let response = bucket.report(process, &report, millis as f64 / 1000.0);
+                lease.answered(&report, response, now, VALID);
                 answered[process] = millis;
             }
         }
@@ -258,7 +259,7 @@ fn a_share_begins_with_what_was_left_and_comes_back_by_the_minute() {
     lease.take(10);
     let report = lease.report(now, false);
     lease.take(2);
-    lease.answered(&report, answer(12, 100, 0), now, VALID);
+    lease.answered(&report, response(12, 100, 0), now, VALID);
     assert_eq!(lease.remaining_alone(share, now), 12 + 100 / 5 - 2);
     lease.take_alone(share, 31, now);
     let wait = lease.wait_alone(share, now).expect("it owes one");
@@ -307,8 +308,8 @@ proptest! {
         let new = |now| RateLease::new(limit(per_minute), LEASE, now);
         let mut leases: Vec<_> = (0..5).map(|_| new(begin)).collect();
         let worth = leases[0].worth;
-        let mut store = Bucket::new(per_minute, worth, 5);
-        // A process that is new after a kill has another name in the store.
+        let mut bucket = Bucket::new(per_minute, worth, 5);
+        // A process that is new after a kill has another name in the quota store.
         let mut names: Vec<usize> = (0..5).collect();
         let (mut millis, mut taken, mut killed) = (0_u64, 0_u64, 0_u64);
         for step in steps {
@@ -328,15 +329,15 @@ proptest! {
                 Step::Report(process) => {
                     let report = leases[process].report(now, false);
                     let name = names[process];
-                    let answer = store.report(name, &report, millis as f64 / 1000.0);
-                    leases[process].answered(&report, answer, now, VALID);
+                    let response = bucket.report(name, &report, millis as f64 / 1000.0);
+                    leases[process].answered(&report, response, now, VALID);
                 }
                 Step::Kill(process) => {
                     // What it took and did not report is not known to anybody, and the new process has its own credit.
                     killed += leases[process].used - leases[process].acknowledged + worth;
                     leases[process] = new(now);
-                    names[process] = store.held.len();
-                    store.held.push(None);
+                    names[process] = bucket.held.len();
+                    bucket.held.push(None);
                 }
             }
             let seconds = millis as f64 / 1000.0;
@@ -371,7 +372,7 @@ proptest! {
                     let granted = i64::from(report.want).min(free.max(0));
                     held[process] = report.in_use.max(granted as u32);
                     let left = free - i64::from(held[process]);
-                    all[process].answered(answer(u64::from(held[process]), left, 0), now, VALID);
+                    all[process].answered(response(u64::from(held[process]), left, 0), now, VALID);
                 }
             }
             let used: u32 = all.iter().map(|slots| slots.in_use).sum();

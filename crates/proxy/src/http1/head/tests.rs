@@ -371,16 +371,16 @@ async fn hyper_status(head: &[u8]) -> Option<u16> {
         .max_buf_size(LIMIT)
         .serve_connection(TokioIo::new(io), service);
     let ask = async move {
-        let mut answer = [0; 64];
+        let mut response = [0; 64];
         agent.write_all(head).await.expect("room");
-        let answered = timeout(SILENT, agent.read(&mut answer)).await;
+        let answered = timeout(SILENT, agent.read(&mut response)).await;
         if let Ok(length) = answered {
             length.expect("open");
         }
-        answer
+        response
     };
-    let (_, answer) = tokio::join!(serving, ask);
-    let status = answer.split(|byte| *byte == b' ').nth(1)?;
+    let (_, response) = tokio::join!(serving, ask);
+    let status = response.split(|byte| *byte == b' ').nth(1)?;
     std::str::from_utf8(status).ok()?.parse().ok()
 }
 

@@ -4,7 +4,7 @@ use super::QueryError;
 use super::experiment_units::unit_name;
 use super::matching::{Matching, name};
 use crate::ledger::dictionary::NameKind;
-use crate::ledger::stored_figures::FiguresReader;
+use crate::ledger::ledger_figures::FiguresReader;
 use crate::query::Dimension;
 use crate::query::{CallUnit, CallUnitQuery, CallUnits, UnitKind, UnitSums};
 use rusqlite::{Connection, params};

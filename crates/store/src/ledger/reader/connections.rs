@@ -214,7 +214,7 @@ fn is_locked(error: &rusqlite::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::store::LedgerStore;
+    use crate::ledger::database::LedgerDatabase;
 
     #[test]
     fn a_file_that_a_proxy_is_making_is_waited_for() {
@@ -225,7 +225,7 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 std::thread::sleep(LOOK_AGAIN * 10);
-                LedgerStore::open(&path).expect("made");
+                LedgerDatabase::open(&path).expect("made");
             });
             connections.ask(|_| Ok(())).expect("it is read");
         });
@@ -235,7 +235,7 @@ mod tests {
     fn a_file_that_is_locked_while_a_proxy_makes_it_is_waited_for() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        drop(LedgerStore::open(&path).expect("made"));
+        drop(LedgerDatabase::open(&path).expect("made"));
         let maker = Connection::open(&path).expect("opens");
         let lock = "PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE";
         maker.execute_batch(lock).expect("locked");

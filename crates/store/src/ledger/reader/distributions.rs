@@ -3,8 +3,8 @@
 use super::QueryError;
 use super::matching::text;
 use crate::ledger::distributions::{HOUR, read};
+use crate::ledger::ledger_figures::FiguresReader;
 use crate::ledger::row::key_at;
-use crate::ledger::stored_figures::FiguresReader;
 use crate::ledger::unsummed_marks::Marks;
 use crate::query::{DistributionSelector, DistributionSeries, Distributions, Signal, hours};
 use rusqlite::Connection;

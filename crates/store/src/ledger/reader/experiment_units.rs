@@ -4,7 +4,7 @@ use super::QueryError;
 use super::matching::{name, text};
 use crate::ledger::dictionary::NameKind;
 use crate::ledger::experiment_units::{COLLAPSED, COLUMNS, UnitKey, read};
-use crate::ledger::stored_figures::FiguresReader;
+use crate::ledger::ledger_figures::FiguresReader;
 use crate::ledger::unsummed_marks::Marks;
 use crate::query::Dimension;
 use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};

@@ -15,13 +15,13 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use prost::Message;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_net::client::{self, Answer, NoClient};
+use tokengauge_net::client::{self, ClientResponse, NoClient};
 use tokengauge_net::endpoint::Protocol;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// Bytes read of an answer.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 
 /// How long after its first failure a message is sent again, in timeouts: with the default
 /// of ten seconds, for a minute.
@@ -63,7 +63,7 @@ impl Client {
         };
         let client = client::Client::new(&destination.url, &destination.tls, protocol)?;
         let receiver = Receiver {
-            client: client.max_answer(MAX_ANSWER).keep_alive(),
+            client: client.max_body(MAX_BODY).keep_alive(),
             destination,
             losses,
             closing: watch::Sender::new(false),
@@ -107,8 +107,8 @@ impl HttpClient for Client {
     /// Takes the exporter's request apart: address, headers and frame are this client's.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let gzip = request.headers().contains_key(CONTENT_ENCODING);
-        let answer = self.post(request.into_body(), gzip).await?;
-        Ok(Response::new(answer))
+        let response = self.post(request.into_body(), gzip).await?;
+        Ok(Response::new(response))
     }
 }
 
@@ -119,9 +119,9 @@ impl Receiver {
         loop {
             let last = *closing.borrow();
             let Attempt { failure, again } = match self.post(&message, gzip).await {
-                Ok(answer) => {
+                Ok(response) => {
                     self.losses.arrived();
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Err(attempt) => attempt,
             };
@@ -134,20 +134,20 @@ impl Receiver {
 
     async fn post(&self, message: &Bytes, gzip: bool) -> Result<Bytes, Attempt> {
         let timeout = self.destination.timeout;
-        let answer = tokio::time::timeout(timeout, self.exchange(message, gzip)).await;
-        let answer = answer.unwrap_or_else(|_| {
+        let response = tokio::time::timeout(timeout, self.exchange(message, gzip)).await;
+        let response = response.unwrap_or_else(|_| {
             Err(Failure {
                 reason: Reason::Timeout,
                 message: format!("the receiver did not answer within {timeout:?}"),
             })
         });
-        let answer = answer.map_err(|failure| Attempt {
+        let response = response.map_err(|failure| Attempt {
             failure,
             again: Again::After(Duration::ZERO),
         })?;
         let body = match self.destination.transport {
-            Transport::Grpc => grpc::judge(&answer)?,
-            Transport::Http => judge(answer)?,
+            Transport::Grpc => grpc::judge(&response)?,
+            Transport::Http => judge(response)?,
         };
         self.count_rejected(&body);
         Ok(body)
@@ -155,8 +155,8 @@ impl Receiver {
 
     /// The answers to all signals are alike in what they say of rejections.
     fn count_rejected(&self, body: &Bytes) {
-        let answer = ExportTraceServiceResponse::decode(body.clone());
-        let partial = answer.ok().and_then(|answer| answer.partial_success);
+        let response = ExportTraceServiceResponse::decode(body.clone());
+        let partial = response.ok().and_then(|response| response.partial_success);
         let rejected = partial.map_or(0, |partial| partial.rejected_spans);
         if let Ok(items @ 1..) = usize::try_from(rejected) {
             let message = "the receiver took the message and left out some of it";
@@ -168,9 +168,9 @@ impl Receiver {
         }
     }
 
-    async fn exchange(&self, message: &Bytes, gzip: bool) -> Result<Answer, Failure> {
-        let answer = self.client.send(&self.request(message, gzip)).await;
-        answer.map_err(|failure| {
+    async fn exchange(&self, message: &Bytes, gzip: bool) -> Result<ClientResponse, Failure> {
+        let response = self.client.send(&self.request(message, gzip)).await;
+        response.map_err(|failure| {
             let message = match failure {
                 client::Failure::Connect(error) => {
                     format!("no connection to {}: {error}", self.client.address())
@@ -212,11 +212,11 @@ impl Receiver {
 }
 
 /// The body of an answer that says yes.
-fn judge(answer: Answer) -> Result<Bytes, Attempt> {
-    if answer.status.is_success() {
-        return Ok(answer.body);
+fn judge(response: ClientResponse) -> Result<Bytes, Attempt> {
+    if response.status.is_success() {
+        return Ok(response.body);
     }
-    let reason = match answer.status {
+    let reason = match response.status {
         StatusCode::TOO_MANY_REQUESTS => Reason::Throttled,
         status if status.is_server_error() => Reason::Unavailable,
         _ => Reason::Refused,
@@ -224,8 +224,8 @@ fn judge(answer: Answer) -> Result<Bytes, Attempt> {
     Err(Attempt {
         failure: Failure {
             reason,
-            message: format!("the receiver answered {}", answer.status),
+            message: format!("the receiver answered {}", response.status),
         },
-        again: retry::of_status(answer.status, &answer.headers, SystemTime::now()),
+        again: retry::of_status(response.status, &response.headers, SystemTime::now()),
     })
 }

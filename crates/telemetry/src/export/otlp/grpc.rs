@@ -11,7 +11,7 @@ use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderValue};
 use prost::Message;
 use std::time::Duration;
-use tokengauge_net::client::Answer;
+use tokengauge_net::client::ClientResponse;
 
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -42,19 +42,19 @@ pub(super) fn headers(headers: &mut HeaderMap, gzip: bool, timeout: Duration) {
 
 /// The message of an answer that says yes. Without a status of the call's own, that of the
 /// HTTP answer stands for it.
-pub(super) fn judge(answer: &Answer) -> Result<Bytes, Attempt> {
+pub(super) fn judge(response: &ClientResponse) -> Result<Bytes, Attempt> {
     let field = |name| {
-        answer
+        response
             .trailers
             .get(name)
-            .or_else(|| answer.headers.get(name))
+            .or_else(|| response.headers.get(name))
     };
     let text = |name| field(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status").and_then(|code| code.parse::<u8>().ok());
     let asked = text(DETAILS).and_then(retry_info);
     let passing = Again::After(asked.unwrap_or_default());
     let (reason, again) = match code {
-        Some(0) => return Ok(unframed(&answer.body)),
+        Some(0) => return Ok(unframed(&response.body)),
         // A quota, or a disk, that is full: only who says so may be asked again.
         Some(8) => {
             let again = asked.map_or(Again::Never, Again::After);
@@ -62,7 +62,7 @@ pub(super) fn judge(answer: &Answer) -> Result<Bytes, Attempt> {
         }
         Some(1 | 4 | 10 | 11 | 14 | 15) => (Reason::Unavailable, passing),
         Some(_) => (Reason::Refused, Again::Never),
-        None => match answer.status.as_u16() {
+        None => match response.status.as_u16() {
             429 => (Reason::Throttled, passing),
             502..=504 => (Reason::Unavailable, passing),
             200 | 500.. => (Reason::Unavailable, Again::Never),
@@ -71,7 +71,7 @@ pub(super) fn judge(answer: &Answer) -> Result<Bytes, Attempt> {
     };
     let message = match code {
         Some(code) => format!("the receiver answered with gRPC status {code}"),
-        None => format!("the receiver answered {} without gRPC", answer.status),
+        None => format!("the receiver answered {} without gRPC", response.status),
     };
     let failure = Failure { reason, message };
     Err(Attempt { failure, again })
@@ -136,12 +136,12 @@ mod tests {
     use super::*;
     use http::StatusCode;
 
-    fn answer(status: u16, trailer: Option<&'static str>, body: &'static [u8]) -> Answer {
+    fn response(status: u16, trailer: Option<&'static str>, body: &'static [u8]) -> ClientResponse {
         let mut trailers = HeaderMap::new();
         if let Some(code) = trailer {
             trailers.insert("grpc-status", HeaderValue::from_static(code));
         }
-        Answer {
+        ClientResponse {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: HeaderMap::new(),
             trailers,
@@ -149,8 +149,8 @@ mod tests {
         }
     }
 
-    fn refused(answer: &Answer) -> (Reason, Again) {
-        let attempt = judge(answer).expect_err("no");
+    fn refused(response: &ClientResponse) -> (Reason, Again) {
+        let attempt = judge(response).expect_err("no");
         (attempt.failure.reason, attempt.again)
     }
 
@@ -163,24 +163,24 @@ mod tests {
 
     #[test]
     fn a_status_says_whether_the_message_may_be_sent_again() {
-        let taken = judge(&answer(200, Some("0"), b"\0\0\0\0\x01x"));
+        let taken = judge(&response(200, Some("0"), b"\0\0\0\0\x01x"));
         assert_eq!(taken.expect("yes"), "x");
         let soon = Again::After(Duration::ZERO);
         for code in ["1", "4", "10", "11", "14", "15"] {
-            let judged = refused(&answer(200, Some(code), b""));
+            let judged = refused(&response(200, Some(code), b""));
             assert_eq!(judged, (Reason::Unavailable, soon), "{code}");
         }
         for code in ["2", "3", "5", "7", "12", "13", "16"] {
-            let judged = refused(&answer(200, Some(code), b""));
+            let judged = refused(&response(200, Some(code), b""));
             assert_eq!(judged, (Reason::Refused, Again::Never), "{code}");
         }
-        let full = refused(&answer(200, Some("8"), b""));
+        let full = refused(&response(200, Some("8"), b""));
         assert_eq!(full, (Reason::Throttled, Again::Never));
-        let status = |status| refused(&answer(status, None, b""));
+        let status = |status| refused(&response(status, None, b""));
         assert_eq!(status(404), (Reason::Refused, Again::Never));
         assert_eq!(status(503), (Reason::Unavailable, soon));
         assert_eq!(status(200), (Reason::Unavailable, Again::Never));
-        let mut early = answer(200, None, b"");
+        let mut early = response(200, None, b"");
         let code = HeaderValue::from_static("7");
         early.headers.insert("grpc-status", code);
         assert_eq!(refused(&early), (Reason::Refused, Again::Never));
@@ -203,7 +203,7 @@ mod tests {
             details: vec![detail],
         };
         let details = base64::prelude::BASE64_STANDARD.encode(status.encode_to_vec());
-        let mut busy = answer(200, Some("8"), b"");
+        let mut busy = response(200, Some("8"), b"");
         let details = HeaderValue::from_str(&details).expect("base64");
         busy.trailers.insert(DETAILS, details);
         let wait = Again::After(Duration::from_millis(3500));

@@ -37,7 +37,7 @@ pub struct Taken {
 }
 
 #[derive(Default)]
-struct StoreState {
+struct WarehouseFiles {
     fault: Option<(Fault, usize)>,
     refused: Option<String>,
     /// By start and id, as ReplacingMergeTree keeps them.
@@ -46,16 +46,16 @@ struct StoreState {
     taken: Vec<Taken>,
 }
 
-pub struct FakeStore {
+pub struct FakeWarehouse {
     pub address: SocketAddr,
-    state: Arc<Mutex<StoreState>>,
+    state: Arc<Mutex<WarehouseFiles>>,
 }
 
-impl FakeStore {
-    pub async fn start() -> FakeStore {
+impl FakeWarehouse {
+    pub async fn start() -> FakeWarehouse {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
-        let state: Arc<Mutex<StoreState>> = Arc::default();
+        let state: Arc<Mutex<WarehouseFiles>> = Arc::default();
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
@@ -65,10 +65,10 @@ impl FakeStore {
                 tokio::spawn(connection);
             }
         });
-        FakeStore { address, state }
+        FakeWarehouse { address, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, StoreState> {
+    fn state(&self) -> MutexGuard<'_, WarehouseFiles> {
         self.state.lock().expect("no panic")
     }
 
@@ -104,8 +104,14 @@ impl FakeStore {
     }
 }
 
-pub fn columns_of(store: &FakeStore) -> Vec<String> {
-    let file = store.state().files.values().next().expect("a file").clone();
+pub fn columns_of(warehouse: &FakeWarehouse) -> Vec<String> {
+    let file = warehouse
+        .state()
+        .files
+        .values()
+        .next()
+        .expect("a file")
+        .clone();
     let reader = SerializedFileReader::new(file).expect("Parquet");
     let schema = reader.metadata().file_metadata().schema().get_fields();
     schema.iter().map(|field| field.name().to_owned()).collect()
@@ -125,7 +131,7 @@ fn ids(file: &Bytes) -> Vec<String> {
 
 async fn answer(
     request: Request<Incoming>,
-    state: Arc<Mutex<StoreState>>,
+    state: Arc<Mutex<WarehouseFiles>>,
 ) -> io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
@@ -135,7 +141,7 @@ async fn answer(
         None | Some(Fault::StoredThenReset | Fault::StoredThenSilent)
     );
     let response = stores.then(|| {
-        store(
+        respond(
             &head.method,
             &head.uri,
             &body,
@@ -150,7 +156,7 @@ async fn answer(
     }
 }
 
-fn next_fault(state: &Mutex<StoreState>) -> Option<Fault> {
+fn next_fault(state: &Mutex<WarehouseFiles>) -> Option<Fault> {
     let mut state = state.lock().expect("no panic");
     let (fault, times) = state.fault.as_mut()?;
     *times = times.checked_sub(1)?;
@@ -163,11 +169,11 @@ fn said(status: u16, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     response
 }
 
-fn store(
+fn respond(
     method: &Method,
     uri: &http::Uri,
     body: &Bytes,
-    state: &mut StoreState,
+    state: &mut WarehouseFiles,
 ) -> Response<Full<Bytes>> {
     if *method == Method::PUT {
         return put(uri.path(), body, state);
@@ -186,7 +192,7 @@ fn store(
 }
 
 /// The rows within the times of a statement and behind its cursor, as many as it wants.
-fn selected<'a>(statement: &str, state: &'a StoreState) -> Vec<&'a Value> {
+fn selected<'a>(statement: &str, state: &'a WarehouseFiles) -> Vec<&'a Value> {
     let time = |before| between(statement, before, "'");
     let since = time("started_at >= toDateTime64('").unwrap_or_default();
     let until = time("started_at < toDateTime64('").unwrap_or("9");
@@ -224,7 +230,7 @@ fn counted(rows: &[&Value], every: u128) -> Response<Full<Bytes>> {
     said(200, lines.collect::<String>())
 }
 
-fn insert(body: &Bytes, state: &mut StoreState) -> Response<Full<Bytes>> {
+fn insert(body: &Bytes, state: &mut WarehouseFiles) -> Response<Full<Bytes>> {
     let text = std::str::from_utf8(body).expect("UTF-8");
     if state
         .refused
@@ -244,7 +250,7 @@ fn insert(body: &Bytes, state: &mut StoreState) -> Response<Full<Bytes>> {
     said(200, "")
 }
 
-fn put(path: &str, body: &Bytes, state: &mut StoreState) -> Response<Full<Bytes>> {
+fn put(path: &str, body: &Bytes, state: &mut WarehouseFiles) -> Response<Full<Bytes>> {
     let name = path.replace("%3D", "=");
     if state.files.contains_key(&name) {
         return said(412, "<Error><Code>PreconditionFailed</Code></Error>");

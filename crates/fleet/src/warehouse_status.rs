@@ -8,7 +8,8 @@ use tokengauge_core::time::Timestamp;
 /// Whether the store is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StoreState {
+#[schemars(rename = "StoreState")]
+pub enum WarehouseState {
     /// Its calls are read for the first time since the start.
     Reading,
     /// Everything that it has is here, but for the last seconds.
@@ -20,11 +21,11 @@ pub enum StoreState {
 /// How the store of a fleet stands.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "FleetStore")]
-pub struct StoreStatus {
+pub struct WarehouseStatus {
     /// Where it is, without secrets.
     pub address: String,
     /// Whether it is followed.
-    pub state: StoreState,
+    pub state: WarehouseState,
     /// Since when, RFC 3339, UTC.
     pub since: Timestamp,
     /// Why it is away, and what to do.
@@ -37,11 +38,11 @@ pub struct StoreStatus {
     pub failures: u64,
 }
 
-impl StoreStatus {
-    pub(super) fn new(address: String, now: SystemTime) -> StoreStatus {
-        StoreStatus {
+impl WarehouseStatus {
+    pub(super) fn new(address: String, now: SystemTime) -> WarehouseStatus {
+        WarehouseStatus {
             address,
-            state: StoreState::Reading,
+            state: WarehouseState::Reading,
             since: now.into(),
             error: None,
             calls: 0,
@@ -53,21 +54,21 @@ impl StoreStatus {
     /// It was read to its end. Whether it was away before.
     pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
-        self.turn(StoreState::Following, now);
+        self.turn(WarehouseState::Following, now);
         self.read_at = Some(now.into());
         back
     }
 
     /// It failed. Whether that is new.
     pub(super) fn failed(&mut self, error: String, now: SystemTime) -> bool {
-        let new = self.state != StoreState::Away;
-        self.turn(StoreState::Away, now);
+        let new = self.state != WarehouseState::Away;
+        self.turn(WarehouseState::Away, now);
         self.error = Some(error);
         self.failures += 1;
         new
     }
 
-    fn turn(&mut self, state: StoreState, now: SystemTime) {
+    fn turn(&mut self, state: WarehouseState, now: SystemTime) {
         if self.state != state {
             self.state = state;
             self.since = now.into();

@@ -8,14 +8,14 @@ use super::dictionary::{self, Dictionary};
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
 use super::file::{self, LedgerFile, Place};
+use super::ledger_call::LedgerCall;
+use super::ledger_figures::{experiment_unit, series_key, unit_key};
 use super::marks;
 use super::names::Names;
 use super::retention_clock::Retention;
 use super::rollups::Rollups;
 use super::row::{Entry, micros, millis, nanos, segments, started_ms, whole};
 use super::sessions::Sessions;
-use super::stored_call::StoredCall;
-use super::stored_figures::{experiment_unit, series_key, unit_key};
 use super::throughput;
 use super::undelivered::{self, Cursors};
 use super::unsummed_marks::Marks;
@@ -35,7 +35,7 @@ const KEYS_TRIED: i64 = 64;
 /// The ledger's file, opened for writing. After an error it must be reopened, since its caches
 /// may have what was not committed.
 #[derive(Debug)]
-pub struct LedgerStore {
+pub struct LedgerDatabase {
     pub(super) opened: LedgerFile,
     pub(super) dictionary: Dictionary,
     next_session: i64,
@@ -77,20 +77,20 @@ pub struct BatchResult {
     pub collapsed: u64,
 }
 
-impl LedgerStore {
+impl LedgerDatabase {
     /// Opens the file, which is made where it is missing.
     ///
     /// # Errors
     /// Where it cannot be written to, is another process's, or of a newer version.
-    pub fn open(path: &Path) -> Result<LedgerStore, WriteError> {
-        LedgerStore::open_file(path, false)
+    pub fn open(path: &Path) -> Result<LedgerDatabase, WriteError> {
+        LedgerDatabase::open_file(path, false)
     }
 
     /// The same; a `suspect` file is checked for damage first, and put aside where there is some.
     ///
     /// # Errors
-    /// As [`open`](LedgerStore::open).
-    pub fn open_file(path: &Path, suspect: bool) -> Result<LedgerStore, WriteError> {
+    /// As [`open`](LedgerDatabase::open).
+    pub fn open_file(path: &Path, suspect: bool) -> Result<LedgerDatabase, WriteError> {
         let opened = file::open(path, suspect)?;
         let connection = &opened.connection;
         let retention = Retention::load(connection)?;
@@ -103,7 +103,7 @@ impl LedgerStore {
             [],
             |row| row.get(0),
         )?;
-        Ok(LedgerStore {
+        Ok(LedgerDatabase {
             opened,
             dictionary,
             next_session,
@@ -138,8 +138,8 @@ impl LedgerStore {
         self.opened.place() != Place::Gone
     }
 
-    /// The store if its file is still at its path; otherwise it is closed.
-    pub fn in_place(self) -> Option<LedgerStore> {
+    /// The ledger if its file is still at its path; otherwise it is closed.
+    pub fn in_place(self) -> Option<LedgerDatabase> {
         if self.is_in_place() {
             Some(self)
         } else {
@@ -150,7 +150,7 @@ impl LedgerStore {
 
     /// Allows for calls of several pods, which are kept apart.
     #[must_use]
-    pub fn of_pods(mut self) -> LedgerStore {
+    pub fn of_pods(mut self) -> LedgerDatabase {
         self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
         self.spending_rows.max = MAX_ROWS_OF_PODS;
         self
@@ -160,7 +160,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn has(&self, call: &StoredCall<'_>) -> Result<bool, WriteError> {
+    pub fn has(&self, call: &LedgerCall<'_>) -> Result<bool, WriteError> {
         let key = Entry::key(call);
         let sql = "SELECT EXISTS (SELECT 1 FROM calls WHERE key >= ? AND key < ? AND id = ?)";
         let mut ask = self.connection().prepare_cached(sql)?;
@@ -196,7 +196,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
-    pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<BatchResult, WriteError> {
+    pub fn write(&mut self, batch: &[LedgerCall<'_>]) -> Result<BatchResult, WriteError> {
         self.write_all(batch, &ThroughputTick::default(), &|| false)
     }
 
@@ -219,7 +219,7 @@ impl LedgerStore {
     /// Writes both in one transaction. It takes no more calls of the batch once `is_late`, but always the first one.
     pub(super) fn write_all(
         &mut self,
-        batch: &[StoredCall<'_>],
+        batch: &[LedgerCall<'_>],
         tick: &ThroughputTick,
         is_late: &dyn Fn() -> bool,
     ) -> Result<BatchResult, WriteError> {
@@ -409,12 +409,12 @@ mod tests {
     #[test]
     fn every_column_has_a_value_and_every_value_a_column() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
-        let statement = store.connection().prepare(&insert_sql()).expect("columns");
+        let ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = ledger.connection().prepare(&insert_sql()).expect("columns");
         assert_eq!(statement.parameter_count(), 5 + 65);
         let generated_and_given = 1 + 5 + 65;
         let served_by_of_version_11 = 1;
-        let columns: i64 = store
+        let columns: i64 = ledger
             .connection()
             .query_row(
                 "SELECT count(*) FROM pragma_table_xinfo('calls')",

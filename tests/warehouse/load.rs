@@ -19,9 +19,9 @@ pub struct Load {
 }
 
 impl Load {
-    /// Calls go into `ledger.sqlite` of the folder, which may be there, and on to the stores.
-    pub fn start(folder: &Path, stores: Vec<Location>) -> Load {
-        let settings: Vec<_> = stores.into_iter().map(sink).collect();
+    /// Calls go into `ledger.sqlite` of the folder, which may be there, and on to the warehouses.
+    pub fn start(folder: &Path, warehouses: Vec<Location>) -> Load {
+        let settings: Vec<_> = warehouses.into_iter().map(sink).collect();
         let metrics = LedgerMetrics::new(
             (Counter::default(), Gauge::default()),
             |_| Counter::default(),

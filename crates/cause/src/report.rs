@@ -1,4 +1,4 @@
-//! The answer.
+//! Why an objective is missed, as far as it is known.
 
 use crate::call::Dimension;
 use schemars::JsonSchema;
@@ -10,49 +10,32 @@ pub const MIN_CALLS: usize = 30;
 /// With fewer bad calls no cause is looked for.
 pub const MIN_BAD: usize = 10;
 
-/// Why an objective is missed, as far as it is known.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+/// Why an objective is missed. The API writes it as `CauseJson`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     /// When this was worked out.
     pub at: Timestamp,
     /// All of it in one sentence.
     pub sentence: String,
-    /// Whether calls of one kind stand out, or a phase moved. If not, the sentence says that the cause is not known.
+    /// Whether calls of one kind stand out, or a phase moved.
     pub known: bool,
-    /// What the bad calls have in common; `null` where nothing stands out.
+    /// The dimension of the kind of calls that stands out.
     pub dimension: Option<Dimension>,
-    /// Their value of it.
+    /// The value of `dimension` that these calls have.
     pub value: Option<String>,
-    /// The share of bad calls that have this value; of throughput, its share of the tokens that do not come any more.
-    pub share_of_bad: Option<f64>,
-    /// The share of all calls that have it; `null` of throughput.
-    pub share_of_all: Option<f64>,
-    /// The same among the calls before; of throughput, its share of the tokens before.
-    pub share_before: Option<f64>,
-    /// The prompt length or concurrency that these bad calls have in common besides.
-    pub besides: Option<Candidate>,
-    /// Which phase makes them bad; `null` where that is not known.
     pub mechanism: Option<Mechanism>,
-    /// The kind of most errors, where errors make the calls bad.
+    /// The kind of most errors, if the mechanism is [`Mechanism::Errors`].
     pub error: Option<String>,
-    /// What `moved` and `unchanged` compare with; `null` where there are too few calls for it.
+    /// What `moved` and `unchanged` compare with. `None` if there are too few calls to compare with.
     pub compared_with: Option<ComparedWith>,
-    /// What differs.
     pub moved: Vec<Moved>,
-    /// What was compared and is as it was.
     pub unchanged: Vec<Signal>,
-    /// Who sends more calls than before, where calls wait.
+    /// Who sends more calls than before, if calls wait.
     pub load: Option<Load>,
-    /// Since when more calls are bad; `null` where that is not known.
+    /// Since when more calls or minutes are bad.
     pub since: Option<Timestamp>,
-    /// What became of throughput, where the objective is on that and a change is seen.
-    pub throughput: Option<ThroughputChange>,
-    /// Bad calls since then, or of all that are kept; minutes where the objective is on throughput.
-    pub bad: usize,
-    /// All calls since then, or all that are kept; minutes likewise.
-    pub calls: usize,
-    /// All values that have more than their share of bad calls, the best explanation first.
-    pub candidates: Vec<Candidate>,
+    /// What was judged, and the shares of what stands out.
+    pub basis: CauseBasis,
 }
 
 impl Cause {
@@ -64,10 +47,6 @@ impl Cause {
             known: false,
             dimension: None,
             value: None,
-            share_of_bad: None,
-            share_of_all: None,
-            share_before: None,
-            besides: None,
             mechanism: None,
             error: None,
             compared_with: None,
@@ -75,11 +54,121 @@ impl Cause {
             unchanged: Vec::new(),
             load: None,
             since: None,
-            throughput: None,
-            bad: 0,
-            calls: 0,
-            candidates: Vec::new(),
+            basis: CauseBasis::Calls(CallBasis::default()),
         }
+    }
+}
+
+/// What an objective judges.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CauseBasis {
+    Calls(CallBasis),
+    /// The objective is on throughput, which is judged by the minute.
+    Minutes(MinuteBasis),
+}
+
+impl CauseBasis {
+    /// The number of bad calls or minutes.
+    pub fn bad(&self) -> usize {
+        match self {
+            CauseBasis::Calls(basis) => basis.bad,
+            CauseBasis::Minutes(basis) => basis.bad,
+        }
+    }
+
+    /// The number of all calls or minutes.
+    pub fn all(&self) -> usize {
+        match self {
+            CauseBasis::Calls(basis) => basis.all,
+            CauseBasis::Minutes(basis) => basis.all,
+        }
+    }
+}
+
+/// The calls that an objective judges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallBasis {
+    /// Bad calls since the onset, or bad calls in the whole time looked at.
+    pub bad: usize,
+    /// All calls of the same time.
+    pub all: usize,
+    /// The shares of the kind of calls that stands out. `None` if no kind of calls stands out.
+    pub shares: Option<CallShares>,
+    /// The prompt length or concurrency that the calls that stand out also have in common.
+    pub besides: Option<CallCandidate>,
+    /// All values that have more than their share of bad calls, the best explanation first.
+    pub candidates: Vec<CallCandidate>,
+}
+
+/// Shares of the kind of calls that stands out, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallShares {
+    /// Its share of the bad calls.
+    pub of_bad: f64,
+    /// Its share of all calls.
+    pub of_all: f64,
+    /// Its share of the calls before the onset. `None` if there are too few of them.
+    pub before: Option<f64>,
+}
+
+/// A value of a dimension, and how much of the bad calls it explains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallCandidate {
+    pub dimension: Dimension,
+    /// The name, or the least class.
+    pub value: String,
+    /// The share of the bad calls that have the value.
+    pub share_of_bad: f64,
+    /// The share of all calls that have the value.
+    pub share_of_all: f64,
+    /// The share of the bad calls that would be missing if calls with the value were bad as often as other calls.
+    pub explained: f64,
+    /// The correlation of having the value and being bad (φ), from 0 to 1. Candidates are ranked by it.
+    pub correlation: f64,
+}
+
+impl CallCandidate {
+    pub(crate) fn named(&self) -> (Dimension, &str) {
+        (self.dimension, &self.value)
+    }
+}
+
+/// The minutes that an objective on throughput judges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MinuteBasis {
+    /// Bad minutes since the onset, or bad minutes in the whole time looked at.
+    pub bad: usize,
+    /// All minutes of the same time.
+    pub all: usize,
+    /// Throughput before and since the onset. `None` if no onset is seen.
+    pub change: Option<ThroughputChange>,
+    /// The shares of the kind of calls that stands out. `None` if no kind of calls stands out.
+    pub shares: Option<TokenShares>,
+    /// The values that have more than their share of the lost tokens, in the order of the dimensions.
+    pub candidates: Vec<TokenCandidate>,
+}
+
+/// Shares of a kind of calls, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenShares {
+    /// The share of the lost tokens per second. It is above 1 if other calls make more tokens than before.
+    pub of_lost: f64,
+    /// Its share of the tokens per second before the loss.
+    pub before: f64,
+}
+
+/// A value of a dimension, and how much of the lost tokens it explains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenCandidate {
+    pub dimension: Dimension,
+    /// The name, or the least class.
+    pub value: String,
+    pub shares: TokenShares,
+}
+
+impl TokenCandidate {
+    pub(crate) fn named(&self) -> (Dimension, &str) {
+        (self.dimension, &self.value)
     }
 }
 
@@ -110,26 +199,6 @@ impl Rates {
     }
 }
 
-/// A value of a dimension, and how much of the bad calls it explains. Of throughput: of the tokens that do not come any more.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-#[schemars(rename = "CauseCandidate")]
-pub struct Candidate {
-    /// What calls are told apart by.
-    pub dimension: Dimension,
-    /// The name, or the least class.
-    pub value: String,
-    /// The share of bad calls that have it; of throughput, its share of the tokens that do not come any more.
-    pub share_of_bad: f64,
-    /// The share of all calls that have it; of throughput, of the tokens before.
-    pub share_of_all: f64,
-    /// The share of bad calls that would not be there if its calls were bad as often as the others; of throughput, its share of
-    /// the tokens that do not come any more.
-    pub explained: f64,
-    /// The correlation of having this value and being bad (φ), from 0 to 1; of throughput, by how much its share of the loss is
-    /// larger than that of the tokens before. Candidates are ranked by it, of throughput in the order of the dimensions.
-    pub correlation: f64,
-}
-
 /// What makes calls bad.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, strum::IntoStaticStr,
@@ -157,9 +226,10 @@ pub enum Mechanism {
     Stalls,
     /// More calls are of a kind that was bad before.
     Traffic,
-    /// Fewer calls are under way, and each is as fast as before: of throughput.
+    /// Fewer calls are in flight, and each is as fast as before. Only objectives on throughput have this mechanism.
     FewerCalls,
-    /// Answers are shorter, and what is before their first token weighs more: of throughput.
+    /// Responses have fewer tokens, so the time before the first token weighs more. Only objectives on throughput have
+    /// this mechanism.
     ShorterAnswers,
 }
 

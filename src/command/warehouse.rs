@@ -1,42 +1,44 @@
-//! `--store URL`: the calls of a store as a ledger in a temporary folder, so that commands answer as they do from a
-//! ledger. What a call record does not say is not in it: tokens by the second in which they came, and streams under way.
+//! `--store URL`: the calls of a warehouse as a ledger in a temporary folder, so that commands answer as they do from a
+//! ledger. What a call record does not say is not in it: tokens by the second in which they came, and streams under
+//! way.
 
 use super::api_client;
 use super::error::{BoxedError, CommandError};
 use super::progress::Progress;
 use crate::Error;
-use crate::cli::{StoreArgs, When};
+use crate::cli::{WarehouseArgs, When};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_files::private as private_file;
 use tokengauge_process::SystemError;
-use tokengauge_sink::{StoreReader, StoreUrl, StoredRow};
+use tokengauge_sink::{WarehouseReader, WarehouseRow, WarehouseUrl};
 use tokengauge_store::columns::{concurrency, record};
 use tokengauge_store::ledger::{
-    ExportOptions, FileFormat, LedgerStore, StoredCall, WriteError, export,
+    ExportOptions, FileFormat, LedgerCall, LedgerDatabase, WriteError, export,
 };
 
 /// How far back calls are read where nobody says.
 pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
 /// A ledger that is deleted with this.
-pub(super) struct StoreCopy {
+pub(super) struct WarehouseCopy {
     folder: TempDir,
 }
 
-/// Where `args` names a store, reads its calls since `since` into a ledger, and puts that in place of the ledger's file.
+/// Where `args` names a warehouse, reads its calls since `since` into a ledger, and puts that in place of the ledger's
+/// file.
 pub(super) fn read(
-    args: &StoreArgs,
+    args: &WarehouseArgs,
     since: Option<SystemTime>,
     ledger: &mut Option<PathBuf>,
-) -> Result<Option<StoreCopy>, Error> {
-    let Some(url) = &args.store else {
+) -> Result<Option<WarehouseCopy>, Error> {
+    let Some(url) = &args.url else {
         return Ok(None);
     };
     let now = SystemTime::now();
-    let since = args.store_since.map(|since| since.before(now)).or(since);
+    let since = args.since.map(|since| since.before(now)).or(since);
     let since = since.unwrap_or_else(|| When::Back(SINCE).before(now));
     // A clock of another host may be ahead.
     let until = now + Duration::from_secs(86_400);
@@ -46,38 +48,38 @@ pub(super) fn read(
     Ok(Some(copy))
 }
 
-/// The calls of a store that began within a time, as a ledger.
-fn copied(url: &StoreUrl, span: (i64, i64)) -> Result<(PathBuf, StoreCopy), BoxedError> {
+/// The calls of a warehouse that began within a time, as a ledger.
+fn copied(url: &WarehouseUrl, span: (i64, i64)) -> Result<(PathBuf, WarehouseCopy), BoxedError> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("ledger.sqlite");
-    let mut store = LedgerStore::open(&path)?;
+    let mut ledger = LedgerDatabase::open(&path)?;
     let mut progress = Progress::of("store");
     let mut read = 0;
-    let reader = StoreReader::new(url)?;
+    let reader = WarehouseReader::new(url)?;
     let taken = reader.read(span, |rows| {
-        write(&mut store, rows)?;
+        write(&mut ledger, rows)?;
         read += rows.len() as u64;
         progress.at(read, None, "calls");
         Ok::<_, WriteError>(())
     });
     api_client::runtime()?.block_on(taken)?;
-    Ok((path, StoreCopy { folder }))
+    Ok((path, WarehouseCopy { folder }))
 }
 
-/// What errors name: the store, else the ledger's file.
-pub(super) fn origin(args: &StoreArgs, ledger: &Path) -> String {
-    match &args.store {
+/// What errors name: the warehouse, else the ledger's file.
+pub(super) fn origin(args: &WarehouseArgs, ledger: &Path) -> String {
+    match &args.url {
         Some(url) => format!("the store {}", url.address()),
         None => ledger.display().to_string(),
     }
 }
 
-/// The calls of a store or of a ledger as a call log, which some commands read.
+/// The calls of a warehouse or of a ledger as a call log, which some commands read.
 pub(super) fn as_log(
-    args: &StoreArgs,
+    args: &WarehouseArgs,
     ledger: Option<&Path>,
     since: Option<SystemTime>,
-) -> Result<Option<(PathBuf, StoreCopy)>, Error> {
+) -> Result<Option<(PathBuf, WarehouseCopy)>, Error> {
     let mut ledger = ledger.map(Path::to_owned);
     let copy = read(args, since, &mut ledger)?;
     let Some(ledger) = ledger else {
@@ -85,7 +87,7 @@ pub(super) fn as_log(
     };
     let copy = match copy {
         Some(copy) => copy,
-        None => StoreCopy {
+        None => WarehouseCopy {
             folder: tempfile::tempdir()
                 .map_err(|error| SystemError::Task("make a temporary folder", error))?,
         },
@@ -107,7 +109,7 @@ fn milliseconds(at: SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
-fn write(store: &mut LedgerStore, rows: &[StoredRow]) -> Result<(), WriteError> {
+fn write(ledger: &mut LedgerDatabase, rows: &[WarehouseRow]) -> Result<(), WriteError> {
     for batch in rows.chunks(1_000) {
         // Reports and exports know no pods.
         let records: Vec<_> = batch
@@ -116,9 +118,9 @@ fn write(store: &mut LedgerStore, rows: &[StoredRow]) -> Result<(), WriteError> 
             .collect();
         let calls: Vec<_> = records
             .iter()
-            .filter_map(|(record, concurrency)| StoredCall::of_record(record, *concurrency))
+            .filter_map(|(record, concurrency)| LedgerCall::of_record(record, *concurrency))
             .collect();
-        store.write(&calls)?;
+        ledger.write(&calls)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The store of finished calls that answers queries: the ledger where there is one, else the
+//! The source of finished calls that answers queries: the ledger where there is one, else the
 //! calls in memory. Queries run on blocking threads, with a timeout.
 
 use super::problem::Problem;
@@ -12,7 +12,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
-use tokengauge_store::ledger::{QueryError, Reader, StoredCall};
+use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
@@ -22,9 +22,9 @@ use tokengauge_store::query::{
 /// How long a query may take. The ledger has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The store that answers queries about finished calls.
+/// The source that answers queries about finished calls.
 #[derive(Clone)]
-pub enum CallStore {
+pub enum CallSource {
     /// The last finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
     /// All finished calls.
@@ -44,23 +44,23 @@ impl Span {
     }
 }
 
-pub(super) type Answer<T> = Result<T, Problem>;
+pub(super) type QueryResult<T> = Result<T, Problem>;
 
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
-    question: impl FnOnce(&CallStore) -> Answer<T> + Send + 'static,
-) -> Answer<T> {
-    let store = services.store.clone();
-    blocking(move || question(&store)).await
+    question: impl FnOnce(&CallSource) -> QueryResult<T> + Send + 'static,
+) -> QueryResult<T> {
+    let source = services.call_source.clone();
+    blocking(move || question(&source)).await
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
-    question: impl FnOnce() -> Answer<T> + Send + 'static,
-) -> Answer<T> {
-    let answer = tokio::task::spawn_blocking(question);
-    match tokio::time::timeout(TIMEOUT, answer).await {
-        Ok(Ok(answer)) => answer,
+    question: impl FnOnce() -> QueryResult<T> + Send + 'static,
+) -> QueryResult<T> {
+    let result = tokio::task::spawn_blocking(question);
+    match tokio::time::timeout(TIMEOUT, result).await {
+        Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "tokengauge failed while it worked this out; its log may say more",
@@ -76,40 +76,40 @@ pub(super) async fn blocking<T: Send + 'static>(
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Store")]
-pub(super) enum StoreName {
+pub(super) enum CallSourceName {
     /// The last finished calls, in memory.
     Memory,
     /// The ledger.
     Ledger,
 }
 
-impl CallStore {
+impl CallSource {
     /// The ledger if there is one, otherwise the calls in memory.
-    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallStore {
-        let memory = || CallStore::Memory(Arc::clone(recent), ThroughputHistory::new());
-        ledger.map_or_else(memory, CallStore::Ledger)
+    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
+        let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
+        ledger.map_or_else(memory, CallSource::Ledger)
     }
 
-    /// The ledger, if that is the store.
+    /// The ledger, if that is the source.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
-            CallStore::Memory(..) => None,
-            CallStore::Ledger(reader) => Some(reader),
+            CallSource::Memory(..) => None,
+            CallSource::Ledger(reader) => Some(reader),
         }
     }
 
-    pub(super) fn name(&self) -> StoreName {
+    pub(super) fn name(&self) -> CallSourceName {
         match self {
-            CallStore::Memory(..) => StoreName::Memory,
-            CallStore::Ledger(_) => StoreName::Ledger,
+            CallSource::Memory(..) => CallSourceName::Memory,
+            CallSource::Ledger(_) => CallSourceName::Ledger,
         }
     }
 
     /// The error for a session without a finished call. In memory, its calls may have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallStore::Ledger(_) => "no finished call names this session".to_owned(),
-            CallStore::Memory(recent, _) => format!(
+            CallSource::Ledger(_) => "no finished call names this session".to_owned(),
+            CallSource::Memory(recent, _) => format!(
                 "no finished call that is in memory names this session: at most the last {} calls \
                  are; a ledger keeps all",
                 recent.capacity()
@@ -119,29 +119,33 @@ impl CallStore {
         Problem::new(StatusCode::NOT_FOUND, message)
     }
 
-    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         match self {
-            CallStore::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 calls_in(recent, filter, paging, |call| call.record.clone())
             }
         }
     }
 
     /// The same calls, each as the values of the columns of exports.
-    pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
+    pub(super) fn call_rows(
+        &self,
+        filter: &Filter,
+        paging: &Paging,
+    ) -> QueryResult<Page<Vec<Value>>> {
         match self {
-            CallStore::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
-            CallStore::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
-                values(&StoredCall::of_finished(call))
+            CallSource::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
+                values(&LedgerCall::of_finished(call))
             }),
         }
     }
 
-    pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
+    pub(super) fn costs(&self, query: &CostQuery) -> QueryResult<Costs> {
         match self {
-            CallStore::Ledger(reader) => reader.costs(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.costs(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
@@ -150,20 +154,20 @@ impl CallStore {
         }
     }
 
-    pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
+    pub(super) fn coverage(&self, filter: &Filter) -> QueryResult<Coverage> {
         match self {
-            CallStore::Ledger(reader) => reader.coverage(filter).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
             }
         }
     }
 
-    pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
+    pub(super) fn call(&self, id: uuid::Uuid) -> QueryResult<Option<CallRecord>> {
         match self {
-            CallStore::Ledger(reader) => reader.call(id).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.call(id).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
                 let mut calls = finished_calls.iter().map(|finished| &finished.record);
@@ -172,10 +176,10 @@ impl CallStore {
         }
     }
 
-    pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
+    pub(super) fn sessions(&self, query: &SessionQuery) -> QueryResult<Page<SessionRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.sessions(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.sessions(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
@@ -183,17 +187,17 @@ impl CallStore {
         }
     }
 
-    /// The part of the requested time, up to `now`, that the store has: in calls or in the
+    /// The part of the requested time, up to `now`, that the source has: in calls or in the
     /// ledger's `sums`. `None` where it has none of it.
     pub(super) fn span(
         &self,
         filter: &Filter,
         sums: Option<DailySums>,
         now: SystemTime,
-    ) -> Answer<Option<Span>> {
+    ) -> QueryResult<Option<Span>> {
         let oldest = match self {
-            CallStore::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
             }
@@ -206,10 +210,10 @@ impl CallStore {
     }
 
     /// The durations of the sessions whose last call ended within the time, in seconds.
-    pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
+    pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
-            CallStore::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
@@ -220,10 +224,10 @@ impl CallStore {
         }
     }
 
-    pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
+    pub(super) fn session(&self, id: &str, paging: &Paging) -> QueryResult<Option<SessionDetail>> {
         let recent = match self {
-            CallStore::Ledger(reader) => return reader.session(id, paging).map_err(problem),
-            CallStore::Memory(recent, _) => recent,
+            CallSource::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            CallSource::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
         let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
@@ -243,10 +247,10 @@ impl CallStore {
         filter: &Filter,
         by: &[Dimension],
         paging: &Paging,
-    ) -> Answer<Page<GroupRow>> {
+    ) -> QueryResult<Page<GroupRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
@@ -255,20 +259,20 @@ impl CallStore {
     }
 
     /// The calls that match, summed by unit.
-    pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+    pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
-            CallStore::Ledger(reader) => reader.call_units(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
             }
         }
     }
 
-    pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
+    pub(super) fn experiment_units(&self, query: &UnitQuery) -> QueryResult<ExperimentUnits> {
         match self {
-            CallStore::Ledger(reader) => reader.experiment_units(query).map_err(problem),
-            CallStore::Memory(recent, _) => {
+            CallSource::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
             }
@@ -277,10 +281,10 @@ impl CallStore {
 
     /// The throughput of upstreams by concurrency. Without a ledger it is of the whole time since
     /// the process started, whatever times the filter has.
-    pub(super) fn capacity(&self, filter: &Filter) -> Answer<Vec<CapacityRow>> {
+    pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
-            CallStore::Ledger(reader) => reader.capacity(filter).map_err(problem),
-            CallStore::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
+            CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
 
@@ -289,10 +293,10 @@ impl CallStore {
         filter: &Filter,
         metric: SeriesMetric,
         step: Duration,
-    ) -> Answer<Timeseries> {
+    ) -> QueryResult<Timeseries> {
         match self {
-            CallStore::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
-            CallStore::Memory(recent, seen) => {
+            CallSource::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            CallSource::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 let seconds = filter.throughput().map(|which| seen.seconds(&which));
@@ -325,7 +329,7 @@ fn calls_in<T>(
     filter: &Filter,
     paging: &Paging,
     read: impl Fn(&FinishedCall) -> T,
-) -> Answer<Page<T>> {
+) -> QueryResult<Page<T>> {
     let before = paging.cursor.as_deref();
     let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
     let before = before.transpose().map_err(|_| not_a_cursor())?;
@@ -346,7 +350,7 @@ fn calls_in<T>(
 }
 
 /// A page of `rows`: a cursor is how many come before it.
-fn part_of<T>(rows: Vec<T>, paging: &Paging) -> Answer<Page<T>> {
+fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
     let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
     let from: usize = from.map_err(|_| not_a_cursor())?;
     let end = from.saturating_add(paging.limit);

@@ -13,20 +13,20 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use tokengauge_core::call::{Operation, OperationClass, Outcome};
 
-/// The columns that [`StoredFigures::read`] takes.
+/// The columns that [`LedgerFigures::read`] takes.
 const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, warm_up, \
     normalised_input, normalised_output, reported_input, reported_cached_input, reported_output, \
     cost_nano_usd, ttft_us, last_token_us, duration_us, tps_output_milli, \
     tps_unavailable IS NOT NULL, concurrency";
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StoredFigures {
+pub(super) struct LedgerFigures {
     pub(super) names: UnitKey,
     pub(super) series: SeriesKey,
     pub(super) figures: CallFigures,
 }
 
-impl StoredFigures {
+impl LedgerFigures {
     /// `None` where it is of no experiment.
     pub(super) fn experiment_unit(&self) -> Option<UnitKey> {
         experiment_unit(self.names)
@@ -77,7 +77,7 @@ impl<'c> FiguresReader<'c> {
         &mut self,
         condition: &str,
         values: impl Params,
-        mut each: impl FnMut(&StoredFigures),
+        mut each: impl FnMut(&LedgerFigures),
     ) -> rusqlite::Result<()> {
         let sql = format!("SELECT {COLUMNS} FROM calls WHERE {condition}");
         let connection = self.connection;
@@ -92,7 +92,7 @@ impl<'c> FiguresReader<'c> {
     }
 
     /// `None` where the file does not say how it ended.
-    fn call(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<StoredFigures>> {
+    fn call(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<LedgerFigures>> {
         let connection = self.connection;
         let series: i64 = row.get(1)?;
         let common = match self.series.get(&series) {
@@ -136,7 +136,7 @@ impl<'c> FiguresReader<'c> {
             concurrency: row.get(18)?,
             session: number,
         };
-        Ok(Some(StoredFigures {
+        Ok(Some(LedgerFigures {
             names: unit_key(&common, session, user),
             series: series_key(&common),
             figures,

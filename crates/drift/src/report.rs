@@ -1,4 +1,4 @@
-//! What a comparison answers: the shapes of the API, of `--format json` and of what follows from them.
+//! The result of a comparison: the shapes of the API, of `--format json` and of what follows from them.
 
 use crate::settings::Season;
 use crate::signal::SignalName;

@@ -5,7 +5,7 @@ use tokengauge_meter::FinishedCall;
 use uuid::Uuid;
 
 #[derive(Clone, Copy, Debug)]
-pub struct StoredCall<'a> {
+pub struct LedgerCall<'a> {
     pub record: &'a CallRecord,
     pub id: Uuid,
     /// Its W3C trace id.
@@ -16,9 +16,9 @@ pub struct StoredCall<'a> {
     pub nested: bool,
 }
 
-impl<'a> StoredCall<'a> {
-    pub fn of_finished(finished_call: &'a FinishedCall) -> StoredCall<'a> {
-        StoredCall {
+impl<'a> LedgerCall<'a> {
+    pub fn of_finished(finished_call: &'a FinishedCall) -> LedgerCall<'a> {
+        LedgerCall {
             record: &finished_call.record,
             id: finished_call.id,
             trace_id: finished_call.trace_id,
@@ -28,8 +28,8 @@ impl<'a> StoredCall<'a> {
     }
 
     /// A call from its record only; `None` if its id is invalid.
-    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<StoredCall<'a>> {
-        Some(StoredCall {
+    pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<LedgerCall<'a>> {
+        Some(LedgerCall {
             record,
             id: Uuid::parse_str(&record.id).ok()?,
             trace_id: (record.trace_id.as_deref())
