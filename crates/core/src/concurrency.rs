@@ -5,7 +5,7 @@ pub const CONCURRENCIES: [&str; 8] = [
     "1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129+",
 ];
 /// The largest concurrency of each class but the last.
-const LARGEST: [u32; 7] = [1, 4, 8, 16, 32, 64, 128];
+pub const LARGEST: [u32; 7] = [1, 4, 8, 16, 32, 64, 128];
 
 /// The class of so many streams.
 pub fn concurrency(streams: u32) -> &'static str {

@@ -4,6 +4,10 @@
 pub const PROMPT_LENGTHS: [&str; 5] = ["under_1k", "1k_8k", "8k_32k", "32k_128k", "over_128k"];
 /// The classes of answers, ascending.
 pub const OUTPUT_LENGTHS: [&str; 5] = ["under_128", "128_512", "512_2k", "2k_8k", "over_8k"];
+/// The lower bound in tokens of each class of prompts but the first.
+pub const PROMPT_BOUNDS: [u64; 4] = [1_000, 8_000, 32_000, 128_000];
+/// The lower bound in tokens of each class of answers but the first.
+pub const OUTPUT_BOUNDS: [u64; 4] = [128, 512, 2_000, 8_000];
 
 /// The class of a prompt of so many tokens; each begins with its lower bound.
 pub fn prompt_length(tokens: u64) -> &'static str {
@@ -12,12 +16,12 @@ pub fn prompt_length(tokens: u64) -> &'static str {
 
 /// The place of that class in [`PROMPT_LENGTHS`].
 pub fn prompt_length_class(tokens: u64) -> usize {
-    [1_000, 8_000, 32_000, 128_000].partition_point(|bound| *bound <= tokens)
+    PROMPT_BOUNDS.partition_point(|bound| *bound <= tokens)
 }
 
 /// The class of an answer of so many tokens, reasoning included.
 pub fn output_length(tokens: u64) -> &'static str {
-    OUTPUT_LENGTHS[[128, 512, 2_000, 8_000].partition_point(|bound| *bound <= tokens)]
+    OUTPUT_LENGTHS[OUTPUT_BOUNDS.partition_point(|bound| *bound <= tokens)]
 }
 
 #[cfg(test)]

@@ -39,4 +39,5 @@ pub use time::{duration, instant};
 pub use timed_call::TimedCall;
 pub use timeseries::{MAX_POINTS, timeseries};
 pub use totals::tokens;
+pub(crate) use waterfall::waterfall_row;
 pub use waterfall::{phases, waterfall};

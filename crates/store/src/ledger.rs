@@ -4,7 +4,7 @@
 //! one transaction (`database`). Queries use connections of their own ([`Reader`]). Nothing here
 //! can delay traffic: what cannot be written is counted.
 
-mod aggregates;
+pub(crate) mod aggregates;
 mod backlog;
 mod capacity;
 mod condition;
@@ -15,7 +15,7 @@ mod distributions;
 mod experiment_units;
 mod export;
 mod file;
-mod interval_union;
+pub(crate) mod interval_union;
 mod ledger_call;
 mod ledger_figures;
 mod marks;

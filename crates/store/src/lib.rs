@@ -9,7 +9,9 @@ pub mod ledger;
 pub mod marks;
 pub mod parquet_table;
 pub mod query;
+pub mod warehouse;
 
+mod answer;
 mod figures;
 mod pending_mark;
 mod sketch;

@@ -26,5 +26,5 @@ pub use units::{
 
 pub(crate) use capacity::CapacitySums;
 pub(crate) use coverage::Covered;
-pub(crate) use distributions::hours;
+pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};
 pub(crate) use units::COUNTS;

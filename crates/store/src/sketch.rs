@@ -44,7 +44,8 @@ impl Sketch {
         2.0 * GAMMA.powi(class) / (GAMMA + 1.0)
     }
 
-    fn count(&mut self, class: i32, times: u64) {
+    /// Counts a class so many times.
+    pub(crate) fn count(&mut self, class: i32, times: u64) {
         if self.counts.is_empty() {
             self.first = class;
         }

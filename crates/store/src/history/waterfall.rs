@@ -22,15 +22,19 @@ pub fn waterfall<'a>(
     let mut rows = Vec::with_capacity(calls.len());
     for past in &calls {
         let wait = reached.map(|end| seconds(past.started.duration_since(end)));
-        rows.push(row(past, first.started, wait));
+        let offset = seconds(past.started.duration_since(first.started));
+        rows.push(waterfall_row(past.record, offset, wait));
         reached = reached.max(Some(past.ended));
     }
     Some((sessions::session(id, calls), rows))
 }
 
-fn row(past: &TimedCall<'_>, begin: SystemTime, wait_before: Option<f64>) -> WaterfallCall {
-    let call = past.record;
-    let offset = seconds(past.started.duration_since(begin));
+/// A call of a waterfall: `offset` and `wait_before` are seconds.
+pub(crate) fn waterfall_row(
+    call: &CallRecord,
+    offset: f64,
+    wait_before: Option<f64>,
+) -> WaterfallCall {
     WaterfallCall {
         id: call.id.clone(),
         started_at: call.started_at,

@@ -16,6 +16,8 @@ mod scan;
 mod sessions;
 mod throughput;
 
+pub(crate) use calls::ID_TOLERANCE;
+
 use super::condition::Condition;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{Value, values_of_row};
@@ -25,6 +27,7 @@ use crate::query::{
     Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
     Timeseries, UnitQuery,
 };
+use crate::warehouse::WarehouseError;
 use connections::Connections;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,6 +38,8 @@ use uuid::Uuid;
 
 /// How long a query may take by the clock of its [`Reader`].
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// The longest step of a time series.
+pub(crate) const MAX_STEP: Duration = Duration::from_secs(400 * 86_400);
 
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -52,12 +57,19 @@ pub enum QueryError {
     Busy,
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+    /// The warehouse does not answer.
+    #[error(transparent)]
+    Warehouse(#[from] WarehouseError),
 }
 
 impl QueryError {
     pub(crate) fn cursor() -> QueryError {
         let rule = "cursor must be the next_cursor of an answer to the same question";
         QueryError::Wrong(rule.to_owned())
+    }
+
+    pub(crate) fn step() -> QueryError {
+        QueryError::Wrong("a step is whole seconds, from 1s to 400d".to_owned())
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
 /// Bits of a key below the milliseconds.
 pub(super) const KEY_BITS: u32 = 22;
 /// Upper bounds of the bands of decode speed, tokens per second.
-pub(super) const BANDS: [f64; 4] = [5.0, 15.0, 30.0, 60.0];
+pub(crate) const BANDS: [f64; 4] = [5.0, 15.0, 30.0, 60.0];
 
 /// The smallest key of calls that began at `ms` (since 1970) or later.
 pub(super) fn key_at(ms: i64) -> i64 {

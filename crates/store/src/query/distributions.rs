@@ -42,7 +42,7 @@ impl Signal {
     ];
 
     /// Units of its sums in one of the signal's own.
-    fn scale(self) -> f64 {
+    pub(crate) fn scale(self) -> f64 {
         match self {
             Signal::Ttft | Signal::TokenRatio => 1e6,
             Signal::Tps => 1e3,

@@ -126,7 +126,7 @@ fn by_key_order(
 }
 
 /// Milliseconds by which the time in an id and the call's start may differ.
-const ID_TOLERANCE: i64 = 2_000;
+pub(crate) const ID_TOLERANCE: i64 = 2_000;
 
 pub(super) fn by_id(connection: &Connection, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
     // Keys sort by start, as ids do: the time in the id says where to look.

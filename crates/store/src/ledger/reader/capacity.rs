@@ -1,8 +1,8 @@
 //! The throughput of each upstream by concurrency, and its knee.
 
 use super::QueryError;
-use super::groups::count;
 use super::matching::text;
+use crate::answer::count;
 use crate::history::{CapacityBucket, capacity_since_change};
 use crate::ledger::row::milliseconds;
 use crate::query::CapacitySums;

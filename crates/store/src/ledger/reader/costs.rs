@@ -1,9 +1,10 @@
 //! What calls cost over time, by something they have in common.
 
 use super::QueryError;
-use super::groups::{Value, count, group, plan, rollups, tokens};
+use super::groups::{Value, group, plan, rollups};
 use super::matching::Matching;
 use super::scan::{Part, SketchSelection, SlotId, Slots, Source, split, visit};
+use crate::answer::{count, tokens};
 use crate::ledger::aggregates::Sums;
 use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::rollups::LEVELS;

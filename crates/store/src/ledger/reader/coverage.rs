@@ -1,8 +1,8 @@
 //! How many calls have a cost and a speed, and why the others have none.
 
 use super::QueryError;
-use super::groups::count;
 use super::matching::{Matching, text};
+use crate::answer::count;
 use crate::query::{Coverage, Covered, Filter};
 use rusqlite::{Connection, params_from_iter};
 use tokengauge_core::hash::FastMap;

@@ -1,27 +1,24 @@
 //! Calls grouped by dimensions, and over time.
 
-use super::QueryError;
 use super::matching::{Matching, text};
 use super::scan::{Part, SketchSelection, Slots, Source, parts, visit};
 use super::throughput;
-use crate::ledger::aggregates::Sums;
+use super::{MAX_STEP, QueryError};
+use crate::answer::{count, group_row, point};
+use crate::history::MAX_POINTS;
 use crate::ledger::daily_spending::DAY;
 use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
-use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, timestamp};
+use crate::ledger::row::{Share, milliseconds, started_ms};
 use crate::query::{
-    Band, DailySums, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric,
-    SpeedRow, Timeseries, TokenSums,
+    DailySums, Dimension, Filter, GroupRow, Page, Paging, Point, SeriesMetric, Timeseries,
 };
-use crate::sketch::{Sketch, histograms};
+use crate::sketch::histograms;
 use rusqlite::Connection;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::SPENDING;
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::lengths::{output_length, prompt_length};
-
-/// Points of a time series at most: the newest.
-const MAX_POINTS: i64 = 1_000;
 
 pub(super) fn groups(
     connection: &Connection,
@@ -54,7 +51,7 @@ pub(super) fn groups(
     let mut rows = Vec::new();
     for (names, slot) in groups.into_iter().skip(skip).take(page.limit) {
         let names = names.into_iter().map(|value| value.text(connection));
-        rows.push(row(names.collect::<Result<_, _>>()?, &slots.0[slot]));
+        rows.push(group_row(names.collect::<Result<_, _>>()?, &slots.0[slot]));
     }
     Ok(Page {
         rows,
@@ -134,84 +131,6 @@ fn offset(page: &Paging) -> Result<usize, QueryError> {
     cursor.parse().map_err(|_| QueryError::cursor())
 }
 
-/// The API's row of sums; `names` are the group's dimensions.
-pub(super) fn row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
-    let usd = sums.cost_nano.map(|nano| nano as f64 / 1e9);
-    let of_generations = sums.generation_nano.filter(|_| sums.priced_output > 0);
-    let per_million =
-        of_generations.map(|nano| nano as f64 / 1e9 * 1e6 / sums.priced_output as f64);
-    GroupRow {
-        name: names.first().cloned().flatten(),
-        names,
-        calls: count(sums.calls),
-        errors: count(sums.errors),
-        tps: SpeedRow {
-            p50: sums.tps.quantile(0.5),
-            p10: sums.tps.quantile(0.1),
-            p5: sums.tps.quantile(0.05),
-            p1: sums.tps.quantile(0.01),
-            mean: mean_speed(sums),
-            calls: sums.bands.iter().copied().map(count).sum(),
-        },
-        tps_reported: SpeedRow {
-            p50: sums.reported.quantile(0.5),
-            p10: sums.reported.quantile(0.1),
-            p5: sums.reported.quantile(0.05),
-            p1: sums.reported.quantile(0.01),
-            mean: speed(sums.reported_millitokens, sums.reported_us).map(|milli| milli / 1e3),
-            calls: sums.reported.len(),
-        },
-        ttft: LatencyRow {
-            p50: sums.ttft.quantile(0.5),
-            p95: sums.ttft.quantile(0.95),
-            p99: sums.ttft.quantile(0.99),
-            calls: sums.ttft.len(),
-            share: (sums.waited_us > 0).then(|| sums.ttft_us as f64 / sums.waited_us as f64),
-        },
-        tokens: tokens(sums),
-        cost_usd: usd,
-        unpriced_calls: count(sums.unpriced),
-        usd_per_million_output: per_million,
-        requests_per_second: None,
-        bands: bands(sums),
-    }
-}
-
-pub(super) fn count(count: i64) -> u64 {
-    u64::try_from(count).unwrap_or(0)
-}
-
-pub(super) fn tokens(sums: &Sums) -> TokenSums {
-    TokenSums {
-        input: sums.input.map(count),
-        cached_input: sums.cached_input.map(count),
-        output: sums.output.map(count),
-        reasoning: sums.reasoning.map(count),
-    }
-}
-
-/// Tokens over seconds of decoding.
-pub(super) fn mean_speed(sums: &Sums) -> Option<f64> {
-    speed(sums.decode_tokens, sums.decode_us)
-}
-
-fn speed(tokens: i64, us: i64) -> Option<f64> {
-    (us > 0).then(|| tokens as f64 * 1e6 / us as f64)
-}
-
-fn bands(sums: &Sums) -> Vec<Band> {
-    let from = std::iter::once(0.0).chain(BANDS);
-    let to = BANDS.into_iter().map(Some).chain([None]);
-    let edges = from.zip(to).zip(sums.bands);
-    edges
-        .map(|((from, to), calls)| Band {
-            from,
-            to,
-            calls: count(calls),
-        })
-        .collect()
-}
-
 /// When the oldest call began, or the oldest of `sums`, where these are wholly older than the calls.
 pub(super) fn oldest(
     connection: &Connection,
@@ -250,10 +169,8 @@ pub(super) fn timeseries(
     step: Duration,
 ) -> Result<Timeseries, QueryError> {
     let step = i64::try_from(step.as_secs()).unwrap_or(i64::MAX);
-    if step == 0 || step > 400 * 86_400 {
-        return Err(QueryError::Wrong(
-            "a step is whole seconds, from 1s to 400d".into(),
-        ));
+    if step == 0 || step > MAX_STEP.as_secs() as i64 {
+        return Err(QueryError::step());
     }
     let Some((from, to)) = span(connection, filter, step)? else {
         return Ok(Timeseries {
@@ -279,7 +196,7 @@ pub(super) fn timeseries(
         visit(connection, &matching, (part, want), slot, &mut slots)?;
         tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
     }
-    let sketches = slots.0.iter().map(|sums| sketch(metric, sums));
+    let sketches = slots.0.iter().map(|sums| metric.sketch(sums));
     let (bounds, counts) = histograms(sketches);
     let points = slots.0.iter().zip(counts).enumerate();
     let points = points.map(|(at, (sums, counts))| {
@@ -294,13 +211,6 @@ pub(super) fn timeseries(
         points: points.collect(),
         bounds,
     })
-}
-
-fn sketch(metric: SeriesMetric, sums: &Sums) -> &Sketch {
-    match metric {
-        SeriesMetric::Tps => &sums.tps,
-        SeriesMetric::Ttft => &sums.ttft,
-    }
 }
 
 /// The whole steps that hold the time asked for, in seconds since 1970: what is not asked
@@ -333,7 +243,7 @@ fn span(
     };
     let from = from.div_euclid(step) * step;
     let to = (to + step - 1).div_euclid(step) * step;
-    let from = from.max(to - MAX_POINTS.saturating_mul(step));
+    let from = from.max(to - (MAX_POINTS as i64).saturating_mul(step));
     Ok((to > from).then_some((from, to)))
 }
 
@@ -354,28 +264,4 @@ pub(super) fn rollups(
     let fits = |level: &i64| step % level == 0 && (*level != LEVELS[0] || from >= fine);
     let longest = LEVELS.into_iter().rev().find(fits);
     Ok(longest.map_or(Source::Calls, Source::Rollups))
-}
-
-fn point(
-    at: i64,
-    step: i64,
-    metric: SeriesMetric,
-    sums: &Sums,
-    tokens: Option<(f64, f64)>,
-) -> Point {
-    let sketch = sketch(metric, sums);
-    Point {
-        at: timestamp(at * 1000),
-        calls: count(sums.calls),
-        in_flight: 0,
-        errors: count(sums.errors),
-        requests_per_second: sums.calls as f64 / step as f64,
-        p10: sketch.quantile(0.1),
-        p50: sketch.quantile(0.5),
-        p90: sketch.quantile(0.9),
-        p99: sketch.quantile(0.99),
-        counts: Vec::new(),
-        tokens_per_second: tokens.map(|(all, _)| all),
-        spread_tokens_per_second: tokens.map(|(_, spread)| spread),
-    }
 }

@@ -1,9 +1,9 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
-use super::groups::{count, mean_speed, tokens};
 use super::matching::{listed, outcomes, selected, text};
 use super::{QueryError, calls};
-use crate::history::phases;
+use crate::answer::{count, mean_speed, tokens};
+use crate::history::waterfall_row;
 use crate::ledger::dictionary::NameKind;
 use crate::ledger::row::{micros, milliseconds, timestamp};
 use crate::ledger::sessions::{COLUMNS, read};
@@ -14,8 +14,6 @@ use crate::query::{
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
-use tokengauge_core::call::CallRecord;
-use tokengauge_core::dimension::model_of;
 
 /// The most sessions with a name that are queried by index; beyond it, all are scanned.
 const FEW: i64 = 5_000;
@@ -365,33 +363,7 @@ fn waterfall(
         let offset = (start - started_us).max(0) as f64 / 1e6;
         let end = start + record.seconds.duration.and_then(micros).unwrap_or(0);
         reached = Some(reached.map_or(end, |before| before.max(end)));
-        found.push(call_row(record, offset, wait));
+        found.push(waterfall_row(&record, offset, wait));
     }
     Ok((found, None))
-}
-
-fn call_row(call: CallRecord, offset: f64, wait_before: Option<f64>) -> WaterfallCall {
-    WaterfallCall {
-        offset,
-        wait_before,
-        phases: phases(&call, offset),
-        tokens: crate::history::tokens(&call),
-        model: model_of(&call).map(str::to_owned),
-        id: call.id,
-        started_at: call.started_at,
-        agent: call.agent,
-        parent_agent: call.parent_agent,
-        route: call.route,
-        upstream: call.upstream,
-        outcome: call.outcome,
-        error_type: call.error_type,
-        status: call.status,
-        streamed: call.streamed,
-        cost_usd: call.cost_usd,
-        tps: call.tps.output,
-        ttft: call.seconds.ttft,
-        stalls: call.stalls,
-        longest_gap: call.seconds.longest_gap,
-        pod: call.pod,
-    }
 }

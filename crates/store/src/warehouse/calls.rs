@@ -1,0 +1,131 @@
+//! Pages of calls, and one call.
+
+use super::Warehouse;
+use super::rows::CallRow;
+use super::sql::{Span, at, conditions};
+use crate::columns::Value;
+use crate::ledger::{ID_TOLERANCE, QueryError};
+use crate::query::{Coverage, Covered, Filter, Page, Paging};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use uuid::Uuid;
+
+impl Warehouse {
+    /// The calls that match, the newest first.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
+        self.page(filter, page, |row| row.record())
+    }
+
+    /// The same calls as [`Warehouse::calls`], each as the values of [`crate::columns::COLUMNS`].
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn call_rows(
+        &self,
+        filter: &Filter,
+        page: &Paging,
+    ) -> Result<Page<Vec<Value>>, QueryError> {
+        self.page(filter, page, |row| row.values)
+    }
+
+    fn page<T>(
+        &self,
+        filter: &Filter,
+        page: &Paging,
+        read: impl Fn(CallRow) -> T,
+    ) -> Result<Page<T>, QueryError> {
+        let mut conditions = conditions(filter);
+        let mut span = Span::of(filter);
+        if let Some(cursor) = &page.cursor {
+            let (ms, id) = place(cursor)?;
+            span.until = Some(span.until.map_or(ms + 1, |until| until.min(ms + 1)));
+            conditions.push(format!("(started_at, id) < ({}, toUUID('{id}'))", at(ms)));
+        }
+        let more = page.limit.saturating_add(1);
+        let rest = format!("ORDER BY started_at DESC, id DESC LIMIT {more}");
+        let mut rows = self.objects(&self.select("*", span, &conditions, &rest)?)?;
+        let there_is_more = rows.len() > page.limit;
+        rows.truncate(page.limit);
+        let rows: Vec<CallRow> = rows.iter().map(CallRow::of).collect();
+        let next_cursor = rows.last().filter(|_| there_is_more).map(CallRow::cursor);
+        Ok(Page {
+            rows: rows.into_iter().map(read).collect(),
+            next_cursor,
+        })
+    }
+
+    /// The call with this id; `None` if it is not known.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
+        // The table is in the order of starts: the time in the id says where to look.
+        let Some(timestamp) = id.get_timestamp() else {
+            return Ok(None);
+        };
+        let (seconds, nanoseconds) = timestamp.to_unix();
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX / 2_000);
+        let ms = seconds.saturating_mul(1_000) + i64::from(nanoseconds / 1_000_000);
+        let span = Span {
+            since: Some(ms.saturating_sub(ID_TOLERANCE)),
+            until: Some(ms.saturating_add(ID_TOLERANCE)),
+        };
+        let is = [format!("id = toUUID('{id}')")];
+        let rows = self.objects(&self.select("*", span, &is, "LIMIT 1")?)?;
+        Ok(rows.first().map(|row| CallRow::of(row).record()))
+    }
+
+    /// When the oldest call began; `None` without calls.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn oldest(&self) -> Result<Option<SystemTime>, QueryError> {
+        let first = self.first_ms()?.and_then(|ms| u64::try_from(ms).ok());
+        Ok(first.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms)))
+    }
+
+    /// How many calls have a cost and a speed, and why the others have none.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn coverage(&self, filter: &Filter) -> Result<Coverage, QueryError> {
+        let mut coverage = Coverage::default();
+        let Some(filter) = filter.of_counted_classes() else {
+            return Ok(coverage);
+        };
+        let fields = "isNotNull(cost_usd) AS priced, cost_unavailable, \
+            isNotNull(output_tokens_per_second) AS timed, tps_unavailable, count(), sum(skipped_events)";
+        let rest = "GROUP BY priced, cost_unavailable, timed, tps_unavailable";
+        let (span, conditions) = (Span::of(&filter), conditions(&filter));
+        for row in self.rows(&self.select(fields, span, &conditions, rest)?)? {
+            let (cost, speed) = (row.text(1), row.text(3));
+            let covered = Covered {
+                priced: row.flag(0),
+                cost_unavailable: cost.as_deref(),
+                timed: row.flag(2),
+                tps_unavailable: speed.as_deref(),
+            };
+            coverage.add_calls(covered, row.count(4), row.count(5));
+        }
+        Ok(coverage)
+    }
+}
+
+impl CallRow {
+    /// Names the page of calls before this one.
+    fn cursor(&self) -> String {
+        let ms = self.started_ms();
+        format!("{ms}.{}", self.id())
+    }
+}
+
+/// The start and the id of the last call of the previous page.
+fn place(cursor: &str) -> Result<(i64, Uuid), QueryError> {
+    let (ms, id) = cursor.split_once('.').ok_or_else(QueryError::cursor)?;
+    let ms = ms.parse().map_err(|_| QueryError::cursor())?;
+    let id = Uuid::parse_str(id).map_err(|_| QueryError::cursor())?;
+    Ok((ms, id))
+}

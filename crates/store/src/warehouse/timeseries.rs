@@ -1,0 +1,164 @@
+//! Calls over time.
+
+use super::Warehouse;
+use super::sql::{SKETCHES, Span, conditions, sketch_of};
+use crate::answer::point;
+use crate::history::MAX_POINTS;
+use crate::ledger::aggregates::Sums;
+use crate::ledger::{MAX_STEP, QueryError};
+use crate::query::{Filter, SeriesMetric, Timeseries};
+use crate::sketch::histograms;
+use std::time::Duration;
+
+/// How long before a time calls may have begun that generated in it, in milliseconds.
+const EARLIER: i64 = 3_600_000;
+/// When a call began to generate, in seconds since 1970. What a server sends as a whole was generated after the upload.
+const FROM: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
+    ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0), ttft_seconds)";
+/// When it ended to generate.
+const TO: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
+    ifNull(duration_seconds, ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0)), last_token_seconds)";
+const CAME_WHOLE: &str = "ifNull(streamed = 0, 0) OR ifNull(tps_unavailable = 'buffered', 0)";
+const GENERATED: &str =
+    "if(isNull(normalised_output_tokens), reported_output_tokens, normalised_output_tokens)";
+
+impl Warehouse {
+    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the newest. The
+    /// tokens of a call lie evenly over the time in which they were generated.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn timeseries(
+        &self,
+        filter: &Filter,
+        metric: SeriesMetric,
+        step: Duration,
+    ) -> Result<Timeseries, QueryError> {
+        let width = i64::try_from(step.as_secs()).unwrap_or(i64::MAX);
+        if width == 0 || step > MAX_STEP {
+            return Err(QueryError::step());
+        }
+        let mut found = Timeseries {
+            step: width as u64,
+            ..Timeseries::default()
+        };
+        let Some((from, to)) = self.steps(filter, width)? else {
+            return Ok(found);
+        };
+        let count = usize::try_from((to - from) / width).unwrap_or(0);
+        let mut sums = vec![Sums::default(); count];
+        self.calls_by_step(filter, metric, (from, width), &mut sums)?;
+        let tokens = self.tokens_by_step(filter, (from, to), width, count)?;
+        let sketches = sums.iter().map(|sums| metric.sketch(sums));
+        let (bounds, counts) = histograms(sketches);
+        let points = sums.iter().zip(tokens).zip(counts).enumerate();
+        found.points = points
+            .map(|(at, ((sums, (streamed, spread)), counts))| {
+                let rate = |tokens: f64| tokens / width as f64;
+                let tokens = Some((rate(streamed + spread), rate(spread)));
+                let begins = from + at as i64 * width;
+                let mut point = point(begins, width, metric, sums, tokens);
+                point.counts = counts;
+                point
+            })
+            .collect();
+        found.bounds = bounds;
+        Ok(found)
+    }
+
+    /// The whole steps that hold the time asked for, in seconds since 1970: without one from the first call to the last.
+    fn steps(&self, filter: &Filter, width: i64) -> Result<Option<(i64, i64)>, QueryError> {
+        let span = Span::of(filter);
+        let since = match span.since {
+            Some(since) => Some(since),
+            None => self.first_ms()?,
+        };
+        let until = match span.until {
+            Some(until) => Some(until),
+            None => self.last_ms()?.map(|last| last + 1),
+        };
+        let (Some(since), Some(until)) = (since, until) else {
+            return Ok(None);
+        };
+        let from = since.div_euclid(1_000).div_euclid(width) * width;
+        let to = ((until + 999).div_euclid(1_000) + width - 1).div_euclid(width) * width;
+        let from = from.max(to - (MAX_POINTS as i64).saturating_mul(width));
+        Ok((to > from).then_some((from, to)))
+    }
+
+    /// Adds up the calls that began in each step.
+    fn calls_by_step(
+        &self,
+        filter: &Filter,
+        metric: SeriesMetric,
+        (from, width): (i64, i64),
+        sums: &mut [Sums],
+    ) -> Result<(), QueryError> {
+        let value = match metric {
+            SeriesMetric::Tps => SKETCHES[0].1,
+            SeriesMetric::Ttft => SKETCHES[2].1,
+        };
+        let fields = format!(
+            "intDiv(intDiv(started_ms, 1000) - {from}, {width}) AS step, count(), countIf(failed), {}",
+            sketch_of(value, "")
+        );
+        let span = Span {
+            since: Some(from * 1_000),
+            until: Some((from + width * sums.len() as i64) * 1_000),
+        };
+        let statement = self.select(&fields, span, &conditions(filter), "GROUP BY step")?;
+        for row in self.rows(&statement)? {
+            let step = row.whole(0).and_then(|step| usize::try_from(step).ok());
+            let Some(sums) = step.and_then(|step| sums.get_mut(step)) else {
+                continue;
+            };
+            (sums.calls, sums.errors) = (row.count(1) as i64, row.count(2) as i64);
+            let sketch = match metric {
+                SeriesMetric::Tps => &mut sums.tps,
+                SeriesMetric::Ttft => &mut sums.ttft,
+            };
+            row.sketch(3, sketch);
+        }
+        Ok(())
+    }
+
+    /// The tokens that were generated in each step: those of streams, and those of answers that came whole.
+    fn tokens_by_step(
+        &self,
+        filter: &Filter,
+        (from, to): (i64, i64),
+        width: i64,
+        count: usize,
+    ) -> Result<Vec<(f64, f64)>, QueryError> {
+        let mut tokens = vec![(0.0, 0.0); count];
+        let last = count as i64 - 1;
+        // The part of the call's time that lies in the step; everything of a call that took no time.
+        let share = format!(
+            "if(ends > begins, greatest(least({from} + (step + 1) * {width}, ends) - \
+             greatest({from} + step * {width}, begins), 0) / (ends - begins), 1)"
+        );
+        let fields = format!(
+            "{CAME_WHOLE} AS came_whole, {FROM} AS begins, greatest({TO}, begins) AS ends, \
+             arrayJoin(range(toUInt64(greatest(floor((begins - {from}) / {width}), 0)), \
+             toUInt64(greatest(least(floor((ends - {from}) / {width}), {last}) + 1, 0)))) AS step, \
+             {GENERATED} * ({share}) AS part"
+        );
+        let span = Span {
+            since: Some(from * 1_000 - EARLIER),
+            until: Some(to * 1_000),
+        };
+        let mut all = conditions(filter);
+        all.push(format!("isNotNull({GENERATED})"));
+        let parts = self.select(&fields, span, &all, "")?;
+        let statement = format!(
+            "SELECT step, sumIf(part, NOT came_whole), sumIf(part, came_whole) FROM ({parts}) GROUP BY step"
+        );
+        for row in self.rows(&statement)? {
+            let step = row.whole(0).and_then(|step| usize::try_from(step).ok());
+            if let Some(tokens) = step.and_then(|step| tokens.get_mut(step)) {
+                *tokens = (row.number(1).unwrap_or(0.0), row.number(2).unwrap_or(0.0));
+            }
+        }
+        Ok(tokens)
+    }
+}
