@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use tokengauge_net::client::{Client, ClientResponse, Failure};
 use tokengauge_net::endpoint::Protocol;
 use tokengauge_store::columns::{ColumnKind, Value};
+use tokengauge_store::warehouse::quoted;
 
 /// Texts that differ from call to call; others repeat.
 const UNREPEATED: [&str; 6] = [
@@ -24,6 +25,8 @@ const UNREPEATED: [&str; 6] = [
 const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];
 /// Errors of users, passwords and permissions.
 const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
+/// A statement that took too long or too much memory.
+const TOO_MUCH: [u32; 3] = [159, 160, 241];
 /// No such table, no such database.
 const NO_TABLE: u32 = 60;
 const NO_DATABASE: u32 = 81;
@@ -50,6 +53,14 @@ impl ClickHouse {
             settings,
             origin: origin.values().into(),
         })
+    }
+
+    /// Sets the limit on a response, in bytes.
+    pub(crate) fn max_response(self, bytes: usize) -> ClickHouse {
+        ClickHouse {
+            client: self.client.max_body(bytes),
+            ..self
+        }
     }
 
     /// Runs a statement and gives its answer.
@@ -201,11 +212,6 @@ impl Sink for ClickHouse {
         ];
         self.post(&parameters, lines.into()).await.map(|_| ())
     }
-}
-
-/// A name as SQL has it.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 
 fn column_type(name: &str, kind: ColumnKind) -> &'static str {

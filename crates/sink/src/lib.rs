@@ -5,7 +5,6 @@
 pub mod clickhouse;
 mod delivery;
 mod http_service;
-mod read;
 mod s3;
 mod s3_credentials;
 mod s3_error;
@@ -15,11 +14,12 @@ mod source;
 mod status;
 mod table;
 mod threads;
+mod warehouse_url;
 
 pub use delivery::{Replayed, replay};
-pub use read::{ReadError, Span, WarehouseReader, WarehouseRow, WarehouseUrl};
 pub use settings::{ClickHouseSettings, Location, S3Settings, Secret, SinkKind, SinkSettings};
 pub use sink::{SendError, SendErrorKind, Sink};
 pub use status::{SinkMetrics, SinkStatus};
 pub use table::{Origin, SCHEMA_VERSION};
 pub use threads::{AnySink, SinkQueues, Sinks};
+pub use warehouse_url::{WarehouseUnusable, WarehouseUrl};

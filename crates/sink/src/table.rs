@@ -1,10 +1,9 @@
 //! The columns of a warehouse's table: which process a call is from, and those of the call.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
+use tokengauge_store::warehouse::instant;
 
 /// The version of the columns, which every row carries: the number of columns that a call has. Readers take a column
 /// that a row does not have for unknown.
@@ -76,13 +75,6 @@ pub(crate) fn started_ms(row: &[Value]) -> i64 {
         Some(Value::Whole(ms)) => *ms,
         _ => 0,
     }
-}
-
-/// An instant as ClickHouse reads it: `2026-11-25 19:33:40.123`.
-pub(crate) fn instant(ms: i64) -> String {
-    let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let text = rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string();
-    text.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 /// Adds a row as a line of JSON; what is unknown is left out.
