@@ -375,6 +375,8 @@ pub(super) fn problem(error: QueryError) -> Problem {
         | QueryError::Unavailable { .. }
         | QueryError::Damaged { .. }
         | QueryError::Sqlite(_)
-        | QueryError::Warehouse(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        | QueryError::Warehouse(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
     }
 }
