@@ -225,7 +225,12 @@ pub fn ratio_interval(
     let found = Jackknife::of(units.clone(), f64::ln)?;
     let tail = check::left_out(confidence)? / 2.0;
     let t = student_quantile(1.0 - tail, found.degrees_of_freedom)?;
-    let units: Vec<Unit> = units.filter(|unit| unit.denominator > 0.0).collect();
+    let mut units: Vec<Unit> = units.filter(|unit| unit.denominator > 0.0).collect();
+    // Resamples name units by their place: the reach must not depend on the order in which the caller has them.
+    units.sort_unstable_by(|one, other| {
+        let by_numerator = one.numerator.total_cmp(&other.numerator);
+        by_numerator.then_with(|| one.denominator.total_cmp(&other.denominator))
+    });
     let [down, up] = if units.len() <= FEW_UNITS {
         resampled(&units, found.value, tail)
     } else {
@@ -494,6 +499,18 @@ mod tests {
         let calls =
             (0..sessions).flat_map(|session| (0..each).map(move |_| (f64::from(session), session)));
         Sample::new(calls.collect()).expect("values")
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_does_not_depend_on_the_order_of_units() {
+        let units = (0..40).map(|n| Unit {
+            numerator: f64::from(n * n % 17 + 1),
+            denominator: 1.0,
+        });
+        let forwards = ratio_interval(units.clone(), 0.95).expect("an interval");
+        let backwards = ratio_interval(units.rev(), 0.95).expect("an interval");
+        let same = |one: f64, other: f64| (one - other).abs() < 1e-12;
+        assert!(same(forwards.lower, backwards.lower) && same(forwards.upper, backwards.upper));
     }
 
     #[test]

@@ -374,6 +374,9 @@ pub(super) fn problem(error: QueryError) -> Problem {
         | QueryError::Busy
         | QueryError::Unavailable { .. }
         | QueryError::Damaged { .. }
-        | QueryError::Sqlite(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        | QueryError::Sqlite(_)
+        | QueryError::Warehouse(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        }
     }
 }

@@ -244,63 +244,52 @@ pub(super) fn sketch_of(value: &str, condition: &str) -> String {
 
 /// A figure that is added up over calls.
 pub(super) struct Measure {
-    /// Its name in the result of a part, and its column in the table of sums.
+    /// Its name in results.
     pub(super) name: &'static str,
-    /// Its type in the table of sums.
-    pub(super) kind: &'static str,
     /// Its sum over calls.
     pub(super) sum: String,
 }
 
-/// What is added up over calls, in the order in which rows are read: see `rows::sums`.
+/// What is added up over calls, in the order in which `rows::Row::sums` reads them.
 pub(super) fn measures() -> Vec<Measure> {
-    let measure = |name, kind, sum: &str| Measure {
+    let measure = |name, sum: &str| Measure {
         name,
-        kind,
         sum: sum.to_owned(),
     };
-    const COUNT: &str = "UInt64";
-    const KNOWN: &str = "Nullable(Int64)";
-    let sum = |name, figure: &str| measure(name, KNOWN, &format!("toInt64(sum({figure}))"));
+    let sum = |name, figure: &str| measure(name, &format!("toInt64(sum({figure}))"));
     let mut all = vec![
-        measure("calls", COUNT, "count()"),
-        measure("errors", COUNT, "countIf(failed)"),
+        measure("calls", "count()"),
+        measure("errors", "countIf(failed)"),
         sum("input_sum", "input_tokens"),
         sum("cached_input_sum", "reported_cached_input_tokens"),
         sum("output_sum", "output_tokens"),
         sum("reasoning_sum", "reasoning_tokens"),
         sum("cost_nano_sum", "cost_nano"),
-        measure("generation_nano_sum", KNOWN, "sumIf(cost_nano, generates)"),
+        measure("generation_nano_sum", "sumIf(cost_nano, generates)"),
         measure(
             "unpriced",
-            COUNT,
             "countIf(isNull(cost_nano) AND (isNotNull(input_tokens) OR isNotNull(output_tokens)))",
         ),
         measure(
             "priced_output_sum",
-            KNOWN,
             "toInt64(sumIf(output_tokens, generates AND isNotNull(cost_nano)))",
         ),
         sum("decode_tokens_sum", "decode_tokens"),
         sum("decode_us_sum", "decode_us"),
         sum("ttft_us_sum", "ttft_us"),
-        measure(
-            "waited_us_sum",
-            KNOWN,
-            "sumIf(duration_us, isNotNull(ttft_us))",
-        ),
+        measure("waited_us_sum", "sumIf(duration_us, isNotNull(ttft_us))"),
         sum("reported_millitokens_sum", "reported_millitokens"),
         sum("reported_us_sum", "reported_us"),
     ];
-    let edges = std::iter::once(None).chain(BANDS.map(Some));
-    let edges = edges.zip(BANDS.map(Some).into_iter().chain([None]));
-    for ((from, to), name) in edges.zip(BAND_NAMES) {
+    let from = std::iter::once(None).chain(BANDS.map(Some));
+    let to = BANDS.map(Some).into_iter().chain([None]);
+    for ((from, to), name) in from.zip(to).zip(BAND_NAMES) {
         let speed = "output_tokens_per_second";
         let from = from.map(|from| format!("{speed} >= {from}"));
         let to = to.map(|to| format!("{speed} < {to}"));
         let between: Vec<String> = from.into_iter().chain(to).collect();
         let condition = between.join(" AND ");
-        all.push(measure(name, COUNT, &format!("countIf({condition})")));
+        all.push(measure(name, &format!("countIf({condition})")));
     }
     all
 }
