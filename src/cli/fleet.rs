@@ -11,9 +11,6 @@ pub struct FleetArgs {
     /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
     #[arg(id = "store", long = "store", value_name = "URL")]
     pub warehouse: WarehouseUrl,
-    /// How far back its calls are read at the start
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = since)]
-    pub since: std::time::Duration,
     /// The pods' admin addresses, with commas between: HOST:PORT, or https://HOST:PORT. Of a name, such as
     /// that of a headless Service, all addresses are used
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
@@ -39,14 +36,10 @@ pub struct FleetArgs {
     /// A file with the token that this address wants, in place of the configuration's
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Keep the calls in this folder [default: in a temporary one, and read them again after a restart]
-    #[arg(long, value_name = "DIR")]
+    /// Without effect since 0.3: questions are answered by the warehouse itself.
+    #[arg(long, hide = true)]
+    pub since: Option<String>,
+    /// Without effect since 0.3: no calls are copied.
+    #[arg(long, hide = true)]
     pub state_dir: Option<PathBuf>,
-}
-
-/// A minute to 400 days.
-fn since(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
-    let given = humantime::parse_duration(text).ok();
-    let given = given.filter(|given| (60..=400 * 86_400).contains(&given.as_secs()));
-    given.ok_or_else(|| "is a time from 1m to 400d, such as 7d".into())
 }

@@ -22,7 +22,6 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
-use crate::command::warehouse::WarehouseCopy;
 use figures::Report;
 use showback::Showback;
 use std::path::PathBuf;
@@ -30,6 +29,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_process::{Fatal, output};
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 
@@ -130,8 +130,8 @@ struct Calls {
     args: ReportArgs,
     time: Time,
     users: UserNames,
-    /// Where those of a warehouse are read from.
-    _copy: Option<WarehouseCopy>,
+    /// Those of a ledger or a warehouse, if one is named.
+    stored: Option<StoredCalls>,
 }
 
 impl Calls {
@@ -141,19 +141,18 @@ impl Calls {
             Some(path) => UserNames::read(path)?,
             None => UserNames::default(),
         };
-        let mut args = args.clone();
-        let copy = super::warehouse::read(&args.warehouse, time.0, &mut args.ledger)?;
         Ok(Calls {
-            args,
+            args: args.clone(),
             time,
             users,
-            _copy: copy,
+            stored: super::warehouse::stored(&args.warehouse, args.ledger.as_deref())?,
         })
     }
 
     fn each(&self, mut take: impl FnMut(&CallRecord)) -> Result<(), Error> {
         let (since, until) = self.time;
-        source::each_call(&self.args, since, until, &mut |call| {
+        let since = super::warehouse::since(&self.args.warehouse, since);
+        source::each_call((&self.args, self.stored.as_ref()), since, until, &mut |call| {
             take(&self.users.named(call));
         })
     }
@@ -190,7 +189,7 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     })?;
     drop(progress);
     let (from, to) = (report.since.or(report.first), report.until.or(report.last));
-    report.marks = source::marks(&calls.args, from, to)?;
+    report.marks = source::marks((&calls.args, calls.stored.as_ref()), from, to)?;
     if report.calls == 0 {
         return Err(ReportCommandError::NoCalls.into());
     }

@@ -1,40 +1,40 @@
-//! How the store of a fleet stands.
+//! The state of a fleet's warehouse.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_core::time::Timestamp;
 
-/// Whether the store is followed.
+/// Whether the warehouse answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "StoreState")]
 pub enum WarehouseState {
-    /// Its calls are read for the first time since the start.
+    /// The warehouse was asked for the first time and has not answered yet.
     Reading,
-    /// Everything that it has is here, but for the last seconds.
+    /// The warehouse answers.
     Following,
-    /// It does not answer; what it has is read when it does again.
+    /// The warehouse does not answer, so stored calls are not shown.
     Away,
 }
 
-/// How the store of a fleet stands.
+/// The state of a fleet's warehouse.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "FleetStore")]
 pub struct WarehouseStatus {
-    /// Where it is, without secrets.
+    /// The address of the warehouse and its table, without secrets.
     pub address: String,
-    /// Whether it is followed.
+    /// Whether the warehouse answers.
     pub state: WarehouseState,
-    /// Since when, RFC 3339, UTC.
+    /// When the state began.
     pub since: Timestamp,
-    /// Why it is away, and what to do.
+    /// Why the warehouse does not answer, and what to do.
     pub error: Option<String>,
-    /// Calls that were taken from it since the start.
+    /// Rows of calls in the warehouse. A call that was delivered twice counts twice until ClickHouse merges its parts.
     pub calls: u64,
-    /// When it was last read to its end; null before the first time.
+    /// When the warehouse last answered; `null` before the first time.
     pub read_at: Option<Timestamp>,
-    /// Requests to it that failed.
+    /// Requests to the warehouse that failed since the start.
     pub failures: u64,
 }
 
@@ -51,11 +51,12 @@ impl WarehouseStatus {
         }
     }
 
-    /// It was read to its end. Whether it was away before.
-    pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
+    /// The warehouse answered that it has so many rows. Whether it was away before.
+    pub(super) fn answered(&mut self, calls: u64, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
         self.turn(WarehouseState::Following, now);
         self.read_at = Some(now.into());
+        self.calls = calls;
         back
     }
 

@@ -25,8 +25,8 @@ const UNREPEATED: [&str; 6] = [
 const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];
 /// Errors of users, passwords and permissions.
 const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
-/// A statement that took too long or too much memory.
-const TOO_MUCH: [u32; 3] = [159, 160, 241];
+/// The statement took longer than it may.
+const TOO_LONG: u32 = 159;
 /// No such table, no such database.
 const NO_TABLE: u32 = 60;
 const NO_DATABASE: u32 = 81;
@@ -178,6 +178,7 @@ fn error_code(response: &ClientResponse) -> Option<u32> {
 fn kind(status: StatusCode, code: Option<u32>) -> SendErrorKind {
     match (status.as_u16(), code) {
         (_, Some(code)) if ROW_ERRORS.contains(&code) => SendErrorKind::Refused,
+        (_, Some(code)) if code == TOO_LONG => SendErrorKind::Timeout,
         (_, Some(code)) if DENIED.contains(&code) || [NO_TABLE, NO_DATABASE].contains(&code) => {
             SendErrorKind::Denied
         }

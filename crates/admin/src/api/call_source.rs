@@ -13,6 +13,7 @@ use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
@@ -27,8 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub enum CallSource {
     /// The last finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
-    /// All finished calls.
-    Ledger(Arc<Reader>),
+    /// All finished calls, in a ledger or a warehouse.
+    Stored(StoredCalls),
 }
 
 /// A time span with calls; its end is after its start.
@@ -81,34 +82,37 @@ pub(super) enum CallSourceName {
     Memory,
     /// The ledger.
     Ledger,
+    /// The warehouse of a fleet.
+    Warehouse,
 }
 
 impl CallSource {
     /// The ledger if there is one, otherwise the calls in memory.
     pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
         let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
-        ledger.map_or_else(memory, CallSource::Ledger)
+        ledger.map_or_else(memory, |reader| CallSource::Stored(reader.into()))
     }
 
     /// The ledger, if that is the source.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
             CallSource::Memory(..) => None,
-            CallSource::Ledger(reader) => Some(reader),
+            CallSource::Stored(calls) => calls.ledger(),
         }
     }
 
     pub(super) fn name(&self) -> CallSourceName {
         match self {
             CallSource::Memory(..) => CallSourceName::Memory,
-            CallSource::Ledger(_) => CallSourceName::Ledger,
+            CallSource::Stored(StoredCalls::Ledger(_)) => CallSourceName::Ledger,
+            CallSource::Stored(StoredCalls::Warehouse(_)) => CallSourceName::Warehouse,
         }
     }
 
     /// The error for a session without a finished call. In memory, its calls may have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallSource::Ledger(_) => "no finished call names this session".to_owned(),
+            CallSource::Stored(_) => "no finished call names this session".to_owned(),
             CallSource::Memory(recent, _) => format!(
                 "no finished call that is in memory names this session: at most the last {} calls \
                  are; a ledger keeps all",
@@ -121,7 +125,7 @@ impl CallSource {
 
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         match self {
-            CallSource::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.calls(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
                 calls_in(recent, filter, paging, |call| call.record.clone())
             }
@@ -135,7 +139,7 @@ impl CallSource {
         paging: &Paging,
     ) -> QueryResult<Page<Vec<Value>>> {
         match self {
-            CallSource::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.call_rows(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
                 values(&LedgerCall::of_finished(call))
             }),
@@ -144,7 +148,7 @@ impl CallSource {
 
     pub(super) fn costs(&self, query: &CostQuery) -> QueryResult<Costs> {
         match self {
-            CallSource::Ledger(reader) => reader.costs(query).map_err(problem),
+            CallSource::Stored(calls) => calls.costs(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
@@ -156,7 +160,7 @@ impl CallSource {
 
     pub(super) fn coverage(&self, filter: &Filter) -> QueryResult<Coverage> {
         match self {
-            CallSource::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.coverage(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
@@ -166,7 +170,7 @@ impl CallSource {
 
     pub(super) fn call(&self, id: uuid::Uuid) -> QueryResult<Option<CallRecord>> {
         match self {
-            CallSource::Ledger(reader) => reader.call(id).map_err(problem),
+            CallSource::Stored(calls) => calls.call(id).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
@@ -178,7 +182,7 @@ impl CallSource {
 
     pub(super) fn sessions(&self, query: &SessionQuery) -> QueryResult<Page<SessionRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.sessions(query).map_err(problem),
+            CallSource::Stored(calls) => calls.sessions(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
@@ -196,7 +200,7 @@ impl CallSource {
         now: SystemTime,
     ) -> QueryResult<Option<Span>> {
         let oldest = match self {
-            CallSource::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            CallSource::Stored(calls) => calls.oldest(sums).map_err(problem)?,
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
@@ -212,7 +216,7 @@ impl CallSource {
     /// The durations of the sessions whose last call ended within the time, in seconds.
     pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
-            CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.task_seconds(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
@@ -226,7 +230,7 @@ impl CallSource {
 
     pub(super) fn session(&self, id: &str, paging: &Paging) -> QueryResult<Option<SessionDetail>> {
         let recent = match self {
-            CallSource::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            CallSource::Stored(calls) => return calls.session(id, paging).map_err(problem),
             CallSource::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
@@ -249,7 +253,7 @@ impl CallSource {
         paging: &Paging,
     ) -> QueryResult<Page<GroupRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.groups(filter, by, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
@@ -261,7 +265,7 @@ impl CallSource {
     /// The calls that match, summed by unit.
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
-            CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),
+            CallSource::Stored(calls) => calls.call_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
@@ -271,7 +275,7 @@ impl CallSource {
 
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> QueryResult<ExperimentUnits> {
         match self {
-            CallSource::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            CallSource::Stored(calls) => calls.experiment_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
@@ -283,7 +287,7 @@ impl CallSource {
     /// the process started, whatever times the filter has.
     pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.capacity(filter).map_err(problem),
             CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
@@ -295,7 +299,7 @@ impl CallSource {
         step: Duration,
     ) -> QueryResult<Timeseries> {
         match self {
-            CallSource::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            CallSource::Stored(calls) => calls.timeseries(filter, metric, step).map_err(problem),
             CallSource::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
@@ -370,6 +374,10 @@ fn not_a_cursor() -> Problem {
 pub(super) fn problem(error: QueryError) -> Problem {
     match error {
         QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
+        QueryError::Warehouse(error) if error.too_much => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{error}; ask for a shorter time with since and until"),
+        ),
         QueryError::TimeLimit(_)
         | QueryError::Busy
         | QueryError::Unavailable { .. }
