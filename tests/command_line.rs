@@ -242,7 +242,7 @@ fn the_keys_of_the_configuration_are_lines_of_json() {
     };
     assert_eq!(
         of("[[slo]]", "ttft.at_most")["description"],
-        "The time to the first token."
+        "A call is good if its first token arrives within this time, such as `500ms`."
     );
     assert_eq!(of("[[upstream]]", "name")["required"], true);
     assert_eq!(of("", "drain_timeout")["default"], "25s");
