@@ -45,7 +45,10 @@ fn rendered(text: &str) -> String {
     page.push_str(&format!(
         "<nav aria-label=\"Alerts\"><ul>\n{sections}</ul></nav>\n"
     ));
-    html::push_html(&mut page, events.into_iter());
+    let mut text = String::new();
+    html::push_html(&mut text, events.into_iter());
+    // A block of code scrolls sideways on a phone: the keyboard must reach it. A `<pre>` within text is escaped.
+    page.push_str(&text.replace("<pre>", "<pre tabindex=\"0\">"));
     page.push_str(AFTER);
     page
 }
