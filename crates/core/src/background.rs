@@ -86,10 +86,12 @@ pub fn lower_priority(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
     {
         if work == BackgroundWork::WheneverIdle && !set_idle_policy() {
-            tracing::debug!("a thread that may wait has the lowest nice value only");
+            tracing::debug!(
+                "cannot set SCHED_IDLE for a background thread: it runs at the lowest nice value instead"
+            );
         }
         if let Err(error) = set_niceness(work.niceness()) {
-            tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
+            tracing::debug!(%error, "cannot lower the priority of a background thread: it runs with the priority of traffic");
         }
     }
 }

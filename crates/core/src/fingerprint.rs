@@ -190,7 +190,7 @@ impl Fingerprint {
         let spreads = [
             ("input tokens", self.input_tokens, other.input_tokens),
             ("output tokens", self.output_tokens, other.output_tokens),
-            ("calls at once", self.concurrency, other.concurrency),
+            ("calls in flight", self.concurrency, other.concurrency),
         ];
         let spreads = spreads.into_iter().filter_map(|(name, one, other)| {
             let (one, other) = one.zip(other)?;
@@ -223,7 +223,7 @@ impl Fingerprint {
         let engines = (self.engines != other.engines).then(|| {
             let all = |engines: &[String]| {
                 if engines.is_empty() {
-                    "not said".to_owned()
+                    "unknown".to_owned()
                 } else {
                     engines.join(", ")
                 }
@@ -272,7 +272,7 @@ impl fmt::Display for Fingerprint {
             share("input cached", self.cached_input_share),
             share("answers with tool calls", self.tool_call_share),
             share("answers streamed", self.streamed_share),
-            spread("calls at once", self.concurrency),
+            spread("calls in flight", self.concurrency),
             names(&self.models),
             names(&self.engines),
         ];
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(
             found.to_string(),
             "500 (100 to 900) input tokens, 50 (50 to 50) output tokens, 9 % of input cached, 100 % of answers with tool calls, \
-             100 % of answers streamed, 2 (2 to 2) calls at once, m"
+             100 % of answers streamed, 2 (2 to 2) calls in flight, m"
         );
     }
 

@@ -401,37 +401,41 @@ pub enum RequestBody<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableBody {
     /// The body is longer than `measure.body_bytes`.
-    #[error("this body is longer than is read for that: send a shorter one")]
+    #[error("the body is too long to be read for quotas and budgets: send a shorter body")]
     TooLong,
     /// All measuring together has reached its memory limit.
-    #[error("there is no memory to read this body now: try again")]
+    #[error("the proxy has no free memory to read the body: try again later")]
     NoMemory,
     /// The request is a message on an upgraded connection.
-    #[error("messages on an upgraded connection are not read for that: name it in the request")]
+    #[error(
+        "messages on an upgraded connection are not read for quotas and budgets: send the model and other names in the upgrade request"
+    )]
     Upgraded,
     /// The content encoding is unknown, or the bytes do not match it.
     #[error(
-        "the content-encoding of this body is unknown or not that of its bytes: send plain JSON"
+        "the content-encoding of the body is unknown or does not match its bytes: send plain JSON"
     )]
     Encoding,
     /// Servers may read this media type as something other than JSON in UTF-8.
     #[error(
-        "servers may read a body of this content-type differently: send application/json in UTF-8"
+        "servers may read a body with this content-type differently: send application/json in UTF-8"
     )]
     MediaType,
     /// Some servers would not accept the body.
-    #[error("this body is no JSON object that all servers read alike: send strict JSON in UTF-8")]
+    #[error("the body is not a JSON object that all servers read alike: send strict JSON in UTF-8")]
     Malformed,
     /// Servers may read different models from the body.
-    #[error("this body names several models, or one in several places: name one, in `model`")]
+    #[error(
+        "the body names several models, or one model in several places: name one model, only in `model`"
+    )]
     SeveralModels,
     /// Servers may read the path, which can name a model, differently.
     #[error(
-        "servers may read the path of this request differently: write it without `;`, `\\\\` and double escapes"
+        "servers may read the path of the request differently: send it without `;`, `\\\\` and double escapes"
     )]
     Path,
     /// The body has no model, although the dialect requires one.
-    #[error("this body names no model: name it in `model`")]
+    #[error("the body does not name a model: name it in `model`")]
     NoModel,
 }
 

@@ -102,7 +102,7 @@ impl fmt::Display for UpstreamFacts {
 
 /// The error for a text that [`UpstreamFacts`] cannot parse.
 #[derive(Debug, thiserror::Error)]
-#[error("not a list of facts such as `hardware=8xH100; engine=vllm`")]
+#[error("the text is not a list of upstream facts such as `hardware=8xH100; engine=vllm`")]
 pub struct NoFacts;
 
 impl FromStr for UpstreamFacts {
