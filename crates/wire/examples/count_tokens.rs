@@ -23,11 +23,11 @@ const READ_BYTES: usize = 4096;
 pub(crate) enum Error {
     #[error("usage: count_tokens DIALECT [FILE], with a dialect such as openai_chat or anthropic")]
     Usage,
-    #[error("`{name}` is no dialect: {source}")]
+    #[error("`{name}` is not a dialect: {source}")]
     Dialect { name: String, source: Unknown },
-    #[error("the body cannot be read: {0}")]
+    #[error("cannot read the body: {0}")]
     Body(#[from] io::Error),
-    #[error("the body is not what its dialect says: {0}")]
+    #[error("cannot decode the body: {0}")]
     DecodeError(#[from] DecodeError),
 }
 

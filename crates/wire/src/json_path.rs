@@ -36,13 +36,13 @@ impl JsonPath {
     pub fn parse(text: &str) -> Result<JsonPath, &'static str> {
         let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
         if names.iter().any(|name| name.trim().is_empty()) {
-            return Err("is no path such as \"metadata.thread\": a name in it is empty");
+            return Err("is not a path such as \"metadata.thread\": one of its names is empty");
         }
         if names.len() > MAX_DEPTH {
             return Err("has more than 8 names");
         }
         if CONVERSATION.contains(&&*names[0]) {
-            return Err("leads into the conversation, which is recorded in no form");
+            return Err("leads into the conversation, which is never recorded");
         }
         Ok(JsonPath(names))
     }

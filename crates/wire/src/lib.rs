@@ -134,16 +134,16 @@ impl Default for Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The content encoding is unknown or its bytes are invalid.
-    #[error("the content encoding is unknown or invalid")]
+    #[error("the content encoding of the body is unknown or invalid")]
     Encoding,
     /// The framing cannot find the next event.
-    #[error("the framing is invalid")]
+    #[error("the framing of the body is invalid: the next event cannot be found")]
     Framing,
     /// A wire event, a body or the decompressed bytes exceed their limit.
-    #[error("over a bound on what is read")]
+    #[error("the body or one of its events is longer than the measuring limit")]
     TooLarge,
     /// All measuring together has reached its memory limit.
-    #[error("over the bound on what all measuring holds")]
+    #[error("measuring has reached its memory limit")]
     Memory,
 }
 
@@ -166,7 +166,7 @@ fn buffer(memory: &Arc<Memory>, limit: usize) -> Buffer {
 
 /// The error for a wire event or a body that does not match its dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not what the dialect says it is")]
+#[error("the event or body does not match its dialect")]
 pub struct Malformed;
 
 impl From<serde_json::Error> for Malformed {

@@ -49,17 +49,17 @@ impl UsageMeaning {
             UsageMeaning::Input => "input",
             UsageMeaning::CachedInput => "read from a cache",
             UsageMeaning::CacheWrite => "written to a cache",
-            UsageMeaning::CacheWrite1h => "kept in it for an hour",
+            UsageMeaning::CacheWrite1h => "written to a cache for an hour",
             UsageMeaning::Output => "output",
             UsageMeaning::Reasoning => "reasoning",
-            UsageMeaning::UnsentOutput => "billed and never sent",
-            UsageMeaning::Audio => "audio, for the price",
-            UsageMeaning::Images => "images, for the price",
-            UsageMeaning::Tools => "hosted tools, for the price",
-            UsageMeaning::Cost => "the cost, or what is billed",
-            UsageMeaning::Total => "shows which counts include which",
-            UsageMeaning::Tier => "the service tier, for the price",
-            UsageMeaning::Unused => "not needed",
+            UsageMeaning::UnsentOutput => "billed but never sent",
+            UsageMeaning::Audio => "audio (only for the price)",
+            UsageMeaning::Images => "images (only for the price)",
+            UsageMeaning::Tools => "hosted tools (only for the price)",
+            UsageMeaning::Cost => "cost or billed amount",
+            UsageMeaning::Total => "all tokens (shows which counts include others)",
+            UsageMeaning::Tier => "service tier (only for the price)",
+            UsageMeaning::Unused => "not used",
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct UsageNames {
 }
 
 pub(super) const CHAT: &UsageNames = &UsageNames {
-    dialects: "OpenAI chat and text completions, and everything that imitates them",
+    dialects: "OpenAI chat and text completions, and compatible APIs",
     place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
     names: &[
         ("prompt_tokens", Input),
