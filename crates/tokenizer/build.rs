@@ -218,7 +218,7 @@ impl Places {
             let mut places = bytes.iter().map(|&byte| base + usize::from(byte));
             is_free(&self.bases, *base) && places.all(|at| is_free(&self.taken, at))
         });
-        let base = base.expect("there is room behind the last");
+        let base = base.expect("there is room after the last");
         self.from.insert(bytes.len(), base);
         let last = base + usize::from(bytes.last().copied().unwrap_or_default());
         self.taken.resize(self.taken.len().max(last + 1), false);

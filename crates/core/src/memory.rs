@@ -61,7 +61,7 @@ impl AdmissionMemory {
 pub struct AdmissionBuffers {
     /// Used while the body is small.
     pub small: Buffer,
-    /// Used once it is longer.
+    /// Used for a long body.
     pub large: Buffer,
 }
 

@@ -378,7 +378,7 @@ impl FailureKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// One sentence for the log of the agent. Names upstream and endpoint.
     pub message: String,

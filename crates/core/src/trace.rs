@@ -169,7 +169,7 @@ impl PropagatedTrace {
         HeaderValue::from_str(&value).expect("digits, letters and dashes")
     }
 
-    /// The member of `tracestate`.
+    /// The value as a member of `tracestate`.
     pub fn member(&self) -> HeaderValue {
         let (hop, span) = (self.hop, self.request.span_id);
         let member = format!("{STATE_KEY}={hop}-{span:016x}");

@@ -91,7 +91,7 @@ pub enum BeyondText {
 }
 
 impl Registration {
-    /// A dialect that `R` reads, and that no request or response is recognised as yet.
+    /// The defaults of a dialect that `R` reads. They recognise no request or response.
     pub const fn new<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
         Registration {
             dialect,

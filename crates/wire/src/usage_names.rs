@@ -640,7 +640,7 @@ mod tests {
         unknown_usage((dialect, registration.usage), payload).join(",")
     }
 
-    /// The events of a body whose usage is `beside` with the number 7 added at `path`.
+    /// The events of a body whose usage is the given members with the number 7 added at `path`.
     fn read(dialect: Dialect, body: &str, beside: &Value, path: Option<&str>) -> String {
         let mut usage = beside.clone();
         if let Some(path) = path {

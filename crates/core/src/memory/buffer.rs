@@ -13,9 +13,9 @@ const STEP: usize = 64 * 1024;
 /// Why a buffer cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferError {
-    /// It would exceed the buffer's own limit.
+    /// The buffer would exceed its own limit.
     Limit,
-    /// It would exceed the shared memory limit, or the system has no memory.
+    /// The shared memory limit would be exceeded, or the system has no memory.
     Memory,
 }
 
