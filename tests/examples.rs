@@ -58,6 +58,6 @@ fn the_example_reads_bodies_that_were_not_streamed_and_lines_of_json() {
 fn the_example_says_which_dialects_there_are() {
     let unknown = count_tokens::report("nonsense", &b""[..], &mut Vec::new());
     let unknown = unknown.expect_err("no dialect").to_string();
-    assert!(unknown.contains("`nonsense` is no dialect"), "{unknown}");
+    assert!(unknown.contains("`nonsense` is not a dialect"), "{unknown}");
     assert!(unknown.contains("`openai_chat`"), "{unknown}");
 }
