@@ -29,9 +29,9 @@ const HTTP1: &[u8] = b"http/1.1";
 /// TLS for connections from agents. Changed files are reloaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerTls {
-    /// Certificate chain, PEM.
+    /// PEM.
     pub certificate: PathBuf,
-    /// Private key, PEM.
+    /// PEM.
     pub key: PathBuf,
     /// If set, agents must present a certificate that one of these authorities signed.
     pub client_ca: Option<PathBuf>,

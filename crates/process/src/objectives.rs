@@ -1,4 +1,4 @@
-//! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
+//! Threads of the objectives: one evaluates every second, one looks for causes, one saves the counts.
 
 use crate::ProcessError;
 use parking_lot::Mutex;
@@ -16,19 +16,17 @@ use tokengauge_sessions::SessionWatch;
 use tokengauge_slo::{Circumstances, Slos, StateFolder, changes};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is checked whether a cause is to be looked for.
+/// How often the thread checks whether it must look for a cause.
 const CAUSES_EVERY: Duration = Duration::from_secs(5);
-/// How often the counts are saved: half of what may be lost by a kill, since a slow disk may
-/// take the other half.
+/// How often the counts are saved. A kill may lose twice this time, because saving on a slow disk may take as long
+/// again.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// The threads of the objectives. They save the counts at the end.
 pub(crate) struct Objectives {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The objectives of `config` with the counts that were saved, and the folder that saves them.
 pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), ProcessError> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
@@ -42,12 +40,11 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), 
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
-    // Saved at once, so that after a kill no change is audited again.
+    // Saved at once, so that a restart after a kill does not write the same changes to the audit log again.
     slos.keep_again();
     Ok((slos, Some(state_folder)))
 }
 
-/// Whether [`open`] could use the folder. Leaves nothing behind.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.state_dir.as_deref().map_or(Ok(()), |folder| {
         StateFolder::check(folder).map_err(|error| unusable(folder, &error))
@@ -70,8 +67,8 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
     }
 }
 
-/// Writes to the audit log what `config` changes in the objectives. A write error is logged
-/// and does not prevent the change.
+/// Writes the changes that `config` makes to the objectives to the audit log. A write error is logged and does not
+/// prevent the change.
 pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
@@ -86,7 +83,6 @@ pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Con
     }
 }
 
-/// The names of user and host.
 fn who() -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -172,7 +168,7 @@ impl Objectives {
     }
 }
 
-/// Calls `act` at intervals until it is stopped. A panic costs one call.
+/// Calls `act` at intervals until it is stopped. After a panic, the next call still happens.
 fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);

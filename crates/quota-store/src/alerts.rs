@@ -16,7 +16,6 @@ const KEEP_RESOLVED: Duration = Duration::from_secs(600);
 /// The maximum number of alerts for which this process remembers that it sends them.
 const MAX_HELD: usize = 1024;
 
-/// What this process does with an alert notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Send,
