@@ -12,7 +12,7 @@ use tokengauge_accounting::cost::budget::Period;
 use tokengauge_accounting::cost::{GpuPrice, Price, Tariff};
 use tokengauge_core::caller::{Mode, OnUnreadable};
 
-/// The shortest period of a budget; a shorter one would be a rate.
+/// Shortest period of a budget. A shorter one would be a rate limit.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
 
 pub(super) fn prices(

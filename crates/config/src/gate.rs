@@ -1,5 +1,3 @@
-//! `[[gate]]`: from the file's tables to settings.
-
 use super::file;
 use super::objectives::{check_route, check_workload};
 use super::problems::{Problems, check_label};
@@ -12,7 +10,7 @@ use tokengauge_gate::{Ceilings, Gate, Margins, Select};
 use tokengauge_slo::Sli;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// What the names in a gate may be.
+/// The names that a gate may refer to.
 pub(super) struct Known<'a> {
     pub(super) routes: &'a [Arc<Route>],
     pub(super) measure: &'a Measure,
@@ -153,7 +151,7 @@ fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
     )
 }
 
-/// The objectives of these names, which must judge call by call.
+/// Resolves objectives by name. They must judge single calls.
 fn objectives(
     names: &[Spanned<String>],
     slos: &[Arc<Objective>],

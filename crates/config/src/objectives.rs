@@ -109,14 +109,14 @@ pub(super) fn slos(
     all
 }
 
-/// The location of problems of the whole objective: its name, else its preset, else the table.
+/// The location of problems of the whole objective: its name, its preset or its table, in this order.
 fn place(spanned: &Spanned<file::Slo>) -> Spanned<()> {
     let slo = spanned.get_ref();
     let named = slo.name.as_ref().or(slo.preset.as_ref());
     Spanned::new(named.map_or(spanned.span(), Spanned::span), ())
 }
 
-/// The objectives of an `[[slo]]` table: one, or those of its preset.
+/// Resolves an `[[slo]]` table to one objective or to the objectives of its preset.
 fn slo(
     spanned: Spanned<file::Slo>,
     place: &Spanned<()>,
@@ -232,7 +232,7 @@ fn objective(
     }
 }
 
-/// The weight: `token` only for indicators with a value per token.
+/// `token` is allowed only for indicators with a value per token.
 fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight {
     let Some(weight) = &written.weight else {
         return Weight::Request;
@@ -307,7 +307,7 @@ pub(super) fn selector(
     }
 }
 
-/// The indicator of an upstream's throughput, minute by minute.
+/// The indicator for the throughput of an upstream per minute.
 fn of_upstream(
     written: &file::Slo,
     place: &Spanned<file::Throughput>,

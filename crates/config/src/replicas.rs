@@ -1,15 +1,13 @@
-//! Settings that each process counts for itself, so that several replicas allow more.
+//! Settings that each process counts separately, so that several replicas allow more.
 
 use super::Config;
 use tokengauge_accounting::sharing::OnError;
 use tokengauge_core::caller::Mode;
 
-/// The note about rates.
 const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";
 
 impl Config {
-    /// One sentence for each limit and receiver, for an operator who may run several
-    /// replicas.
+    /// One sentence for each limit and receiver, for operators of several replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
         let shared = self.quota_store.as_ref();
         let shared = shared.is_some_and(|settings| settings.sharing.mode == Mode::Enforce);

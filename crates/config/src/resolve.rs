@@ -1,5 +1,4 @@
-//! From the file's tables to settings: fills in defaults, resolves names, and collects every
-//! problem.
+//! From the file's tables to settings: fills in defaults, resolves names and collects every problem.
 
 use super::common::{client_tls, headers, server_tls};
 use super::file::DEFAULT_DRAIN;
@@ -358,7 +357,7 @@ fn route(
     })
 }
 
-/// The host of a route, in lower case; a port is refused, since it would never match.
+/// The host of a route, in lower case. A port is refused, because it would never match.
 fn route_host(written: &Spanned<String>, problems: &mut Problems<'_>) -> String {
     let host = written.get_ref().to_ascii_lowercase();
     let authority = host.parse::<http::uri::Authority>();

@@ -1,11 +1,9 @@
-//! `[runaway]`: from the file's table to settings.
-
 use super::file;
 use super::problems::Problems;
 use super::scalar::Span;
 use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
-/// The ceilings of sessions; 0 switches one off.
+/// The ceilings of sessions. 0 disables a ceiling.
 pub(super) fn limits(written: &file::Runaway, problems: &mut Problems<'_>) -> RunawayLimits {
     let default = RunawayLimits::default();
     let ceiling = |written: Option<f64>, default: Option<f64>| {

@@ -1,5 +1,3 @@
-//! `[[sink]]`: from the file's tables to settings.
-
 use super::common::client_tls;
 use super::file;
 use super::file::DEFAULT_DATABASE;
@@ -116,7 +114,7 @@ fn s3(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
     }))
 }
 
-/// A key that another kind of sink has.
+/// Reports a key that belongs to another kind of sink.
 fn foreign<T>(key: &Option<Spanned<T>>, reason: &str, problems: &mut Problems<'_>) {
     if let Some(key) = key {
         problems.at(key, reason);
@@ -148,7 +146,7 @@ fn url(written: &Spanned<String>, problems: &mut Problems<'_>) -> Option<Uri> {
     Some(uri)
 }
 
-/// A name of SQL that needs no quotes.
+/// An SQL name that needs no quotes.
 fn identifier(
     written: Option<Spanned<String>>,
     default: &str,

@@ -1,5 +1,4 @@
-//! Warns of routes and workloads that no call comes to, since an earlier one takes every call
-//! that they would.
+//! Warns of routes and workloads that receive no calls, because an earlier one matches all of them.
 
 use super::problems::Problems;
 use super::spanned::Spanned;
@@ -7,7 +6,7 @@ use super::*;
 
 type Header = (HeaderName, HeaderValue);
 
-/// Warns where one of the `earlier` routes takes every call of `route`.
+/// Warns if one of the `earlier` routes matches every call of `route`.
 pub(super) fn route(
     route: &Route,
     place: &Spanned<String>,
@@ -39,7 +38,7 @@ fn covers_route(one: &Matches, other: &Matches) -> bool {
         && covers_headers(&one.headers, &other.headers)
 }
 
-/// Warns where one of the `earlier` workloads takes every call of `workload`.
+/// Warns if one of the `earlier` workloads matches every call of `workload`.
 pub(super) fn workload(
     workload: &Workload,
     place: &Spanned<String>,
