@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderValue, Request, Version};
 use http_body::Body;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// Points a request at an endpoint, over HTTP/1.
 pub(super) fn http1<B: Body>(
     request: &mut Request<B>,
     endpoint: &Endpoint,
@@ -24,7 +23,7 @@ pub(super) fn http1<B: Body>(
     Ok(())
 }
 
-/// Sends a body of unknown length chunked, whatever the method.
+/// Declares chunked framing for a body of unknown length, whatever the method.
 fn say_chunked<B: Body>(request: &mut Request<B>) {
     let body = request.body();
     let sized = body.is_end_stream() || body.size_hint().exact().is_some();
@@ -34,7 +33,6 @@ fn say_chunked<B: Body>(request: &mut Request<B>) {
     }
 }
 
-/// Points a request at an endpoint, over HTTP/2.
 pub(super) fn http2<B>(
     request: &mut Request<B>,
     endpoint: &Endpoint,

@@ -1,4 +1,4 @@
-//! The body of a request, as it comes from the agent.
+//! The body of a request from an agent.
 
 use crate::agent_connection::Http1Body;
 use crate::body_error::AgentBodyError;

@@ -22,12 +22,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// A response head, what follows it, and when both sides were ready.
+/// A response head, the rest of the response, and timestamps.
 pub(super) struct UpstreamResponse {
     pub parts: response::Parts,
-    /// The names of its fields as they were written.
+    /// Field names as they were written.
     pub names: FieldNames,
-    /// The reason phrase, where it is not the usual one.
+    /// The reason phrase, if it is not the default.
     pub reason: Option<Bytes>,
     pub body: UpstreamBody,
     /// When the request head was written, or as much of it as the socket accepted.
@@ -36,11 +36,11 @@ pub(super) struct UpstreamResponse {
 }
 
 pub(super) enum ResponseError {
-    /// Nothing was sent: the request can go over another connection.
+    /// Nothing was sent, so the request can be sent over another connection.
     NotSent(Box<Request<Upload>>, Failure),
-    /// The connection was lost before any of a response came; the whole request body is back, to be sent again.
+    /// The connection was lost before any byte of a response. The whole request body is returned, to be sent again.
     Lost(Failure, Box<Upload>),
-    /// Part of it was sent: it must not be sent again. Over HTTP/1 the rest of its body is here.
+    /// Part of the request was sent, so it must not be sent again. Over HTTP/1, the rest of its body is returned.
     Failed(Failure, Option<Box<Upload>>),
 }
 
@@ -54,18 +54,16 @@ impl ResponseError {
     }
 }
 
-/// What an exchange over HTTP/1 needs besides the request.
 #[derive(Clone, Copy)]
 pub(super) struct Http1Context<'a> {
-    /// The names of the request's fields as they were written.
+    /// Field names of the request as they were written.
     pub names: &'a FieldNames,
-    /// Whom interim responses go to.
+    /// Receives interim responses.
     pub agent: Option<&'a AgentConnection>,
     /// Opened by `100 Continue`.
     pub gate: Option<&'a ContinueGate>,
 }
 
-/// Sends a request and waits for the response head.
 pub(super) async fn exchange(
     connection: LeasedConnection,
     request: Request<Upload>,
@@ -116,7 +114,7 @@ struct ResponseWait<'a> {
     timeouts: &'a Timeouts,
     timer: Timer,
     written_at: Option<Instant>,
-    /// The request has no body, so that no frame marks its end.
+    /// The request has no body, so no frame marks its end.
     body_is_empty: bool,
 }
 
@@ -128,7 +126,7 @@ impl ResponseWait<'_> {
         context: Http1Context<'_>,
     ) -> Result<Http1Response, ResponseError> {
         if connection.io.is_unsolicited() {
-            // Nobody could tell which request it answers.
+            // An unsolicited response could be mistaken for the response to this request.
             let failure = no_response(&ExchangeError::Closed);
             return Err(ResponseError::NotSent(Box::new(request), failure));
         }
@@ -223,7 +221,7 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     }
 }
 
-/// Describes why a connection gave no response head.
+/// Describes why no response head arrived.
 fn no_response(error: &ExchangeError) -> Failure {
     match error {
         ExchangeError::Head(error) => failure(

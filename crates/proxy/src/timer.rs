@@ -10,8 +10,8 @@ use tokio::time::{Sleep, sleep_until};
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
-    /// Ready when `deadline` has passed. If the deadline was moved to a later instant, the timer is
-    /// reset when it fires for the earlier one.
+    /// Ready when `deadline` has passed. If the deadline was moved to a later time, the timer is reset when it fires
+    /// for the earlier one.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: impl Fn() -> Instant) -> Poll<()> {
         let deadline_at = deadline().into();
         let timer = self
@@ -30,7 +30,7 @@ impl Timer {
         Poll::Pending
     }
 
-    /// When it fires next, or last fired.
+    /// When the timer fires next, or last fired.
     fn fires_at(&self) -> Option<Instant> {
         self.0.as_ref().map(|timer| timer.deadline().into_std())
     }
@@ -44,8 +44,8 @@ pub(super) struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Ready when `deadline` has passed. The inner timer is polled only when it may have fired:
-    /// firing too early costs less than a reset at each poll.
+    /// Ready when `deadline` has passed. The inner timer is polled only when it may have fired, because firing too
+    /// early costs less than a reset at each poll.
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant, deadline: Instant) -> Poll<()> {
         if self
             .fires_at
@@ -54,7 +54,7 @@ impl LazyTimer {
             return Poll::Pending;
         }
         let polled = self.timer.poll(cx, || deadline);
-        // This may be before `deadline`, and in the past: timers fire up to a millisecond late.
+        // This may be before `deadline` and in the past, because timers fire up to a millisecond late.
         self.fires_at = self.timer.fires_at();
         polled
     }

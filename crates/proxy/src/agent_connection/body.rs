@@ -1,4 +1,4 @@
-//! The body of a request, read through the connection that it comes on.
+//! A request body that is read through its connection.
 
 use super::{AgentConnection, BodyState};
 use crate::body_error::AgentBodyError;
@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 
 pub(crate) struct Http1Body {
     connection: AgentConnection,
-    /// That of the connection's requests which it belongs to.
+    /// Number of the request that the body belongs to.
     request: u64,
 }
 
 impl Http1Body {
-    /// That of the request whose head was read last.
+    /// Creates the body of the request whose head was read last.
     pub fn new(connection: &AgentConnection) -> Http1Body {
         Http1Body {
             connection: connection.clone(),

@@ -1,4 +1,4 @@
-//! A response body on its way to an HTTP/1 agent, after its head.
+//! Writes a response body to an HTTP/1 agent, after its head.
 
 use crate::agent_connection::AgentConnection;
 use crate::body::Body;
@@ -15,11 +15,11 @@ use std::task::{Context, Poll, ready};
 /// Frames that are written per poll before other tasks have their turn.
 const MAX_FRAMES_PER_POLL: usize = 16;
 
-/// A response body that is written to an agent. Its head waits to be written with its first bytes.
+/// Writes a response body to an agent. The head is buffered and sent with the first bytes.
 pub(super) struct ResponseWriter {
     content: Content,
     encoder: BodyEncoder,
-    /// Whether the agent takes trailers.
+    /// Whether the agent accepts trailers.
     trailers: bool,
     last: bool,
     until_close: bool,
@@ -29,7 +29,7 @@ pub(super) struct ResponseWriter {
 enum Content {
     Frames(Body),
     Relay(Box<Relay>),
-    /// Everything waits to be written, or has left.
+    /// The whole body is buffered or sent.
     Ended,
 }
 
@@ -39,21 +39,20 @@ pub(super) enum ResponseWriteError {
     /// The upstream's body broke off, or the agent left.
     #[error("{0}")]
     Body(#[from] BodyError),
-    /// The agent's connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The upstream's body is shorter than its head said.
+    /// The upstream's body is shorter than its head announced.
     #[error("{0}")]
     TooShort(#[from] BodyTooShort),
 }
 
 impl ResponseWriter {
-    /// `trailers` says whether the agent takes trailers.
+    /// `trailers` says whether the agent accepts trailers.
     pub fn new(mut body: Body, head: WrittenHead, trailers: bool) -> ResponseWriter {
         let relay = head.encoder.is_chunked().then(|| body.take_relay());
         let content = match relay.flatten() {
             Some(relay) => Content::Relay(relay),
-            // A response to HEAD, for one.
+            // For example, a response to HEAD.
             None if head.encoder.is_done() => Content::Ended,
             None => Content::Frames(body),
         };
@@ -72,12 +71,12 @@ impl ResponseWriter {
         self.last
     }
 
-    /// Whether the agent takes the end of the connection for that of the body.
+    /// Whether the close of the connection marks the end of the body.
     pub fn is_until_close(&self) -> bool {
         self.until_close
     }
 
-    /// Writes what comes. Ready when everything has left.
+    /// Writes the available data. Ready when everything was sent.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -21,7 +21,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When it takes longer than `within`, or a handshake fails.
+    /// If it takes longer than `within`, or a handshake fails.
     pub(super) async fn open(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -82,7 +82,7 @@ impl Upstream {
     async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
         match timeout(within, TcpStream::connect(endpoint.address)).await {
             Ok(Ok(tcp)) => {
-                // Otherwise a chunk may wait until the last one was acknowledged.
+                // Without this, a chunk may wait until the previous one is acknowledged.
                 let _ = tcp.set_nodelay(true);
                 Ok(tcp)
             }

@@ -15,7 +15,7 @@ use tokio::runtime::{self, Handle};
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
-    /// The runtime that waits for it.
+    /// The runtime that waits for the socket.
     runtime: runtime::Id,
     /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
@@ -36,11 +36,11 @@ impl CountedTcp {
         self.runtime
     }
 
-    /// Lets this runtime wait for it, so that what arrives wakes no other thread.
+    /// Registers the socket with the current runtime, so that arriving data wakes no other thread.
     ///
     /// # Errors
     ///
-    /// When the process has no free descriptor; the other one still waits for it.
+    /// If the process has no free descriptor. The previous runtime then still waits for the socket.
     pub fn move_to_current_runtime(&mut self) -> io::Result<()> {
         let current = Handle::current().id();
         if self.runtime != current {
@@ -57,7 +57,7 @@ impl CountedTcp {
         self
     }
 
-    /// Whether part of a TLS record was read: the TLS library buffers it until the rest arrives.
+    /// Whether part of a TLS record was read. The TLS library buffers it until the rest arrives.
     pub fn is_inside_tls_record(&self) -> bool {
         self.records
             .as_ref()
