@@ -37,7 +37,6 @@ pub(super) struct AgentConnection(Arc<Mutex<ConnectionState>>);
 struct ConnectionState {
     /// `None` once the connection was closed or upgraded.
     io: Option<TimedSocket>,
-    /// A partial request head.
     head: HeadBuffer,
     /// Bytes that have arrived and are not decoded yet.
     read_ahead: Bytes,
@@ -59,18 +58,15 @@ struct ConnectionState {
     body_reader: Option<Waker>,
 }
 
-/// How far the body of the current request was read.
 enum BodyState {
     /// The body was read to its end, or there is none.
     Complete,
     Reading(RequestDecoder),
     /// No reader needs the rest.
     Abandoned(RequestDecoder),
-    /// Reading the body failed.
     Failed,
 }
 
-/// Why a connection ended too early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentError {
     #[error("{0}")]
@@ -115,7 +111,6 @@ impl AgentConnection {
         Poll::Ready(Ok(head))
     }
 
-    /// Closes the connection after the current request.
     pub fn close_gracefully(&self) {
         self.state().closing = true;
     }
@@ -130,7 +125,6 @@ impl AgentConnection {
         self.state().serving = false;
     }
 
-    /// Adds data to the write buffer.
     pub fn write<T>(&self, write: impl FnOnce(&mut WriteBuffer) -> T) -> T {
         let mut state = self.state();
         (state.expects_continue, state.continue_unsent) = (false, false);
@@ -157,7 +151,6 @@ impl AgentConnection {
         }
     }
 
-    /// Writes all unsent data and closes the sending side.
     pub fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = &mut *self.state();
         ready!(state.poll_flush(cx))?;
@@ -214,7 +207,6 @@ impl AgentConnection {
         }
     }
 
-    /// Closes the connection and wakes the reader of the body.
     pub fn close(&self) {
         let mut state = self.state();
         state.io = None;
@@ -372,7 +364,6 @@ impl ConnectionState {
         }
     }
 
-    /// Reads the bytes of an abandoned body that have arrived.
     fn settle_body(&mut self) -> bool {
         self.expects_continue = false;
         let mut unobserved = Context::from_waker(Waker::noop());

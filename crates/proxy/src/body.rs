@@ -1,5 +1,3 @@
-//! The body type of every response to an agent.
-
 use super::abort_body::BodyAbort;
 use super::body_error::BodyError;
 use super::send_timeout::SendState;
@@ -20,7 +18,6 @@ enum BodyKind {
     // Boxed, because hyper reserves space for a body in every HTTP/2 connection.
     Streaming {
         streaming: Box<StreamingBody>,
-        /// The connection of an HTTP/2 agent.
         http2: Option<Arc<SendState>>,
     },
     /// The upstream's body broke off. Data that was sent before is flushed first.

@@ -12,7 +12,6 @@ use tokengauge_core::memory::{AdmissionBuffers, Buffer, BufferError, SMALL_BODY}
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a body waits until other bodies release memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_millis(10);
 /// How often the rate of a body is checked. [`MEMORY_TIMEOUT`] has room for more than two checks, because a body that
@@ -67,7 +66,6 @@ pub(super) async fn read(
     Ok(Ok((buffered, error)))
 }
 
-/// Adds the buffered bytes and the chunk that did not fit to `read`.
 pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
     let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
     read.chunks.extend(buffer.into_iter().chain(overflow));
@@ -75,7 +73,6 @@ pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Op
 
 enum BodyStep {
     Frame(Option<Result<Frame<Bytes>, AgentBodyError>>),
-    /// The body is too slow while others wait for its memory.
     TooSlow,
 }
 
@@ -142,7 +139,6 @@ impl PartialBody {
         slow && self.buffer.has_pending_reservations()
     }
 
-    /// Appends `bytes` and waits for memory if necessary.
     async fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let started = Instant::now();
         let mut reservations = None;
@@ -166,7 +162,6 @@ impl PartialBody {
         result
     }
 
-    /// The declared length, or the length with `bytes` appended if that is greater.
     fn length_with(&self, bytes: &[u8]) -> usize {
         self.length.max(self.buffer.len() + bytes.len())
     }

@@ -1,5 +1,3 @@
-//! Why the body of a request or of a response broke off.
-
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentBodyError {
     /// The agent's stream was reset or its connection was lost.
@@ -12,7 +10,6 @@ pub(super) enum AgentBodyError {
 }
 
 impl AgentBodyError {
-    /// Whether the agent's framing is malformed, in contrast to a lost connection.
     pub fn is_malformed(&self) -> bool {
         matches!(self, AgentBodyError::Malformed)
     }
@@ -24,12 +21,10 @@ pub(super) enum BodyError {
     /// The upstream's HTTP/2 body broke off. Hyper passes the reason on to an HTTP/2 agent.
     #[error("the upstream's response broke off")]
     Upstream(#[from] hyper::Error),
-    /// The upstream's HTTP/1 body broke off.
     #[error("the upstream's response broke off: {0}")]
     Http1(#[from] super::http1::ResponseBodyError),
     #[error("the agent left")]
     Agent,
-    /// No byte arrived within the idle timeout.
     #[error("the upstream sent nothing for too long")]
     Idle,
 }

@@ -54,7 +54,6 @@ impl CallHandle {
         }
     }
 
-    /// When the request head was read.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -81,7 +80,6 @@ impl CallHandle {
         }
     }
 
-    /// Records that a byte was transferred in either direction.
     pub fn record_activity(&self, at: Instant) {
         self.last_activity.store(self.since(at), Ordering::Relaxed);
     }
@@ -102,7 +100,6 @@ impl CallHandle {
             .store(self.since(at).max(1), Ordering::Relaxed);
     }
 
-    /// When the last byte of the request body was sent upstream.
     pub fn request_sent_at(&self) -> Option<Instant> {
         let nanos = self.request_sent.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.started + Duration::from_nanos(nanos))
@@ -143,10 +140,8 @@ impl CallHandle {
     }
 }
 
-/// Why a request body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UploadError {
-    /// The agent closed the connection.
     Abandoned,
     Malformed,
 }

@@ -1,5 +1,3 @@
-//! One connection to an endpoint, over HTTP/1 or HTTP/2.
-
 use super::maybe_tls::MaybeTls;
 use super::upload::Upload;
 use super::upstream::in_flight::InFlightCount;
@@ -31,7 +29,6 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) type Io = MaybeTls<CountedTcp, TlsStream<CountedTcp>>;
 
-/// An HTTP/1 connection that is ready for a request.
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub io: Io,

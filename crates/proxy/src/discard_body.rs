@@ -14,7 +14,6 @@ use tokio::time::timeout;
 const MAX_BYTES: usize = 64 << 20;
 /// How long reading continues after the call has been recorded, or after its response.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the call's record waits for the body.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the body of a refused request is read, and for how long.
@@ -37,7 +36,6 @@ impl DiscardPolicy {
     }
 }
 
-/// The unread rest of a refused request's body.
 pub(super) struct UnreadBody {
     source: UploadSource,
     policy: DiscardPolicy,
@@ -48,7 +46,6 @@ impl UnreadBody {
         UnreadBody { source, policy }
     }
 
-    /// Creates it from a body that was not read at all.
     pub fn from_agent(body: AgentBody, policy: DiscardPolicy) -> UnreadBody {
         UnreadBody::new(UploadSource::Agent(body), policy)
     }

@@ -25,7 +25,6 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Creates a handle for a proxy that is not shutting down.
     pub fn new() -> Shutdown {
         let stage = Arc::new(watch::Sender::new(Stage::Serving));
         Shutdown {
@@ -96,7 +95,6 @@ impl Shutdown {
         }
     }
 
-    /// A guard for a new request, which counts as open until it is dropped.
     pub(super) fn request_guard(&self) -> RequestGuard {
         self.open.requests.fetch_add(1, Ordering::Relaxed);
         RequestGuard(Arc::clone(&self.open))
@@ -133,7 +131,6 @@ impl Shutdown {
         self.open.refused_streams.load(Ordering::Relaxed)
     }
 
-    /// Connections that were open when the shutdown terminated them.
     pub(super) fn aborted_connections(&self) -> usize {
         self.open.aborted.load(Ordering::Relaxed)
     }
@@ -192,7 +189,6 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// A guard for a new call, which counts as unreported until it is dropped.
     pub fn call_guard(&self) -> CallGuard {
         self.open.calls.fetch_add(1, Ordering::Relaxed);
         CallGuard(Arc::clone(&self.open))
@@ -202,7 +198,6 @@ impl Drain {
         self.reached(Stage::Draining).await;
     }
 
-    /// Resolves when open connections must be terminated.
     pub async fn terminated(&mut self) {
         self.reached(Stage::Terminating).await;
     }
@@ -227,7 +222,6 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Counts a request as open until it is dropped.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<OpenCounts>);
 
@@ -237,7 +231,6 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Counts a call as unreported until it is dropped.
 #[derive(Debug)]
 pub(super) struct CallGuard(Arc<OpenCounts>);
 

@@ -1,5 +1,3 @@
-//! Sends one request over one connection and waits for its response head.
-
 use super::agent_connection::AgentConnection;
 use super::call_handle::CallHandle;
 use super::clock::now;
@@ -22,7 +20,6 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// A response head, the rest of the response, and timestamps.
 pub(super) struct UpstreamResponse {
     pub parts: response::Parts,
     /// Field names as they were written.
@@ -58,9 +55,7 @@ impl ResponseError {
 pub(super) struct Http1Context<'a> {
     /// Field names of the request as they were written.
     pub names: &'a FieldNames,
-    /// Receives interim responses.
     pub agent: Option<&'a AgentConnection>,
-    /// Opened by `100 Continue`.
     pub gate: Option<&'a ContinueGate>,
 }
 
@@ -221,7 +216,6 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     }
 }
 
-/// Describes why no response head arrived.
 fn no_response(error: &ExchangeError) -> Failure {
     match error {
         ExchangeError::Head(error) => failure(

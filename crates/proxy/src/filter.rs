@@ -21,7 +21,6 @@ impl BodyFilter {
         }
     }
 
-    /// Whether all data that the filter held back has been returned.
     pub fn is_finished(&self) -> bool {
         self.finished
     }

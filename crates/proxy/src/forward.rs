@@ -1,5 +1,3 @@
-//! Forwards one request and its response.
-
 use super::ConnectionInfo;
 use super::agent_body::AgentBody;
 use super::call_handle::{Call, CallHandle};
@@ -29,7 +27,6 @@ use tokengauge_core::observer::{
 };
 use tokengauge_net::tls;
 
-/// Forwards requests by the routes of a configuration.
 pub struct Forwarder {
     /// Loaded once per request. A request keeps its version.
     routing: ArcSwap<Routing>,
@@ -70,7 +67,6 @@ impl Forwarder {
         self.routing.store(Arc::new(routing));
     }
 
-    /// Limits the total number of connections to all upstreams.
     pub fn limit_descriptors(&self, total: usize) {
         self.routing.load().descriptors.limit(total);
     }
@@ -225,7 +221,6 @@ pub struct UpstreamConnections {
     pub upstream: Arc<str>,
     /// Open connections, including idle ones.
     pub open: usize,
-    /// Requests that wait for a connection.
     pub pending: usize,
     /// Requests that were refused because no connection became free.
     pub refused: u64,
@@ -235,7 +230,6 @@ pub struct UpstreamConnections {
     pub endpoints: Vec<EndpointLoad>,
 }
 
-/// Describes the request body before any of it is read.
 fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
         RequestBody::Unread(UnreadableBody::Upgraded)

@@ -194,7 +194,6 @@ fn has_valid_target(parts: &request::Parts) -> bool {
     }
 }
 
-/// Whether a `transfer-encoding` is only `chunked`.
 pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
     let coding = coding.as_bytes().trim_ascii();
     coding.eq_ignore_ascii_case(b"chunked")
@@ -299,7 +298,6 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers
     }
 }
 
-/// The fields that `connection` names, except end-to-end fields.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     tokens(headers, &CONNECTION)
         .filter(|token| {

@@ -26,7 +26,6 @@ pub(super) use write_buffer::WriteBuffer;
 pub(super) use write_request::{RequestWriter, SendError};
 pub(super) use write_response::{BodySize, ResponseContext, WrittenHead, write_response};
 
-/// Why a body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseBodyError {
     #[error("the connection was lost")]

@@ -7,7 +7,6 @@ use governor::{Quota, RateLimiter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits the requests per minute of each route, including bursts.
 #[derive(Debug)]
 pub struct Limiter {
     routes: Option<RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>>,
@@ -37,7 +36,6 @@ impl Limiter {
         let Some(routes) = &self.routes else {
             return Ok(());
         };
-        // The map is bounded by the number of configured routes.
         let refused = routes.check_key(&route.name).err();
         refused.map_or(Ok(()), |until| {
             Err(RetryAfter(

@@ -1,5 +1,3 @@
-//! Listeners for agents: bind, accept, and drain.
-
 mod active_listeners;
 mod backoff;
 mod connection;
@@ -35,7 +33,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A bound listener that is not accepting yet.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
@@ -99,7 +96,6 @@ fn reason(error: &io::Error) -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSummary {
-    /// Terminated connections, including tunnels.
     pub aborted: usize,
 }
 

@@ -9,16 +9,13 @@ use http::{Response, request, response};
 
 pub(super) struct AgentRequest {
     pub parts: request::Parts,
-    /// Field names as they were written.
     pub names: FieldNames,
     pub body: AgentBody,
 }
 
 pub(super) struct AgentResponse {
     pub parts: response::Parts,
-    /// Field names as they were written.
     pub names: FieldNames,
-    /// The reason phrase, if it is not the default.
     pub reason: Option<Bytes>,
     pub body: Body,
     /// The upstream responded before it had the whole request. The rest of the request is dropped when the response is

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-/// Maximum bytes per read.
 const BYTES: usize = 32 * 1024;
 
 thread_local! {

@@ -15,7 +15,6 @@ use tokengauge_core::observer::{End, Failure, FailureKind};
 /// Header that names the failure in a response by the proxy itself.
 const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
-/// Ends a call with an error response.
 pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {
     let (response, end) = (error_response(&call, failure), failure_end(&call, failure));
     call.end(now(), end);

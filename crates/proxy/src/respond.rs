@@ -21,7 +21,6 @@ use std::sync::Arc;
 use tokengauge_core::observer::{FailureKind, Phase};
 
 impl Forwarding<'_> {
-    /// Prepares the upstream's response head for the agent and taps the body.
     pub fn respond(&self, sent: SentRequest, call: Call) -> AgentResponse {
         let SentRequest {
             response,
@@ -91,7 +90,6 @@ impl Forwarding<'_> {
         }
     }
 
-    /// Sends an error response instead of an upstream response that cannot be forwarded.
     fn refuse_response(
         &self,
         call: Call,

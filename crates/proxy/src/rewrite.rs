@@ -31,14 +31,11 @@ pub(super) enum RewriteOutcome {
     /// The request is refused. The body may not have been read to its end.
     Refused(Failure, UploadSource),
     Incomplete,
-    /// The agent stopped sending.
     Stalled,
 }
 
-/// Why the body is buffered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RewriteOptions {
-    /// Whether the body decides on admission.
     pub(super) admission: bool,
     pub(super) replacement: bool,
 }
@@ -136,7 +133,6 @@ fn replacement(handle: &CallHandle, body: &[u8]) -> Option<Bytes> {
     replacement.flatten()
 }
 
-/// Asks whether the request is admitted with this body. An observer that has panicked admits it.
 fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
     handle.query(|call| call.admit(body)).unwrap_or_default()

@@ -1,12 +1,9 @@
-//! Chooses a request's route, and rewrites its target.
-
 use crate::settings::{Endpoint, Matches, Route};
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use std::sync::Arc;
 
-/// The index of the first route that matches.
 pub(super) fn choose(routes: &[Arc<Route>], request: &Parts) -> Option<usize> {
     routes
         .iter()
@@ -32,7 +29,6 @@ fn under(prefix: &str, path: &str) -> bool {
         .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The request's host, without its port.
 fn host(request: &Parts) -> Option<&str> {
     if let Some(host) = request.uri.host() {
         return Some(host);

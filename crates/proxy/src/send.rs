@@ -43,7 +43,6 @@ pub(super) struct SentRequest {
     pub overhead: Duration,
 }
 
-/// A request that got no response.
 pub(super) struct SendFailure {
     pub failure: Failure,
     /// The unsent part of the request body, if it can still be read.
@@ -68,10 +67,8 @@ impl From<Failure> for SendFailure {
     }
 }
 
-/// A request that is ready to be sent to any endpoint.
 struct PreparedRequest {
     request: Request<Upload>,
-    /// The agent's target.
     uri: Uri,
     gate: Option<Arc<ContinueGate>>,
     upgrade: bool,
@@ -301,7 +298,6 @@ impl Forwarding<'_> {
         Err(last)
     }
 
-    /// Points a request at an endpoint.
     fn address(
         &self,
         prepared: &mut PreparedRequest,

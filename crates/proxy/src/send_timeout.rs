@@ -14,7 +14,6 @@ use tokengauge_core::observer::{End, FailureKind};
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
-    /// The HTTP/2 stream that the current task serves.
     static CURRENT_STREAM: Arc<SendState>;
 }
 
@@ -27,11 +26,9 @@ pub(super) struct SendState {
     /// The send timeout in milliseconds. 0 before a call has set it.
     timeout_millis: AtomicU64,
     close_reason: AtomicU8,
-    /// Data was written that is not flushed yet.
     unflushed: AtomicBool,
 }
 
-/// Why the proxy closed a connection or stream with calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CloseReason {
@@ -58,7 +55,6 @@ impl SendState {
         }
     }
 
-    /// Records that a write has made progress.
     pub fn clear_blocked(&self) {
         if self.blocked_since.load(Ordering::Relaxed) != 0 {
             self.blocked_since.store(0, Ordering::Relaxed);

@@ -1,5 +1,3 @@
-//! The settings of the proxy: routes, upstreams and limits.
-
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +10,6 @@ pub use tokengauge_net::tls::{ClientTls, ServerTls};
 pub const DEFAULT_MAX_IDLE: usize = 256;
 /// Default time that an idle connection is kept. Most servers close theirs after 60 s.
 pub const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
-/// Default ejection time of a failed endpoint.
 pub const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
 /// Default number of requests of an upstream that may wait for a connection, the same as Envoy's.
 pub const DEFAULT_MAX_PENDING: usize = 1024;
@@ -40,10 +37,8 @@ pub struct Listener {
     pub tls: Option<ServerTls>,
 }
 
-/// Sends matching requests to an upstream.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The name in records and labels.
     pub name: Arc<str>,
     pub matches: Matches,
     /// Whether the matched prefix is removed from the path.
@@ -98,7 +93,6 @@ pub struct Matches {
 /// A group of endpoints that serve the same models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
-    /// The name in records and labels.
     pub name: Arc<str>,
     /// Never empty.
     pub endpoints: Vec<Endpoint>,
@@ -106,7 +100,6 @@ pub struct Upstream {
     /// TLS settings for `https` endpoints.
     pub tls: ClientTls,
     pub timeouts: Timeouts,
-    /// Maximum number of idle connections per endpoint.
     pub max_idle: usize,
     pub idle_for: Duration,
     /// How long an endpoint is ejected after a failed connection attempt.
@@ -121,7 +114,6 @@ pub struct Upstream {
     pub resend_bytes: usize,
 }
 
-/// Time limits for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeouts {
     /// Name resolution, TCP and TLS together.
@@ -181,7 +173,6 @@ impl Default for Limits {
 }
 
 impl Upstream {
-    /// An upstream with these endpoints and defaults for all other settings.
     pub fn new(name: &str, endpoints: Vec<Endpoint>) -> Upstream {
         Upstream {
             name: name.into(),
@@ -200,7 +191,6 @@ impl Upstream {
 }
 
 impl Route {
-    /// A route that matches every request, with defaults for all other settings.
     pub fn new(name: &str, upstream: Arc<Upstream>) -> Route {
         Route {
             name: name.into(),

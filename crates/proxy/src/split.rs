@@ -1,5 +1,3 @@
-//! Chooses the arm of an experiment for a request.
-
 use crate::settings::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

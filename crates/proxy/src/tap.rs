@@ -22,7 +22,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokengauge_core::observer::{End, FailureKind, Filter};
 
-/// A response body that is forwarded to the agent chunk by chunk and measured.
 pub(super) struct StreamingBody {
     /// Dropped first, so that the upstream's connection is closed before the call ends.
     body: UpstreamBody,

@@ -1,5 +1,3 @@
-//! The traffic threads and the assignment of connections to them.
-
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -79,7 +77,6 @@ impl TrafficRuntimes {
 
 pub(super) struct ChosenRuntime {
     handle: Handle,
-    /// Whether this runtime has accepted the connection.
     is_first: bool,
 }
 
@@ -113,7 +110,6 @@ impl ChosenRuntime {
     }
 }
 
-/// Counts a connection of a runtime until it is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionCount(Arc<AtomicUsize>);
 

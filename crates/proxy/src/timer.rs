@@ -5,7 +5,6 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
 
-/// A timer whose deadline may move while it runs.
 #[derive(Default)]
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -30,7 +29,6 @@ impl Timer {
         Poll::Pending
     }
 
-    /// When the timer fires next, or last fired.
     fn fires_at(&self) -> Option<Instant> {
         self.0.as_ref().map(|timer| timer.deadline().into_std())
     }

@@ -63,7 +63,6 @@ impl Tunnel {
     }
 }
 
-/// The timeouts of a tunnel, shared by both directions.
 struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
     /// How long a side may accept no data while data is unsent.
@@ -88,7 +87,6 @@ impl TunnelTimeouts<'_> {
         }
     }
 
-    /// Writes all bytes. The send timeout applies to each write.
     async fn write<W: AsyncWrite>(
         &self,
         write: &mut WriteHalf<W>,
@@ -117,11 +115,9 @@ impl TunnelTimeouts<'_> {
 
 enum TunnelWriteError {
     Lost,
-    /// The receiver accepted no byte within the send timeout.
     Stalled,
 }
 
-/// Copies in both directions. Bytes that were already read are sent first.
 async fn relay(
     (agent, from_agent): (TimedSocket, Bytes),
     (upstream, from_upstream): (Io, Bytes),

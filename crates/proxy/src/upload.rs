@@ -1,5 +1,3 @@
-//! The request body that is sent upstream.
-
 use super::agent_body::AgentBody;
 use super::body_error::AgentBodyError;
 use super::call_handle::CallHandle;
@@ -47,7 +45,6 @@ enum SentReport {
 struct SentBody {
     chunks: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
-    /// How many more bytes may be retained.
     room: usize,
 }
 
@@ -58,7 +55,6 @@ pub(super) enum UploadSource {
     Replaced(Bytes),
 }
 
-/// A body that was read in part or completely.
 pub(super) struct BufferedBody {
     pub chunks: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
@@ -68,7 +64,6 @@ pub(super) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// A body of which no part was read yet.
     pub fn new(body: &AgentBody) -> BufferedBody {
         BufferedBody {
             chunks: VecDeque::new(),
@@ -117,7 +112,6 @@ impl Upload {
         self.sent = None;
     }
 
-    /// Whether all sent data is still retained.
     pub fn is_retained(&self) -> bool {
         self.sent.is_some()
     }
@@ -178,7 +172,6 @@ impl Upload {
         });
     }
 
-    /// Returns the part that was not sent.
     pub fn into_source(self) -> UploadSource {
         self.source
     }

@@ -45,7 +45,6 @@ struct TlsConnectors {
     http1: Connector,
 }
 
-/// One server of an upstream, at one address.
 pub(super) struct Endpoint {
     pub settings: settings::Endpoint,
     /// `host:port`, as configured.
@@ -103,7 +102,6 @@ pub(super) struct Lease {
     pub in_flight: InFlightGuard,
 }
 
-/// A connection, or a stream of a shared one.
 pub(super) enum LeasedConnection {
     Http1(Http1),
     Http2 {
@@ -117,7 +115,7 @@ pub(super) enum LeasedConnection {
 enum Sharing {
     /// Connections of the request's runtime, and connections without other requests.
     OwnOrIdle,
-    /// All connections, because no further one is allowed, can be opened, or is needed while one is being opened.
+    /// All connections, because another one is not allowed, cannot be opened or is already being opened.
     Any,
 }
 
@@ -125,7 +123,6 @@ enum Sharing {
 pub(super) struct ConnectOptions {
     pub new_connection: bool,
     pub upgrade: bool,
-    /// The request must not be sent a second time.
     pub non_idempotent: bool,
 }
 
@@ -224,7 +221,6 @@ impl Upstream {
         endpoints
     }
 
-    /// Whether a new connection may serve several requests at once.
     fn may_multiplex(&self, endpoint: &Endpoint) -> bool {
         match self.settings.protocol {
             Protocol::Http1 => false,
@@ -295,7 +291,6 @@ impl Endpoint {
         format!("{} ({})", self.name, self.address.ip())
     }
 
-    /// Ejects the endpoint from load balancing for `duration`.
     pub fn eject(&self, duration: Duration) {
         self.ejected_until
             .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
@@ -342,7 +337,6 @@ impl Endpoint {
         }))
     }
 
-    /// Returns a stream of an HTTP/2 connection.
     fn share(&self, sharing: Sharing) -> Option<LeasedConnection> {
         if self.negotiated.load(Ordering::Relaxed) != HTTP2 {
             return None;

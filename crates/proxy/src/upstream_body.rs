@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pub(super) enum UpstreamBody {
-    /// The connection is read directly.
     Http1 {
         body: Box<BodyReader<Io>>,
         /// The unsent part of the request. The connection is not reused.
@@ -22,7 +21,6 @@ pub(super) enum UpstreamBody {
         incoming: Incoming,
         _stream: InFlightGuard,
     },
-    /// The body has ended, or there is none.
     Ended,
 }
 
@@ -96,7 +94,6 @@ fn poll_http1(body: &mut BodyReader<Io>, cx: &mut Context<'_>) -> PolledFrame {
     let piece = with_buffer(|buffer| {
         loop {
             match ready!(body.poll_piece(cx, buffer))? {
-                // The piece has only framing.
                 Some(piece) if piece.payload.is_empty() => {}
                 piece => return Poll::Ready(Ok::<_, BodyError>(piece)),
             }

@@ -1,5 +1,3 @@
-//! A request body that is read through its connection.
-
 use super::{AgentConnection, BodyState};
 use crate::body_error::AgentBodyError;
 use crate::http1::RequestDecoder;
@@ -14,7 +12,6 @@ pub(crate) struct Http1Body {
 }
 
 impl Http1Body {
-    /// Creates the body of the request whose head was read last.
     pub fn new(connection: &AgentConnection) -> Http1Body {
         Http1Body {
             connection: connection.clone(),

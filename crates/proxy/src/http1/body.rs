@@ -1,5 +1,3 @@
-//! Reads an HTTP/1 response body directly from the connection.
-
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
 use super::head::BodyLength;
@@ -21,7 +19,6 @@ pub(crate) struct BodyReader<I> {
     unparsed: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
-    /// The error that follows the data decoded so far.
     error: Option<ResponseBodyError>,
     reusable: bool,
 }
@@ -64,12 +61,10 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// Prevents another request on the connection.
     pub fn forbid_reuse(&mut self) {
         self.reusable = false;
     }
 
-    /// The connection, to write to it while the body is read.
     pub fn io_mut(&mut self) -> &mut I {
         &mut self.io
     }
@@ -79,7 +74,6 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         matches!(self.framing, Framing::Chunked(_))
     }
 
-    /// Whether all content and the trailers have been read.
     pub fn is_complete(&self) -> bool {
         matches!(self.framing, Framing::Complete) && self.trailers.is_none()
     }
@@ -93,7 +87,6 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// The trailers, once the body has ended.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
         let mut trailers = self.trailers.take();
         trailers.as_mut().map(headers::retain_response_trailers);
@@ -202,7 +195,6 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// Puts bytes that were not decoded back in front of `read_ahead`.
     fn put_back(&mut self, unread: &[u8]) {
         if unread.is_empty() {
             return;

@@ -41,19 +41,15 @@ pub(crate) struct NextChunk {
     pub payload: Range<usize>,
     /// Decoded bytes. The rest must be passed again with the bytes that follow.
     pub consumed: usize,
-    /// The trailers, once the body has ended.
     pub trailers: Option<HeaderMap>,
 }
 
 #[derive(Debug, Default)]
 pub struct DecodedChunks {
-    /// The content, without framing.
     pub payload: Bytes,
-    /// Decoded bytes. The rest must be passed again with the bytes that follow.
     pub consumed: usize,
     /// Bytes before the last size line, which may be forwarded unchanged.
     pub forwardable: usize,
-    /// The trailers, once the body has ended.
     pub trailers: Option<HeaderMap>,
 }
 
@@ -200,7 +196,6 @@ impl ChunkedDecoder {
     }
 }
 
-/// Collects the content of a piece, which is usually one contiguous range.
 struct Payload<'a> {
     raw: &'a [u8],
     first: Range<usize>,

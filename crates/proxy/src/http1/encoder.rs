@@ -6,10 +6,8 @@ use bytes::Bytes;
 use http::header::TRAILER;
 use http::{HeaderMap, HeaderName};
 
-/// Framing of a body and its remaining length.
 #[derive(Debug)]
 pub(crate) enum BodyEncoder {
-    /// Remaining bytes.
     Length(u64),
     /// Chunked, with trailers of these names.
     Chunked(Vec<HeaderName>),
@@ -40,7 +38,6 @@ impl BodyEncoder {
         matches!(self, BodyEncoder::UntilClose)
     }
 
-    /// Whether the body and its end are complete.
     pub fn is_done(&self) -> bool {
         matches!(self, BodyEncoder::Length(0))
     }
@@ -113,7 +110,6 @@ impl BodyEncoder {
     }
 }
 
-/// Writes the length of a chunk in hexadecimal digits.
 fn write_size(size: usize, text: &mut Vec<u8>) {
     let digits = size.checked_ilog(16).unwrap_or(0) + 1;
     for digit in (0..digits).rev() {

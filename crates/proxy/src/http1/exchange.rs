@@ -1,5 +1,3 @@
-//! One request over an HTTP/1 connection to an upstream, until its response head has arrived.
-
 use super::FieldNames;
 use super::body::BodyReader;
 use super::head::{HeadError, ResponseHead, parse_response};
@@ -24,14 +22,10 @@ pub(crate) struct Http1Exchange<'a> {
     /// The body of a fully sent request, kept because the request may have to be sent again.
     sent: Option<Box<Upload>>,
     method: Method,
-    /// The received part of the response head.
     head: HeadBuffer,
-    /// Whether interim responses have arrived.
     responding: bool,
     max_head_bytes: usize,
-    /// Receives interim responses.
     agent: Option<&'a AgentConnection>,
-    /// Opened by `100 Continue`.
     gate: Option<&'a ContinueGate>,
 }
 
@@ -48,7 +42,6 @@ pub(crate) struct Http1Response {
     pub unsent: Option<Box<RequestWriter>>,
 }
 
-/// The available part of a request body that got no response.
 pub(crate) enum UnansweredBody {
     /// The whole body from its beginning.
     Whole(Box<Upload>),
@@ -57,7 +50,6 @@ pub(crate) enum UnansweredBody {
     Sent,
 }
 
-/// Why no response head arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeError {
     #[error("{0}")]
@@ -66,7 +58,6 @@ pub(crate) enum ExchangeError {
     Io(#[from] io::Error),
     #[error("connection closed before message completed")]
     Closed,
-    /// The agent did not send the whole request.
     #[error("the agent did not send the whole request body")]
     RequestBody,
 }

@@ -41,7 +41,6 @@ impl FieldNames {
     pub fn original<'a>(&'a self, name: &'a HeaderName, nth: usize) -> &'a [u8] {
         let lower = name.as_str().as_bytes();
         let mut same = self.spans.iter().filter_map(|span| {
-            // The length already excludes most names.
             if span.length as usize != lower.len() {
                 return None;
             }

@@ -24,7 +24,6 @@ pub(crate) struct RequestHead {
     pub body: BodyLength,
     /// Whether the connection may serve another request.
     pub keep_alive: bool,
-    /// The agent waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
@@ -40,11 +39,8 @@ pub(crate) struct ResponseHead {
 /// The end of a body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// After this many bytes.
     Known(u64),
-    /// After the last chunk.
     Chunked,
-    /// When the connection closes.
     UntilClose,
 }
 
@@ -53,7 +49,6 @@ pub(crate) enum HeadError {
     /// The head is not HTTP, or is ambiguous.
     #[error("{0}")]
     Malformed(&'static str),
-    /// The head has too many bytes or fields.
     #[error("the head is too large")]
     TooLarge,
     #[error("the request target is too long")]
@@ -61,7 +56,6 @@ pub(crate) enum HeadError {
 }
 
 impl HeadError {
-    /// The status of the response to an invalid request head.
     pub fn status(self) -> StatusCode {
         match self {
             HeadError::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -305,7 +299,6 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether the last coding of the list is `chunked`.
 fn ends_in_chunked(codings: &HeaderValue) -> bool {
     let last = codings.to_str().unwrap_or_default().rsplit(',').next();
     last.is_some_and(|last| last.trim().eq_ignore_ascii_case("chunked"))

@@ -13,7 +13,6 @@ pub(crate) struct HeadBuffer {
 }
 
 impl HeadBuffer {
-    /// Starts with bytes that were already read.
     pub fn new(bytes: &[u8]) -> HeadBuffer {
         HeadBuffer {
             bytes: BytesMut::from(bytes),
@@ -68,7 +67,6 @@ impl HeadBuffer {
     }
 }
 
-/// Whether `bytes` may contain an empty line.
 fn ends_head(bytes: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', bytes).any(|end| {
         let rest = &bytes[end + 1..];

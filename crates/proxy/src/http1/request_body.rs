@@ -24,7 +24,6 @@ enum Framing {
 }
 
 impl RequestDecoder {
-    /// Creates a decoder. The close of the connection never ends a request body.
     pub fn new(length: BodyLength) -> RequestDecoder {
         RequestDecoder {
             framing: match length {

@@ -10,7 +10,6 @@ use tokio::io::AsyncWrite;
 pub(super) const COPY: usize = 4 * 1024;
 
 pub(super) const CHUNK_END: &[u8] = b"\r\n";
-/// The last chunk of a body without trailers.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const CHUNK_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
@@ -27,7 +26,6 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Whether all data was sent.
     pub fn is_empty(&self) -> bool {
         self.pending_bytes() == 0 && !self.unflushed
     }

@@ -1,5 +1,3 @@
-//! Writes requests to an HTTP/1 upstream, head and body.
-
 use super::encoder::BodyEncoder;
 use super::field_names::FieldNames;
 use super::head::digits;
@@ -31,10 +29,8 @@ pub(crate) struct RequestWriter {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    /// The upstream's connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The agent did not send the whole body.
     #[error("the agent did not send the whole request body")]
     Body,
 }
@@ -55,12 +51,10 @@ impl RequestWriter {
         }
     }
 
-    /// Stops retaining data that was sent, because it will not be sent again.
     pub fn release(&mut self) {
         self.body.release();
     }
 
-    /// Returns the body, with the part of it that was not taken yet.
     pub fn into_body(self) -> Upload {
         self.body
     }
@@ -166,7 +160,6 @@ fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &m
     text.extend_from_slice(b"\r\n");
 }
 
-/// Writes field lines with their original names.
 pub(super) fn write_fields(headers: &HeaderMap, names: &FieldNames, text: &mut Vec<u8>) {
     let (mut last, mut nth) = (None, 0);
     for (name, value) in headers {
@@ -207,7 +200,6 @@ mod tests {
 
     impl CallPolicy for Notes {}
 
-    /// A socket that accepts everything or nothing.
     struct Socket {
         notes: Notes,
         full: bool,

@@ -1,5 +1,3 @@
-//! Writes response heads for HTTP/1 agents.
-
 use super::encoder::BodyEncoder;
 use super::field_names::FieldNames;
 use super::head::digits;
@@ -16,13 +14,10 @@ const FIRST_PIECE: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseContext {
-    /// Method of the request.
     pub method: Method,
     /// HTTP version of the agent.
     pub version: Version,
-    /// Whether the connection may serve another request.
     pub keep_alive: bool,
-    /// Whether the agent accepts trailers.
     pub trailers: bool,
 }
 
@@ -30,7 +25,6 @@ pub(crate) struct ResponseContext {
 pub(crate) enum BodySize {
     /// The response has no body, or the body has ended.
     None,
-    /// The body has this many bytes.
     Known(u64),
     Unknown,
 }
@@ -38,7 +32,6 @@ pub(crate) enum BodySize {
 #[derive(Debug)]
 pub(crate) struct WrittenHead {
     pub encoder: BodyEncoder,
-    /// Whether the connection closes after this response.
     pub last: bool,
 }
 
@@ -115,7 +108,6 @@ struct Framing<'a> {
 }
 
 impl Framing<'_> {
-    /// Writes the fields. Returns the length that they announce.
     fn write_fields(
         &self,
         headers: &HeaderMap,

@@ -1,5 +1,3 @@
-//! The listeners that accept connections. They can change while connections stay open.
-
 use super::server::Server;
 use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
 use crate::settings::{self, Limits};
@@ -22,12 +20,10 @@ pub struct ActiveListeners {
 
 struct ListenerSet {
     active: Vec<ActiveListener>,
-    /// The number of permits in circulation.
     max_connections: usize,
     draining: bool,
 }
 
-/// A listening address and its accepting task.
 struct ActiveListener {
     address: SocketAddr,
     settings: settings::Listener,
@@ -50,7 +46,6 @@ enum ListenerAction {
 }
 
 impl ActiveListeners {
-    /// Starts to accept agents on `listeners`. Needs a runtime.
     pub fn start(
         listeners: Vec<BoundListener>,
         forwarder: Arc<Forwarder>,
@@ -161,7 +156,6 @@ impl ActiveListeners {
         opened
     }
 
-    /// The bound addresses, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.set()
             .active

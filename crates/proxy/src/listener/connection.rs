@@ -23,7 +23,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 
-/// Serves one connection until it closes, times out or is terminated.
 pub(super) async fn serve(
     server: Arc<Server>,
     tcp: TcpStream,

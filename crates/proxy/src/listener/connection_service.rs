@@ -103,7 +103,6 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// A response body that keeps its request counted as in flight.
 pub(super) struct CountedBody {
     body: Body,
     call: ActiveRequest,

@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long an evicted idle connection may take to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The phase of a connection, shared by its socket, its requests and its timer.
@@ -42,7 +41,6 @@ enum Phase {
     Silent(Instant),
     /// Reading a request head since this time.
     Head(Instant),
-    /// Serving this many requests.
     Requests(usize),
     /// Idle since this time.
     Idle(Instant),
@@ -63,10 +61,8 @@ impl Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeoutKind {
-    /// The request head did not arrive in time.
     Head,
     Idle,
-    /// The agent did not read the written data.
     Send,
     /// An idle connection was closed to make room for another.
     Evicted,
@@ -214,7 +210,6 @@ impl ConnectionTimeouts {
     }
 }
 
-/// A socket that records reads and blocked writes.
 #[derive(Debug)]
 pub(crate) struct TimedSocket {
     io: AgentIo,
@@ -226,12 +221,10 @@ impl TimedSocket {
         TimedSocket { io, timeouts }
     }
 
-    /// Records that bytes of the next request were already read.
     pub fn record_read(&self) {
         self.timeouts.record_read(Instant::now);
     }
 
-    /// Makes the close of the connection a TCP reset.
     pub fn reset_on_close(&self) {
         self.io.reset_on_close();
     }

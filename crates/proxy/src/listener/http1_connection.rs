@@ -36,7 +36,6 @@ impl From<io::Error> for ConnectionError {
     }
 }
 
-/// What happens to a connection after a response.
 enum Next {
     Request,
     Close,
@@ -44,7 +43,6 @@ enum Next {
     Nothing,
 }
 
-/// Serves requests until the connection ends.
 pub(super) async fn serve_requests(
     agent: &AgentConnection,
     service: &ConnectionService,
@@ -71,7 +69,6 @@ pub(super) async fn serve_requests(
     Ok(poll_fn(|cx| agent.poll_shutdown(cx)).await?)
 }
 
-/// Responds to a head that cannot be parsed.
 async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
     let (mut parts, ()) = Response::new(()).into_parts();
     parts.status = status;

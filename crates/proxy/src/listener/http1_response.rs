@@ -1,5 +1,3 @@
-//! Writes a response body to an HTTP/1 agent, after its head.
-
 use crate::agent_connection::AgentConnection;
 use crate::body::Body;
 use crate::body_error::BodyError;
@@ -19,7 +17,6 @@ const MAX_FRAMES_PER_POLL: usize = 16;
 pub(super) struct ResponseWriter {
     content: Content,
     encoder: BodyEncoder,
-    /// Whether the agent accepts trailers.
     trailers: bool,
     last: bool,
     until_close: bool,
@@ -33,10 +30,8 @@ enum Content {
     Ended,
 }
 
-/// Why a response could not be sent to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponseWriteError {
-    /// The upstream's body broke off, or the agent left.
     #[error("{0}")]
     Body(#[from] BodyError),
     #[error("{0}")]
@@ -47,7 +42,6 @@ pub(super) enum ResponseWriteError {
 }
 
 impl ResponseWriter {
-    /// `trailers` says whether the agent accepts trailers.
     pub fn new(mut body: Body, head: WrittenHead, trailers: bool) -> ResponseWriter {
         let relay = head.encoder.is_chunked().then(|| body.take_relay());
         let content = match relay.flatten() {
@@ -66,7 +60,6 @@ impl ResponseWriter {
         }
     }
 
-    /// Whether the connection ends after this response.
     pub fn is_last(&self) -> bool {
         self.last
     }

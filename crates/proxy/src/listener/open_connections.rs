@@ -74,7 +74,6 @@ impl Registry {
     }
 }
 
-/// A registered connection, until it is dropped.
 pub(super) struct OpenConnection {
     all: Arc<OpenConnections>,
     id: u64,
@@ -86,7 +85,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A counted stream, until it is dropped.
 pub(super) struct OpenStream(Arc<OpenConnections>);
 
 impl Drop for OpenStream {

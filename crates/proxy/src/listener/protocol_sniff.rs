@@ -45,7 +45,6 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
         (self.io, self.prefix, self.filled)
     }
 
-    /// Ready when the first bytes have shown the version.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {
             if self.prefix[..self.filled] != PREFACE[..self.filled] {
@@ -198,7 +197,6 @@ mod tests {
         assert_eq!(length, sent.len());
     }
 
-    /// Records the length of each write.
     struct Recorder {
         io: DuplexStream,
         writes: Arc<Mutex<Vec<usize>>>,

@@ -30,7 +30,6 @@ pub(super) struct Server {
 }
 
 pub(super) struct ConnectionSettings {
-    /// Maximum bytes of an HTTP/1 request head.
     pub(super) head_bytes: usize,
     pub(super) http2: http2::Builder<StreamExecutor>,
     pub(super) head_timeout: Duration,
@@ -66,7 +65,6 @@ impl Server {
         }
     }
 
-    /// Closes the connection that has been idle for the longest time. Returns whether there was one.
     pub(super) fn close_longest_idle(&self) -> bool {
         let closed = self.open.close_longest_idle();
         if closed {
@@ -75,7 +73,6 @@ impl Server {
         closed
     }
 
-    /// Applies new limits to new connections.
     pub(super) fn change(&self, limits: &Limits) {
         self.settings
             .store(Arc::new(ConnectionSettings::new(limits)));

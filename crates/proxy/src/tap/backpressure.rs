@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 /// one.
 const SCHEDULING_DELAY: Duration = Duration::from_millis(10);
 
-/// Waiting time for the agent since the last chunk.
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// When the current wait began.
     since: Option<Instant>,
     waited: Duration,
 }
@@ -45,7 +43,6 @@ impl Backpressure {
         is_backpressure
     }
 
-    /// The waiting time since the last chunk.
     pub fn take(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }

@@ -1,5 +1,3 @@
-//! Chunks that were forwarded and are not measured yet.
-
 use crate::call_handle::{Call, CallHandle};
 use crate::clock::{now, waited_for_core};
 use std::collections::VecDeque;
@@ -8,7 +6,6 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{Chunk, End, Phase, UnmeasuredChunks};
 
-/// How long measuring may run before it yields to traffic.
 const BUDGET: Duration = Duration::from_micros(200);
 /// At this many queued bytes, chunks are measured even if the upstream is not silent.
 const MEASURE_AT_BYTES: usize = 16 * 1024;
@@ -41,7 +38,6 @@ impl Skipped {
     }
 }
 
-/// The chunks of one call that were forwarded and are not measured yet.
 #[derive(Default)]
 pub(super) struct MeasureQueue {
     chunks: VecDeque<Chunk>,
@@ -67,7 +63,6 @@ impl MeasureQueue {
         }
     }
 
-    /// Whether the queue must be measured now.
     pub fn is_full(&self) -> bool {
         self.bytes >= MEASURE_AT_BYTES
     }
@@ -84,7 +79,6 @@ impl MeasureQueue {
                 .is_none_or(|last_measured| at >= last_measured + BATCH_WITHIN)
     }
 
-    /// When the oldest queued chunk was received.
     pub fn oldest(&self) -> Option<Instant> {
         self.chunks.front().map(|chunk| chunk.at)
     }
@@ -199,7 +193,6 @@ impl MeasureQueue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Measures the rest at the end of the body. Returns whether the queue is empty.
     fn measure_rest(&mut self, handle: &CallHandle) -> bool {
         if self.is_slow() {
             self.paused_until = None;
@@ -215,7 +208,6 @@ impl MeasureQueue {
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
-    /// How long the agent accepted no data after the last chunk.
     agent_blocked: Duration,
     at: Instant,
     end: End,
@@ -283,7 +275,6 @@ mod tests {
     use std::sync::Arc;
     use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
-    /// Records the first byte of each measured chunk and the number of skipped chunks.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<String>>>);
 

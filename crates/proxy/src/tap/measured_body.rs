@@ -1,5 +1,3 @@
-//! Measures a response body while it is forwarded, as frames or by a relay.
-
 use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
 use super::silence::SilenceTimer;
@@ -15,14 +13,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Chunk, End};
 
-/// Measures a response body and reports its end. The default is a body that has ended.
 #[derive(Default)]
 pub(crate) struct MeasuredBody {
     /// `None` once the body has ended.
     open: Option<OpenCall>,
     pub(super) queue: MeasureQueue,
     silence: SilenceTimer,
-    /// Measures how long the agent accepts no data.
     pub(super) backpressure: Backpressure,
 }
 
@@ -60,7 +56,6 @@ impl MeasuredBody {
         self.open.as_ref().map(|open| &**open.call.handle())
     }
 
-    /// How the call ends if the agent is at fault.
     pub fn abandoned_end(&self) -> End {
         let open = self.open.as_ref();
         open.map_or(End::ClientCancelled, |open| {
@@ -137,7 +132,6 @@ impl MeasuredBody {
 }
 
 impl Drop for MeasuredBody {
-    /// The agent does not read the rest of this body.
     fn drop(&mut self) {
         let end = self.abandoned_end();
         if let Some(open) = self.open.take() {

@@ -16,7 +16,6 @@ use tokengauge_core::observer::{End, FailureKind};
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
 
-/// A response body whose chunks are forwarded unchanged.
 pub(crate) struct Relay {
     /// `None` once the body has ended. Dropped first, so that the upstream's connection is closed before the call ends.
     pub(super) response: Option<BodyReader<Io>>,
@@ -36,7 +35,6 @@ pub(crate) struct Tail {
 }
 
 impl Relay {
-    /// Forwards arriving data to `agent` until no more arrives.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +88,6 @@ impl Relay {
 }
 
 enum PieceRoute {
-    /// The piece was written unchanged.
     Passthrough(Instant, Bytes),
     /// The piece must be written together with the end of the body.
     Last(Instant, Bytes),

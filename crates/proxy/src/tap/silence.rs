@@ -1,5 +1,3 @@
-//! Waits for an upstream that sends no data.
-
 use super::measure_queue::MeasureQueue;
 use crate::call_handle::CallHandle;
 use crate::clock::now;
@@ -64,7 +62,6 @@ impl SilenceTimer {
     }
 }
 
-/// The first tick at or after `at`.
 fn next_tick(at: Instant) -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(now);
     let elapsed = at.saturating_duration_since(*START);

@@ -123,7 +123,6 @@ impl Host {
         }
     }
 
-    /// Resolves the name again in the background if its addresses are old.
     pub fn refresh(self: &Arc<Self>) {
         let old = |at: Instant| at.elapsed() >= REFRESH_AFTER;
         if self.resolved.load().resolved_at.is_some_and(old) {
@@ -242,7 +241,6 @@ fn family(address: SocketAddr) -> u8 {
     if address.is_ipv6() { IPV6 } else { IPV4 }
 }
 
-/// Parses a host that is an IP address, with or without brackets.
 fn address(host: &str) -> Option<IpAddr> {
     bare(host).parse().ok()
 }

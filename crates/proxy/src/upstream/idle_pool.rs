@@ -1,5 +1,3 @@
-//! The pool of an endpoint's idle HTTP/1 connections.
-
 use super::{locked, millis};
 use crate::clock::now;
 use crate::connection::Io;
@@ -29,8 +27,8 @@ const DISABLED_FOR: Duration = Duration::from_secs(60);
 /// sent at that moment is lost, and must not be sent again if the server may have read it. A request that is not
 /// idempotent therefore reuses a connection only in two cases: the endpoint has kept one open for [`PROBATION`], or
 /// there were [`MAX_ON_PROBATION`] connections and this one has stayed open for [`SHORT_PROBATION`]. After an early
-/// close, every request needs a connection that has stayed open for [`EARLY_CLOSE`]. After [`MAX_EARLY_CLOSES`], the
-/// pool is disabled for a while.
+/// close, every request needs a connection that has stayed open for [`EARLY_CLOSE`]. After a lost
+/// request or [`MAX_EARLY_CLOSES`], the pool is disabled for a while.
 pub(super) struct IdlePool {
     created: Instant,
     max_idle: usize,
@@ -42,7 +40,6 @@ pub(super) struct IdlePool {
     /// Whether there were [`MAX_ON_PROBATION`] idle connections before the endpoint was trusted.
     crowded: AtomicBool,
     has_closed_early: AtomicBool,
-    /// Consecutive connections that were closed early.
     early_closes: AtomicU8,
     /// Until when the pool is disabled, in milliseconds from `created`.
     disabled_until: AtomicU64,
@@ -116,7 +113,6 @@ impl IdlePool {
         }
     }
 
-    /// Whether a request gets only a connection that has stayed open long enough.
     fn is_cautious(&self, non_idempotent: bool) -> bool {
         !self.trusted.load(Ordering::Relaxed)
             && (non_idempotent || self.has_closed_early.load(Ordering::Relaxed))
@@ -179,7 +175,6 @@ impl IdlePool {
         }
     }
 
-    /// Records that a connection, idle since `since`, was closed before it responded to the next request.
     pub fn record_lost(&self, since: Instant) {
         if since.elapsed() < EARLY_CLOSE {
             self.distrust();

@@ -10,7 +10,6 @@ pub(crate) struct InFlightCount {
     connections: Option<Arc<Connections>>,
 }
 
-/// Counts a request or stream as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(InFlightCount);
 

@@ -23,7 +23,6 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a request looks for a connection that has become old enough to be used.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// One request's search for a connection.
 pub(crate) struct LeaseSearch<'a> {
     upstream: &'a Upstream,
     options: ConnectOptions,
@@ -33,7 +32,6 @@ pub(crate) struct LeaseSearch<'a> {
     resolved_again: bool,
 }
 
-/// Why an endpoint provided no connection.
 pub(crate) enum NotLeased {
     /// The name no longer resolves to the endpoint.
     EndpointGone,
@@ -89,7 +87,6 @@ impl<'a> LeaseSearch<'a> {
         }
         self.resolved_again = true;
         for host in &self.upstream.hosts {
-            // The failure of its endpoints is already known.
             let _ = host
                 .resolved_since(self.started, self.remaining_time(host))
                 .await;
@@ -234,7 +231,6 @@ impl<'a> LeaseSearch<'a> {
         self.failed(endpoint, failure(FailureKind::ConnectTimeout, message))
     }
 
-    /// How long this host may still be tried.
     fn remaining_time(&self, host: &Arc<Host>) -> Duration {
         let mut deadlines = self.deadlines.iter();
         let deadline = deadlines.find(|(known, _)| Arc::ptr_eq(known, host));
@@ -295,7 +291,6 @@ impl Upstream {
         self.connections.pending() > 0 || self.connections.is_full(max)
     }
 
-    /// Returns permission to open a connection, unless an earlier request waits for one.
     fn try_capacity(&self) -> Option<OpenConnection> {
         let free = self.connections.pending() == 0;
         free.then(|| self.try_open()).flatten()

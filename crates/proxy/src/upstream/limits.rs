@@ -83,7 +83,6 @@ pub(crate) struct Connections {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    /// A connection, or a stream of a shared one.
     Any,
     /// An exclusive connection, for example for an upgrade.
     Connection,
@@ -114,7 +113,6 @@ impl Connections {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Waiting requests that can use a stream.
     pub fn pending_for_any(&self) -> usize {
         self.pending_for_any.load(Ordering::Relaxed)
     }
@@ -209,7 +207,6 @@ impl Connections {
     }
 }
 
-/// Counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Arc<Connections>);
 
@@ -220,7 +217,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts a request as waiting until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     connections: Arc<Connections>,
@@ -229,7 +225,6 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Whether no earlier request waited for the same.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -244,7 +239,6 @@ impl Drop for PendingRequest {
         }
         let all = &self.connections.descriptors.pending;
         all.fetch_sub(1, Ordering::Relaxed);
-        // There may be capacity for more than one request.
         self.connections.connection_released();
     }
 }

@@ -1,5 +1,3 @@
-//! A TCP connection to an endpoint that counts against its upstream's limit.
-
 use super::limits::OpenConnection;
 use super::tls_records::TlsRecords;
 use socket2::SockRef;
@@ -15,7 +13,6 @@ use tokio::runtime::{self, Handle};
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
-    /// The runtime that waits for the socket.
     runtime: runtime::Id,
     /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
@@ -51,7 +48,6 @@ impl CountedTcp {
         Ok(())
     }
 
-    /// Tracks TLS records, from the first byte on.
     pub fn tracking_tls_records(mut self) -> CountedTcp {
         self.records = Some(TlsRecords::default());
         self

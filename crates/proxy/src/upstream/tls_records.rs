@@ -3,7 +3,6 @@
 /// Bytes of a record's header: type, version and length.
 const HEADER: usize = 5;
 
-/// The position within the current record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TlsRecords {
     /// Header bytes that were read. 0 between records.

@@ -253,7 +253,6 @@ fn an_unusual_reason_is_kept() {
     );
 }
 
-/// Writes a received response for an agent with the given context.
 fn rewritten(text: &str, size: BodySize, context: &ResponseContext) -> (String, String) {
     let ResponseHead {
         mut parts,
