@@ -101,7 +101,7 @@ impl StateFile {
         let aside = private::with_ending(&self.path, ".unreadable");
         let moved = self.is_locked() && std::fs::rename(&self.path, &aside).is_ok();
         let file = self.path.display();
-        tracing::error!(%error, %file, moved, "what was counted before is damaged; counting anew");
+        tracing::error!(%error, %file, moved, "the state file is damaged and was set aside; counts start from zero");
     }
 }
 

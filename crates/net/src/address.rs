@@ -13,7 +13,7 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(15));
 
-pub const EXPECTED: &str = "is no address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
+pub const EXPECTED: &str = "is not an address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
                                    (all addresses of this host, IPv4 and IPv6)";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

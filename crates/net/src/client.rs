@@ -42,7 +42,7 @@ impl ClientResponse {
 
 #[derive(Debug, thiserror::Error)]
 pub enum NoClient {
-    #[error("the URL names no host")]
+    #[error("the URL has no host")]
     NoHost,
     #[error("the URL must start with http:// or https://")]
     Scheme,

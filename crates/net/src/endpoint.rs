@@ -24,7 +24,7 @@ impl Endpoint {
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
             .path_and_query(path);
-        url.build().expect("its parts were those of a URL")
+        url.build().expect("the parts are from a valid URL")
     }
 }
 

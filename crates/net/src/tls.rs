@@ -268,22 +268,25 @@ fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
     let advice = match cause {
         // If an authority has the expected name but a different key, verification fails with a bad signature.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
-            "no trusted authority signed its certificate; `tls.ca` names others to trust".to_owned()
+            "no trusted authority signed its certificate; set `tls.ca` to trust another one"
+                .to_owned()
         }
         rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
             "its certificate has expired".to_owned()
         }
         rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
-            format!("its certificate is not for `{name}`; `tls.server_name` asks for another name")
+            format!(
+                "its certificate is not for `{name}`; set `tls.server_name` to expect another name"
+            )
         }
         rustls::Error::InvalidMessage(_) => "it does not speak TLS on this port".to_owned(),
         rustls::Error::AlertReceived(alert) => {
             format!(
-                "it refused the handshake ({alert:?}); it may want a certificate (`tls.certificate`, `tls.key`)"
+                "it refused the handshake ({alert:?}); it may require a client certificate (`tls.certificate`, `tls.key`)"
             )
         }
         rustls::Error::NoApplicationProtocol => {
-            "it does not speak the protocol asked for".to_owned()
+            "it does not support the requested protocol".to_owned()
         }
         other => other.to_string(),
     };

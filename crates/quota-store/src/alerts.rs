@@ -78,7 +78,7 @@ impl AlertClaims {
     pub async fn claim(&self, state: AlertState<'_>) -> Claim {
         let response = self.ask(&state).await;
         let (claim, elected) = response.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the quota store was not asked who sends an alert");
+            tracing::debug!(%error, "cannot ask the quota store which process sends an alert");
             (Claim::Alone, false)
         });
         let key = keys::alert("", state.receiver, state.alert);
@@ -141,7 +141,7 @@ impl AlertClaims {
             ],
         };
         if let Err(error) = self.client.run(&[run]).await {
-            tracing::debug!(%error, "the quota store was not told of a delivered alert");
+            tracing::debug!(%error, "cannot report a delivered alert to the quota store");
         }
     }
 

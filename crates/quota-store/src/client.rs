@@ -67,7 +67,7 @@ pub enum ClientError {
     #[error("{0}")]
     QuotaStore(#[from] RedisError),
     /// A script returned a value of the wrong type.
-    #[error("answered {0}, which no script does; does something else write its keys?")]
+    #[error("returned {0}, which no script does; another program may write its keys")]
     Response(&'static str),
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn numbers<const N: usize>(response: &Value) -> Result<[i64; N], Clie
         })
         .collect::<Option<Vec<i64>>>()
         .and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or(ClientError::Response("other things than numbers"))
+    numbers.ok_or(ClientError::Response("values that are not numbers"))
 }
 
 /// Parses a whole number that a script returns as text.

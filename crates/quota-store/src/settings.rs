@@ -47,14 +47,12 @@ pub enum InvalidAddress {
     )]
     Scheme,
     /// The host is missing or the port is invalid.
-    #[error("must name a host and, where it is not 6379, a port")]
+    #[error("must have a host, and a port unless it is 6379")]
     Host,
-    #[error(
-        "has a password in it; secrets are read from `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD"
-    )]
+    #[error("must not contain a password; use `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD")]
     Password,
     /// The path is not a database number.
-    #[error("may have the number of a database behind the host, such as /2, and nothing else")]
+    #[error("must have no path after the host, except a database number such as /2")]
     Database,
 }
 

@@ -31,7 +31,7 @@ pub enum Invalid {
     )]
     ServerName { name: String },
     #[error(
-        "this machine has no trusted roots; install its CA certificates or name some with `tls.ca`"
+        "this machine has no trusted root certificates; install CA certificates or set `tls.ca`"
     )]
     NoSystemRoots,
 }
@@ -68,9 +68,9 @@ impl Invalid {
             }
             pem::Error::NoItemsFound => absent,
             pem::Error::MissingSectionEnd { .. } => {
-                "a PEM section has no END line; is the file whole?"
+                "a PEM section has no END line; the file may be incomplete"
             }
-            pem::Error::IllegalSectionStart { .. } => "a BEGIN line is not as PEM has it",
+            pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed",
             pem::Error::Base64Decode(_) => "a PEM section is not base64",
             _ => "not PEM",
         };
@@ -82,8 +82,8 @@ impl Invalid {
 }
 
 const NO_CERTIFICATE: &str =
-    "holds no certificate; PEM with `-----BEGIN CERTIFICATE-----` is needed";
-const NO_KEY: &str = "holds no private key; PEM with `-----BEGIN PRIVATE KEY-----` (PKCS#8, PKCS#1 or SEC1) without a \
+    "contains no certificate; a PEM file with `-----BEGIN CERTIFICATE-----` is needed";
+const NO_KEY: &str = "contains no private key; a PEM file with `-----BEGIN PRIVATE KEY-----` (PKCS#8, PKCS#1 or SEC1) without a \
                       passphrase is needed";
 
 /// The certificates of a file, in order. Never empty.

@@ -65,10 +65,10 @@ impl<T> Reloading<T> {
         match (self.build)() {
             Ok(new) => {
                 state.current = Arc::new(new);
-                tracing::info!(files = ?self.files, "TLS files changed: new connections use them");
+                tracing::info!(files = ?self.files, "TLS files were reloaded for new connections");
             }
             Err(error) => {
-                tracing::warn!(%error, "TLS files changed but cannot be used: what was read before stays in use");
+                tracing::warn!(%error, "the changed TLS files cannot be used; the previous certificates are kept");
             }
         }
     }
