@@ -181,21 +181,21 @@ impl ResponseWait<'_> {
                 let limit = self.timeouts.head;
                 failure(
                     FailureKind::HeadTimeout,
-                    format!("did not begin to respond within {limit:?}"),
+                    format!("did not start to respond within {limit:?}"),
                 )
             }
             None if !self.handle.is_awaiting_upload() => {
                 let limit = self.timeouts.send;
                 failure(
                     FailureKind::SendTimeout,
-                    format!("took nothing of the request for {limit:?}"),
+                    format!("accepted no data of the request for {limit:?}"),
                 )
             }
             None => {
                 let limit = self.timeouts.idle;
                 failure(
                     FailureKind::IdleTimeout,
-                    format!("got nothing of the request body for {limit:?}"),
+                    format!("received no data of the request body for {limit:?}"),
                 )
             }
         }
@@ -220,7 +220,7 @@ fn no_response(error: &ExchangeError) -> Failure {
     match error {
         ExchangeError::Head(error) => failure(
             FailureKind::Protocol,
-            format!("sent what is not an HTTP response ({error})"),
+            format!("sent an invalid HTTP response ({error})"),
         ),
         ExchangeError::Io(_) | ExchangeError::Closed | ExchangeError::RequestBody => {
             closed_early(&error.to_string())

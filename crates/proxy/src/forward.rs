@@ -244,10 +244,10 @@ fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> 
 fn rejection(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     if parts.method == Method::CONNECT {
-        return bad("CONNECT is for forward proxies; send requests to this address itself");
+        return bad("CONNECT is for forward proxies; send requests directly to this address");
     }
     if route::escapes_prefix(route, parts.uri.path()) {
-        return bad("the path climbs with `..` out of the prefix of its route");
+        return bad("the path leaves the prefix of its route with `..`");
     }
     headers::ambiguous_head(parts)
 }

@@ -142,7 +142,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     }
     match hosts.iter().count() {
         0 if parts.version == Version::HTTP_11 => {
-            return bad("the request has no `host`, which HTTP/1.1 asks for; send one");
+            return bad("the request has no `host`, which HTTP/1.1 requires; send one");
         }
         0 | 1 => {}
         _ => return bad("the request has more than one `host`; send one"),
@@ -154,7 +154,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     }
     coding.is_some_and(|coding| !is_chunked(coding)).then_some((
         FailureKind::UnsupportedCoding,
-        "the only `transfer-encoding` known here is `chunked`; compress with `content-encoding`",
+        "only the `transfer-encoding` `chunked` is supported; compress with `content-encoding`",
     ))
 }
 

@@ -65,7 +65,7 @@ fn error_response(call: &Call, failure: &Failure) -> AgentResponse {
 
 pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     let message = format!(
-        "route {} has had its requests of this minute; try again in {} s",
+        "route {} has reached its limit of requests per minute; try again in {} s",
         route.name,
         wait.seconds()
     );
@@ -116,10 +116,10 @@ fn hint(kind: FailureKind) -> &'static str {
             "; it may be overloaded: raise `head` of the upstream's timeouts"
         }
         FailureKind::IdleTimeout => {
-            "; raise `idle` of the upstream's timeouts where such pauses are normal"
+            "; raise `idle` of the upstream's timeouts if such pauses are normal"
         }
         FailureKind::SendTimeout => {
-            "; it may be overloaded: raise `send` of the upstream's timeouts where that is normal"
+            "; it may be overloaded: raise `send` of the upstream's timeouts if that is normal"
         }
         FailureKind::Reset => "; see its log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",

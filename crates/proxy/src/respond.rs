@@ -122,7 +122,7 @@ fn tunnel(body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static s
         UpstreamBody::Http1 { body, .. } if requested => body
             .into_upgraded()
             .ok_or("switched protocols before it had the whole request"),
-        _ => Err("switched protocols though nobody asked for it"),
+        _ => Err("switched protocols without a request for it"),
     }
 }
 

@@ -262,11 +262,11 @@ impl Forwarding<'_> {
                 source: Some(source),
             }),
             RewriteOutcome::Incomplete => {
-                let message = "the request body ended before its time";
+                let message = "the request body ended too early";
                 Err(failure(FailureKind::BadRequest, message).into())
             }
             RewriteOutcome::Stalled => {
-                let message = format!("nothing of the request body came for {idle:?}");
+                let message = format!("no data of the request body arrived for {idle:?}");
                 Err(failure(FailureKind::IdleTimeout, message).into())
             }
         }
@@ -305,7 +305,7 @@ impl Forwarding<'_> {
         connection: &LeasedConnection,
     ) -> Result<(), Failure> {
         let target = route::target(self.route, &endpoint.settings, &prepared.uri)
-            .ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+            .ok_or_else(|| failure(FailureKind::BadRequest, "the request target is too long"))?;
         match (connection, &prepared.gate) {
             (LeasedConnection::Http1(_), _) => {
                 address::http1(&mut prepared.request, endpoint, target)

@@ -212,7 +212,7 @@ mod tests {
         assert!(first >= state.created + Timeouts::default().send);
         std::thread::sleep(Duration::from_millis(2));
         state.set_blocked();
-        assert_eq!(state.deadline(), Some(first), "it goes on waiting");
+        assert_eq!(state.deadline(), Some(first), "it continues to wait");
         state.clear_blocked();
         assert_eq!(state.deadline(), None);
         state.set_blocked();

@@ -85,7 +85,7 @@ mod tests {
             Poll::Pending
         });
         let fired = timeout(Duration::from_secs(10), fired).await;
-        fired.expect("it is woken for the second deadline, too");
+        fired.expect("it is also woken for the second deadline");
         assert!(Instant::now() >= second);
     }
 }

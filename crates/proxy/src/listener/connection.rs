@@ -186,7 +186,7 @@ impl SupervisedConnection<'_> {
                     TimeoutKind::Head => return log_head_timeout(self.peer),
                     TimeoutKind::Send => {
                         self.send_state.set_close_reason(CloseReason::SendTimeout);
-                        return log_end(self.peer, Err("the agent takes nothing"));
+                        return log_end(self.peer, Err("the agent accepts no data"));
                     }
                     TimeoutKind::Closing => return log_end(self.peer, Err("the agent did not close it")),
                     TimeoutKind::Evicted => graceful_shutdown(connection.as_mut()),

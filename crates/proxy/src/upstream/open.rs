@@ -74,7 +74,7 @@ impl Upstream {
         endpoint.open_http2(io).await.map_err(|error| {
             failure(
                 FailureKind::Protocol,
-                format!("did not begin to speak HTTP ({error})"),
+                format!("failed to start HTTP ({error})"),
             )
         })
     }
