@@ -90,7 +90,7 @@ pub(super) fn check_place(
     if let Some(path) = path
         && (!path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']))
     {
-        problems.at(path, "is a path, which begins with `/` and has no query");
+        problems.at(path, "must be a path that begins with `/` and has no query");
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn header(name: &str) -> Result<HeaderName, &'static str> {
         .parse::<HeaderName>()
         .map_err(|_| "is not a header name")?;
     if SECRET.contains(&name.as_str()) {
-        Err("holds a secret, which is recorded in no form")
+        Err("holds a secret, which must not be recorded")
     } else {
         Ok(name)
     }

@@ -18,7 +18,7 @@ pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 /// Sets an [`OnRefusedConfig`] for a sidecar. Set by injection.
 pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
-/// What becomes of calls while a sidecar's configuration cannot be used.
+/// How calls are handled while a sidecar's configuration cannot be used.
 #[derive(
     Debug,
     Clone,
@@ -32,12 +32,12 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum OnRefusedConfig {
-    /// They are refused with 503 where the configuration may limit calls: it has a quota, a
-    /// budget with `block`, or `requests_per_minute`. Else they are forwarded
+    /// Refuse calls with 503 if the configuration may limit them: it has a quota, a budget with `block`, or
+    /// `requests_per_minute`. Otherwise forward them
     #[default]
     RefuseIfLimited,
-    /// They are forwarded
+    /// Forward calls
     Pass,
-    /// They are refused with 503
+    /// Refuse calls with 503
     Refuse,
 }

@@ -128,7 +128,7 @@ fn arms(
             && !(weight > 0.0 && weight <= 1e6)
         {
             let reason = format!(
-                "arm `{name}`: `weight` must be above 0 and at most 1000000; leave out an arm that is to get no calls"
+                "arm `{name}`: `weight` must be above 0 and at most 1000000; remove an arm that should get no calls"
             );
             problems.at(written, reason);
         }
@@ -158,7 +158,7 @@ fn split(
     let Some(wanted) = &written.route else {
         problems.at(
             &written.name,
-            "needs the `route` whose calls its arms are for",
+            "needs the `route` whose calls are split among its arms",
         );
         return;
     };

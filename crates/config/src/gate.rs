@@ -41,7 +41,7 @@ fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) ->
     let candidate = select(&written.candidate, known, problems);
     let baseline = select(&written.baseline, known, problems);
     if candidate == baseline {
-        let reason = "candidate and baseline are the same calls; name what they differ in";
+        let reason = "candidate and baseline select the same calls; add a key in which they differ";
         problems.at(&written.candidate, reason);
     }
     let span = |span: &Option<scalar::Span>| span.as_ref().map(|span| span.0);
@@ -109,11 +109,11 @@ fn select(
     if select == Select::default() {
         problems.at(
             written,
-            "names nothing; name a route, upstream, model, workload, or experiment and variant",
+            "selects nothing; add a route, upstream, model, workload, or experiment and variant",
         );
     }
     if select.variant.is_some() && select.experiment.is_none() {
-        problems.at(written, "a `variant` needs the `experiment` that it is of");
+        problems.at(written, "a `variant` also needs its `experiment`");
     }
     select
 }

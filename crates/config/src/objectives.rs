@@ -141,7 +141,7 @@ fn slo(
     match (&written.preset, slis.as_slice()) {
         (Some(preset), []) => of_preset(&written, preset, &select, problems),
         (Some(preset), _) => {
-            problems.at(preset, "a preset brings its indicators; name no other");
+            problems.at(preset, "a preset sets the indicators; remove the others");
             Vec::new()
         }
         (None, [sli]) => {
@@ -160,7 +160,7 @@ fn slo(
             Vec::new()
         }
         (None, _) => {
-            problems.at(place, "has several indicators; make an objective of each");
+            problems.at(place, "has several indicators; write an [[slo]] for each");
             Vec::new()
         }
     }
@@ -174,7 +174,7 @@ fn of_preset(
 ) -> Vec<Objective> {
     let Some(found) = Preset::named(preset.get_ref()) else {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        let reason = format!("is no preset; there are {}", names.join(", "));
+        let reason = format!("is not a preset; the presets are {}", names.join(", "));
         problems.at(preset, reason);
         return Vec::new();
     };
@@ -244,7 +244,7 @@ fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight 
             Sli::InterTokenLatency(_) => {
                 let bounds: Vec<String> = INTER_TOKEN_BOUNDS.iter().map(f64::to_string).collect();
                 let reason = format!(
-                    "gaps are kept by class, so by token the threshold must be one of {} seconds",
+                    "with `weight = \"token\"`, the threshold must be one of {} seconds",
                     bounds.join(", ")
                 );
                 problems.at(weight, reason);
@@ -314,7 +314,7 @@ fn of_upstream(
     problems: &mut Problems<'_>,
 ) {
     if written.select.upstream.is_none() {
-        let reason = "is that of an upstream; name it in `select.upstream`";
+        let reason = "is measured per upstream; set `select.upstream`";
         problems.at(place, reason);
     }
     let select = &written.select;
@@ -326,12 +326,12 @@ fn of_upstream(
     ] {
         if is_set {
             let kind = name.replace('_', " ");
-            let reason = format!("is not kept by {kind}; take `select.{name}` out");
+            let reason = format!("is not measured per {kind}; remove `select.{name}`");
             problems.at(place, reason);
         }
     }
     if let Some(slice) = &written.slice {
-        let reason = "is of no use to `throughput`, which is judged by minutes";
+        let reason = "does not apply to `throughput`, which is evaluated per minute";
         problems.at(slice, reason);
     }
 }
@@ -340,7 +340,7 @@ fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
     let mut found = Vec::new();
     if let Some(availability) = &written.availability {
         if !availability.get_ref() {
-            problems.at(availability, "is either `true` or not there");
+            problems.at(availability, "must be `true` or omitted");
         }
         found.push(Sli::Availability);
     }

@@ -21,7 +21,8 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
     if let Some(metrics) = &written.metrics_listen
         && address.is_some_and(|address| address.port() != 0 && address == metrics.get_ref().0)
     {
-        let reason = "is `listen` of [admin], where the metrics are already; name another address";
+        let reason =
+            "is also `listen` of [admin], which already serves metrics; set another address";
         problems.at(metrics, reason);
     }
     Admin {
@@ -49,7 +50,7 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
             problems.at(
                 &host,
                 format!(
-                    "`{name}` is no host name such as \"gauge.example.com\", without scheme, \
+                    "`{name}` is not a host name such as \"gauge.example.com\", without scheme, \
                      port and wildcard"
                 ),
             );
@@ -106,7 +107,7 @@ pub(super) fn check_separate(
                 continue;
             }
             let reason = format!(
-                "`{}` is the operators' address, {address}: agents would see all that it tells",
+                "`{}` is the admin or metrics address {address}, which agents must not reach; set another address",
                 upstream.name
             );
             problems.nowhere("upstream", reason);
@@ -164,10 +165,10 @@ pub fn check_token(token: &str) -> Result<(), InvalidToken> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    #[error("a token is printable ASCII without blanks; `openssl rand -hex 32` makes one")]
+    #[error("a token must be printable ASCII without blanks; `openssl rand -hex 32` creates one")]
     NotPrintable,
     #[error(
-        "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
+        "a token must have at least {TOKEN_LENGTH} characters; `openssl rand -hex 32` creates one"
     )]
     TooShort,
 }
@@ -182,7 +183,7 @@ pub(super) fn scrapes(
         let interval = written.metrics_interval.as_ref();
         let Some(url) = &written.metrics_url else {
             if let Some(interval) = interval {
-                problems.at(interval, "there is no `metrics_url` to read this often");
+                problems.at(interval, "needs a `metrics_url`");
             }
             continue;
         };

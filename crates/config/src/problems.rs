@@ -118,7 +118,7 @@ pub(super) fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
     if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {
         problems.at(
             name,
-            "a name has 1 to 100 printable characters; it becomes a label",
+            "a name must have 1 to 100 printable characters, because it becomes a label",
         );
     }
 }

@@ -138,7 +138,7 @@ fn listeners(
         Some(file::Listen::Several(addresses)) => addresses.iter().map(|one| one.0).collect(),
     };
     if let (true, Some(listen)) = (addresses.is_empty(), &listen) {
-        problems.at(listen, "names no address; agents could not connect");
+        problems.at(listen, "must contain at least one address");
     }
     let tls = tls.map(server_tls);
     addresses
@@ -263,7 +263,7 @@ fn endpoints(spanned: &Spanned<file::Upstream>, problems: &mut Problems<'_>) -> 
             urls.get_ref().iter().map(|url| url.0.clone()).collect()
         }
         (None, Some(urls)) => {
-            problems.at(urls, "names no endpoint");
+            problems.at(urls, "must contain at least one URL");
             Vec::new()
         }
         (Some(url), Some(_)) => {

@@ -10,7 +10,7 @@ pub(super) fn limits(written: &file::Runaway, problems: &mut Problems<'_>) -> Ru
         written.map_or(default, |limit| (limit > 0.0).then_some(limit))
     };
     if let Some(times) = &written.times_usual {
-        let reason = "is deprecated and goes with the next minor version: set tokens_per_minute and usd_per_minute";
+        let reason = "is deprecated and will be removed in the next minor version; set tokens_per_minute and usd_per_minute";
         problems.warn(times, reason);
     }
     let window = written.window.as_ref();

@@ -150,11 +150,11 @@ pub enum UrlError {
     Malformed(#[from] http::uri::InvalidUri),
     #[error("must start with `http://` or `https://`")]
     Scheme,
-    #[error("names no host")]
+    #[error("has no host")]
     Host,
-    #[error("carries a user or a password; keys belong into the agent's headers")]
+    #[error("must not contain a user or password; agents send API keys in headers")]
     Credentials,
-    #[error("carries a query; only a base path may follow the host")]
+    #[error("must not contain a query; only a base path may follow the host")]
     Query,
 }
 

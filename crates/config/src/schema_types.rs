@@ -33,7 +33,7 @@ impl<'de> Deserializer<'de> for Variants<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-        Err(Error::custom("is no enum"))
+        Err(Error::custom("is not an enum"))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

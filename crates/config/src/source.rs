@@ -81,7 +81,7 @@ pub fn is_values(path: &Path) -> bool {
 /// Why a file of values has no usable configuration.
 #[derive(Debug, thiserror::Error)]
 enum ValuesError {
-    #[error("is no file of the chart's values: {0}")]
+    #[error("is not a file of values for the chart: {0}")]
     Unreadable(#[from] serde_saphyr::Error),
     #[error("config: {0}")]
     NoToml(#[from] toml::ser::Error),
@@ -176,8 +176,8 @@ mod tests {
             assert_eq!(of_values(yaml).expect(yaml), BUILT_IN, "{yaml}");
         }
         for (yaml, reason) in [
-            ("config: [", "is no file"),
-            ("- config\n", "is no file"),
+            ("config: [", "is not a file"),
+            ("- config\n", "is not a file"),
             ("conifg: x = 1\n", "`conifg` is not a value"),
             (
                 "tokengauge: { config: x = 1 }\n",

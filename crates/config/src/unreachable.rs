@@ -26,7 +26,9 @@ pub(super) fn route(
         let name = &other.name;
         problems.warn(
             place,
-            format!("no call comes to this route: route `{name}` of line {line} {why} and is tried before it"),
+            format!(
+                "this route gets no calls: route `{name}` in line {line} {why} and is tried first"
+            ),
         );
     }
 }
@@ -51,7 +53,7 @@ pub(super) fn workload(
         let (name, line) = (&other.name, problems.line_of(at));
         problems.warn(
             place,
-            format!("no call is of this workload: workload `{name}` of line {line} matches all of them and is tried before it"),
+            format!("this workload gets no calls: workload `{name}` in line {line} matches all of them and is tried first"),
         );
     }
 }

@@ -83,15 +83,15 @@ impl Fallback {
         let reason = reason.replace('\n', "; ");
         let calls = match running {
             Running::Refusing => {
-                "calls are refused, since it may limit them or the injection wants it so"
+                "calls are refused, because the configuration may limit them or the injection requires it"
             }
             _ => "calls are forwarded and measured with defaults",
         };
         tracing::error!(
             reason,
             calls,
-            "the configuration was refused at the start, a fault of whoever wrote it; the fallback of the \
-             injection is in use. Mend the configuration: it is read again when it changes"
+            "the configuration was refused at the start; the fallback of the injection is in use. \
+             Fix the configuration: it is reloaded when it changes"
         );
     }
 }
@@ -117,6 +117,6 @@ pub fn running(config: &Config) -> Running {
 /// An error with both reasons, for a fallback that also cannot be used.
 pub fn both(refused: &ProcessError, fallback: &ProcessError) -> ProcessError {
     ProcessError::Configuration(format!(
-        "{refused}\nthe fallback cannot be used either: {fallback}"
+        "{refused}\nthe fallback also cannot be used: {fallback}"
     ))
 }

@@ -56,13 +56,13 @@ pub fn unwritable(config: &Config) -> Option<String> {
     let error = writable.err()?;
     let path = path.display();
     Some(format!(
-        "ledger {path}: {error}: no finished call would be kept; name another path, or make this one writable"
+        "ledger {path}: {error}: finished calls cannot be stored; set another path or make this one writable"
     ))
 }
 
 pub(crate) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
-        tracing::error!(%error, "no thread: the ledger knows no capacity");
+        tracing::error!(%error, "cannot start a thread of the ledger; it records no capacity");
     }
 }
 

@@ -57,7 +57,7 @@ fn upstream(name: &str) -> MarkSubject {
 pub(crate) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::RestartHook {
     let marks = Arc::clone(marks);
     Arc::new(move |name| {
-        let text = format!("{name} restarted, as its own metrics say");
+        let text = format!("{name} restarted, according to its own metrics");
         now(&marks, MarkKind::Restart, text, upstream(name));
     })
 }
@@ -88,7 +88,7 @@ impl Subscriber for WarmUps {
             self.marks.add(NewMark {
                 at: started,
                 kind: MarkKind::WarmUp,
-                text: format!("{name} came up again and warms up: its next calls are in no speed"),
+                text: format!("{name} warms up again; its next calls do not count in speeds"),
                 tags: Vec::new(),
                 subject: upstream(name),
             });
@@ -181,7 +181,7 @@ async fn again(mut this: AlertMarks) {
         match tokio::task::spawn_blocking(step).await {
             Ok(back) => this = back,
             Err(error) => {
-                tracing::error!(%error, "the marks of alerts are over; alerts themselves go on");
+                tracing::error!(%error, "alerts are no longer marked; they are still sent");
                 return;
             }
         }
@@ -200,7 +200,7 @@ fn mark(
             format!("alert ({}): {}", alert.severity, alert.summary),
             BEGIN,
         ),
-        None => (format!("alert over: {key}"), END),
+        None => (format!("alert resolved: {key}"), END),
     };
     NewMark {
         at,

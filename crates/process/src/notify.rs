@@ -216,7 +216,7 @@ impl Channel {
         let (kind, secrets) = (self.receiver.kind, &self.secrets);
         let messages = match messages(kind, &secrets.url, &secrets.routing_key, now(), &due) {
             Ok(messages) => messages,
-            Err(error) => return self.failed(&format!("its URL is none: {error}"), None),
+            Err(error) => return self.failed(&format!("its URL is invalid: {error}"), None),
         };
         for (request, notices) in messages {
             match fetch(request, TIMEOUT).await {
@@ -239,7 +239,9 @@ impl Channel {
         let receiver = self.receiver.clone();
         match tokio::task::spawn_blocking(move || Secrets::of(&receiver)).await {
             Ok(Ok(secrets)) => self.secrets = secrets,
-            Ok(Err(error)) => tracing::warn!(%error, "what was read before is used"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot read the files of a receiver again; the previous values are used")
+            }
             Err(_) => {}
         }
     }
@@ -351,7 +353,7 @@ impl Channel {
         tracing::warn!(
             receiver,
             reason,
-            "an alert could not be delivered; it will be tried again"
+            "an alert could not be delivered; it will be retried"
         );
         self.failures.increment(1);
         self.outbox.failed(now(), retry_after);
@@ -365,7 +367,7 @@ impl Channel {
         let outbox = self.outbox.clone();
         let kept = tokio::task::spawn_blocking(move || delivery_state.keep(&name, outbox)).await;
         if let Ok(Err(error)) = kept {
-            tracing::warn!(%error, "what was delivered cannot be kept; after a restart it is sent again");
+            tracing::warn!(%error, "cannot save which alerts were delivered; after a restart they are sent again");
         }
     }
 }

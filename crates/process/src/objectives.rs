@@ -54,7 +54,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
 fn unusable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
     ProcessError::Configuration(format!(
-        "state_dir {folder}: {error}; it must be a folder that can be written to"
+        "state_dir {folder}: {error}; it must be a writable directory"
     ))
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Con
     let lines = changes(&kept, &config.slos, &under(config, wall));
     let state_folder = state_folder.lock();
     if let Err(error) = state_folder.audit(&lines) {
-        tracing::error!(%error, "a change of the objectives cannot be written into the audit log");
+        tracing::error!(%error, "cannot write a change of the objectives to the audit log");
     }
 }
 
@@ -153,7 +153,9 @@ impl Objectives {
                 self.stop.push(stop);
                 self.threads.push(thread);
             }
-            Err(error) => tracing::error!(%error, name, "no thread: objectives are not kept up"),
+            Err(error) => {
+                tracing::error!(%error, name, "cannot start a thread; objectives are not updated")
+            }
         }
     }
 
@@ -173,7 +175,7 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);
         if std::panic::catch_unwind(act).is_err() {
-            tracing::error!("counting for objectives panicked");
+            tracing::error!("a task of the objectives panicked; it runs again");
         }
     }
 }
@@ -186,11 +188,13 @@ fn keep(state_folder: &Mutex<StateFolder>, slos: &Slos) {
     match state_folder.save(&kept) {
         Ok(true) => {}
         Ok(false) => {
-            tracing::warn!("another process keeps its counts in state_dir; ours are not kept");
+            tracing::warn!(
+                "another process uses state_dir; the objective counts of this process are not saved"
+            );
             slos.keep_again();
         }
         Err(error) => {
-            tracing::error!(%error, "the counts of the objectives cannot be kept");
+            tracing::error!(%error, "cannot save the counts of the objectives");
             slos.keep_again();
         }
     }

@@ -158,7 +158,7 @@ async fn serve(
 fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
     let listener = tokio::net::TcpListener::from_std(listener);
     let failed = |error: &std::io::Error| {
-        tracing::error!(%error, "an address for operators is not served; traffic goes on");
+        tracing::error!(%error, "cannot serve the admin or metrics address; calls are still forwarded");
     };
     listener.inspect_err(failed).ok()
 }
@@ -170,7 +170,7 @@ fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>
     };
     address::listen(address).map(Some).map_err(|error| {
         ProcessError::Address(format!(
-            "cannot listen on the admin address {address}: {error}; name another with {option}"
+            "cannot listen on the admin address {address}: {error}; set another address with {option}"
         ))
     })
 }

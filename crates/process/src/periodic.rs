@@ -24,13 +24,16 @@ impl Periodic {
             let mut pause = first;
             while changes.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
                 if catch_unwind(AssertUnwindSafe(&evaluate)).is_err() {
-                    tracing::error!(name, "an evaluation panicked; the next one is made in time");
+                    tracing::error!(
+                        name,
+                        "a periodic evaluation panicked; the next one runs as scheduled"
+                    );
                 }
                 pause = every;
             }
         };
         if let Err(error) = background::spawn(name, BackgroundWork::Steady, run) {
-            tracing::error!(%error, name, "no thread can be started: it is not evaluated");
+            tracing::error!(%error, name, "cannot start a thread; this periodic evaluation does not run");
         }
         Periodic { changed }
     }

@@ -67,7 +67,7 @@ impl SharedLimits {
             .is_some_and(|quota_store| !quota_store.finish(within))
         {
             tracing::warn!(
-                "the quota store did not take the leases back in time; they expire by themselves"
+                "the quota store did not take back the leases of this process in time; they will expire"
             );
         }
     }

@@ -104,7 +104,7 @@ pub(crate) async fn run(live: RunningProxy, source: Source, status: Reloads) {
         match step.await {
             Ok(back) => (reload, file) = back,
             Err(error) => {
-                tracing::error!(%error, "reloading is over; the proxy goes on as it is");
+                tracing::error!(%error, "reloading stopped; the proxy keeps its current configuration");
                 return;
             }
         }
@@ -141,7 +141,7 @@ impl Reload {
                 self.status.applied.increment(1);
                 tracing::info!(
                     digest,
-                    "the configuration was read again and is in use; what is under way ends under the old one"
+                    "the configuration was reloaded; calls in flight end under the previous one"
                 );
             }
             Err(error) => self.refuse(because, &error),
@@ -166,7 +166,7 @@ impl Reload {
         let reason = reason.replace('\n', "; ");
         tracing::error!(
             reason,
-            "the configuration was refused; the one before stays in use"
+            "the configuration was refused; the previous one is kept"
         );
     }
 
@@ -196,7 +196,7 @@ impl Reload {
         if config.refusal != self.live.config.load().refusal {
             remind = true;
             if let Err(error) = self.live.change(config) {
-                tracing::error!(%error, "the fallback stays as it is");
+                tracing::error!(%error, "the fallback cannot be updated");
             }
         }
         let state = running(&self.live.config.load());

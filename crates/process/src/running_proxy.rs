@@ -46,7 +46,7 @@ impl RunningProxy {
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
             return Err(ProcessError::Configuration(format!(
-                "{}: `{}` cannot change while the process runs; restart it, or change them back",
+                "{}: `{}` cannot change while the process runs; restart the process or revert the change",
                 next.origin,
                 fixed.join("`, `")
             )));
@@ -94,10 +94,7 @@ impl RunningProxy {
             format!("configuration {} is in use", next.digest),
         );
         if now.prices != next.prices {
-            add(
-                MarkKind::Prices,
-                "another list of prices is in use".to_owned(),
-            );
+            add(MarkKind::Prices, "the price list has changed".to_owned());
         }
     }
 

@@ -230,7 +230,7 @@ impl Proxy {
 /// Logs whether the last calls reached the call log, the OTLP receiver and the sinks.
 fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
     if !sent {
-        tracing::warn!("a sink did not end in time");
+        tracing::warn!("a sink did not finish in time");
     }
     if !logged {
         tracing::warn!("the last call records did not reach the call log in time");

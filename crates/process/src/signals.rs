@@ -16,12 +16,12 @@ pub fn watch(shutdown: Shutdown) -> Result<(), SystemError> {
                 _ = interrupt.recv() => {}
             }
             if shutdown.is_draining() {
-                tracing::warn!("second signal: ending at once");
+                tracing::warn!("received a second signal; terminating immediately");
                 shutdown.now();
             } else {
                 tracing::info!(
                     requests = shutdown.requests(),
-                    "signal: letting streams end"
+                    "received a signal; draining calls in flight"
                 );
                 shutdown.begin();
             }

@@ -92,7 +92,7 @@ impl Spending {
                 self.failure_log.recovered();
             }
             Err(error) if self.failure_log.should_log(Instant::now()) => {
-                tracing::warn!(%error, "cannot save what was spent of budgets to spending.json: after a restart they count from the last save");
+                tracing::warn!(%error, "cannot save the spending of budgets to spending.json; after a restart, budgets count from the last save");
             }
             Err(_) => {}
         }
@@ -102,7 +102,7 @@ impl Spending {
 fn unreadable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
     ProcessError::Configuration(format!(
-        "what was spent cannot be read from {folder}: {error}; make spending.json there readable, \
-         or take it away to begin anew"
+        "cannot read the spending of budgets from {folder}: {error}; make spending.json there \
+         readable, or remove it to start from zero"
     ))
 }

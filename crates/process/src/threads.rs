@@ -73,7 +73,7 @@ fn workers(set: Option<&OsStr>) -> Result<usize, ProcessError> {
     let number = set.to_str().and_then(|number| number.parse().ok());
     number.filter(|number| *number > 0).ok_or_else(|| {
         ProcessError::Configuration(format!(
-            "{WORKERS} is {set:?}: set it to a number of threads, 1 or more, or not at all"
+            "{WORKERS} is {set:?}: set it to a number of threads of at least 1, or unset it"
         ))
     })
 }

@@ -30,7 +30,7 @@ fn look(services: &Services) {
         Ok(reports) => reports,
         Err(error) => {
             failures.increment(1);
-            tracing::warn!(%error, "experiments cannot be judged");
+            tracing::warn!(%error, "experiments cannot be evaluated");
             return;
         }
     };
