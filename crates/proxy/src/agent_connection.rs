@@ -25,7 +25,6 @@ const READ_AHEAD: usize = 8 * 1024;
 /// How much of an abandoned request body is read to keep the connection usable. Only bytes that have already arrived
 /// count.
 const MAX_DRAIN_BYTES: u64 = 64 * 1024;
-/// Interim responses are dropped while more bytes than this are unsent.
 const MAX_UNSENT: usize = 16 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -49,7 +48,6 @@ struct ConnectionState {
     continue_unsent: bool,
     /// The response to the current request is incomplete.
     serving: bool,
-    /// No further request will be served.
     closing: bool,
     out: WriteBuffer,
     /// The connection's task, if it waits for the end of the request body.
@@ -62,7 +60,6 @@ enum BodyState {
     /// The body was read to its end, or there is none.
     Complete,
     Reading(RequestDecoder),
-    /// No reader needs the rest.
     Abandoned(RequestDecoder),
     Failed,
 }
@@ -174,7 +171,6 @@ impl AgentConnection {
         Poll::Pending
     }
 
-    /// Discards data from the agent until it sends no more.
     pub fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state();
         loop {
@@ -350,7 +346,6 @@ impl ConnectionState {
             *read_ahead = if read_ahead.is_empty() {
                 Bytes::copy_from_slice(read.filled())
             } else {
-                // An incomplete line is in `read_ahead`.
                 [&read_ahead[..], read.filled()].concat().into()
             };
             Poll::Ready(Ok(()))

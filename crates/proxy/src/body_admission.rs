@@ -25,7 +25,6 @@ const MAX_WINDOWS: usize = 64;
 /// is being sent, but waiting connections have no large buffers.
 const INITIAL_LIMIT: usize = 4 * 1024;
 
-/// A partly read body, and why it was not read to its end.
 type BufferedPrefix = (BufferedBody, Option<BufferError>);
 /// The buffered prefix, an error of the agent's connection, or a timeout of the agent.
 pub(super) type ReadResult = Result<Result<BufferedPrefix, AgentBodyError>, Elapsed>;
@@ -83,7 +82,6 @@ struct PartialBody {
     large: Option<Buffer>,
     /// The declared minimum length, in bytes.
     length: usize,
-    /// Start of the current rate window and bytes received since then.
     window_start: Instant,
     window_bytes: usize,
 }

@@ -1,6 +1,5 @@
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentBodyError {
-    /// The agent's stream was reset or its connection was lost.
     #[error("the agent's stream broke off: {0}")]
     Http2(#[from] hyper::Error),
     #[error("the agent's connection was lost")]

@@ -20,7 +20,6 @@ pub(super) struct CallHandle {
     request_sent: AtomicU64,
     upload_failed: AtomicBool,
     upload_malformed: AtomicBool,
-    /// Whether the upstream waits for more of the agent's body.
     awaiting_upload: AtomicBool,
 }
 
@@ -110,7 +109,6 @@ impl CallHandle {
         self.upload_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Records whether the proxy waits for the agent to send more of its body.
     pub fn set_awaiting_upload(&self, awaited: bool) {
         self.awaiting_upload.store(awaited, Ordering::Relaxed);
     }

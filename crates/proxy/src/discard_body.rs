@@ -16,7 +16,6 @@ const MAX_BYTES: usize = 64 << 20;
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the body of a refused request is read, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardPolicy {
     /// Whether the agent sends its body without waiting for `100 Continue`. An agent that waits is not asked to send.
@@ -70,7 +69,6 @@ impl UnreadBody {
     }
 }
 
-/// Reads until the body ends, fails or exceeds `max_bytes`.
 async fn read(source: &mut UploadSource, max_bytes: usize, observer: Option<&CallHandle>) {
     let mut remaining = max_bytes;
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-/// How often to check at the end whether every call has been reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +52,6 @@ impl Shutdown {
         *self.open.connections.borrow()
     }
 
-    /// Requests whose response has not ended.
     pub fn requests(&self) -> usize {
         self.open.requests.load(Ordering::Relaxed)
     }
@@ -117,7 +115,6 @@ impl Shutdown {
         self.open.idle_closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Idle connections that were closed to make room for others.
     pub fn idle_connections_closed(&self) -> u64 {
         self.open.idle_closed.load(Ordering::Relaxed)
     }
@@ -126,7 +123,6 @@ impl Shutdown {
         self.open.refused_streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// HTTP/2 streams that were refused because too many were open.
     pub fn streams_refused(&self) -> u64 {
         self.open.refused_streams.load(Ordering::Relaxed)
     }
@@ -208,7 +204,6 @@ impl Drain {
     }
 }
 
-/// Counts a connection as open, and holds its permit, until it is dropped.
 #[derive(Debug)]
 struct ConnectionGuard {
     open: Arc<OpenCounts>,

@@ -109,7 +109,6 @@ struct ResponseWait<'a> {
     timeouts: &'a Timeouts,
     timer: Timer,
     written_at: Option<Instant>,
-    /// The request has no body, so no frame marks its end.
     body_is_empty: bool,
 }
 

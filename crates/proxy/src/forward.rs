@@ -28,7 +28,7 @@ use tokengauge_core::observer::{
 use tokengauge_net::tls;
 
 pub struct Forwarder {
-    /// Loaded once per request. A request keeps its version.
+    /// A request loads this once and keeps its version.
     routing: ArcSwap<Routing>,
     observer: Arc<dyn Observer>,
     panics: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Stands for route and upstream in records if no route matches.
+    /// Names the route and upstream in records if no route matches.
     pub const NO_ROUTE: &str = "none";
 
     /// Creates a forwarder without connections.
@@ -222,9 +222,7 @@ pub struct UpstreamConnections {
     /// Open connections, including idle ones.
     pub open: usize,
     pub pending: usize,
-    /// Requests that were refused because no connection became free.
     pub refused: u64,
-    /// Requests that were sent again because a reused connection was lost.
     pub resent: u64,
     /// Known endpoints. A name that no request has resolved yet has none.
     pub endpoints: Vec<EndpointLoad>,

@@ -79,7 +79,6 @@ const REQUEST_TRAILERS: [&str; 7] = [
     "x-amz-trailer-signature",
     "x-content-sha256",
 ];
-/// Prefixes of further forwarded request trailers.
 const REQUEST_TRAILER_PREFIXES: [&str; 2] = ["x-amz-checksum-", "grpc-"];
 
 pub(super) fn is_response_trailer(name: &HeaderName) -> bool {
@@ -403,7 +402,6 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .filter(|token| !token.is_empty())
 }
 
-/// Whether the agent waits for `100 Continue` before it sends the body.
 pub fn expects_continue(headers: &HeaderMap) -> bool {
     headers
         .get(EXPECT)

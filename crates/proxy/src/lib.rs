@@ -61,7 +61,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 struct ConnectionInfo {
     peer: SocketAddr,
-    /// The local port that the agent connected to.
     port: u16,
     tls: bool,
     /// The connection's view of the shutdown. Keeps the connection counted as open.

@@ -45,7 +45,6 @@ impl Limiter {
     }
 }
 
-/// Time until the route's next request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 

@@ -30,7 +30,6 @@ pub(super) use connection_timeouts::TimedSocket;
 
 /// How often a connection at the connection limit looks for an idle one to replace.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-/// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

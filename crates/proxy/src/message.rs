@@ -21,7 +21,6 @@ pub(super) struct AgentResponse {
     /// The upstream responded before it had the whole request. The rest of the request is dropped when the response is
     /// complete.
     pub ends_upload: bool,
-    /// The tunnel that the connection becomes after the head.
     pub tunnel: Option<Box<Tunnel>>,
 }
 

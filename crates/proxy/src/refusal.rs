@@ -12,7 +12,6 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use tokengauge_core::observer::{End, Failure, FailureKind};
 
-/// Header that names the failure in a response by the proxy itself.
 const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {

@@ -164,7 +164,6 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Why the end of the response's body is ambiguous.
 fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let known = codings.next().is_none_or(headers::is_chunked) && codings.next().is_none();

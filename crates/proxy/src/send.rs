@@ -36,7 +36,6 @@ pub(super) struct SentRequest {
     pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
     pub in_flight: InFlightGuard,
-    /// Whether the agent requested another protocol and the route allows it.
     pub upgrade: bool,
     pub rewritten: bool,
     /// The time that the proxy spent on the request head.

@@ -69,7 +69,6 @@ impl SendState {
         !self.unflushed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was closed because the agent does not read.
     pub fn has_timed_out(&self) -> bool {
         self.close_reason.load(Ordering::Relaxed) == CloseReason::SendTimeout as u8
     }
@@ -87,7 +86,6 @@ impl SendState {
         Some(self.created + blocked + limit)
     }
 
-    /// Records why the connection or stream is about to be closed, for its calls.
     pub fn set_close_reason(&self, reason: CloseReason) {
         self.close_reason.store(reason as u8, Ordering::Relaxed);
     }
@@ -143,7 +141,6 @@ impl DownstreamState {
         }
     }
 
-    /// How a call ends if its response was dropped before its end.
     pub fn abandoned_end(&self) -> End {
         let stream = self.stream.as_ref().and_then(|stream| stream.close_end());
         let end = stream.or_else(|| self.connection.close_end());
@@ -151,7 +148,6 @@ impl DownstreamState {
     }
 }
 
-/// The HTTP/2 stream that the current task serves.
 pub(super) fn current_stream() -> Option<Arc<SendState>> {
     CURRENT_STREAM.try_with(Arc::clone).ok()
 }

@@ -41,7 +41,6 @@ pub struct Listener {
 pub struct Route {
     pub name: Arc<str>,
     pub matches: Matches,
-    /// Whether the matched prefix is removed from the path.
     pub strip_prefix: bool,
     pub upstream: Arc<Upstream>,
     /// The dialect, if the path does not determine it.
@@ -107,7 +106,6 @@ pub struct Upstream {
     /// Maximum number of open connections to all endpoints. `None` means the upstream's share of the process's file
     /// descriptors.
     pub max_connections: Option<usize>,
-    /// Maximum number of requests that wait for a connection.
     pub max_pending: usize,
     /// If a reused connection is lost before any byte of a response, the request is retried on a new connection,
     /// provided that the sent part of its body fits into this many bytes. 0 disables such retries.
@@ -137,9 +135,7 @@ pub struct Limits {
     pub http2_streams: u32,
     /// Concurrent streams on all HTTP/2 connections together. Further streams are refused.
     pub total_http2_streams: usize,
-    /// How long an agent may take to send a request head.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept.
     pub idle_timeout: Duration,
     /// Requests per minute for each route. `None` for no limit.
     pub requests_per_minute: Option<std::num::NonZeroU32>,

@@ -110,7 +110,6 @@ impl StreamingBody {
         self.filter.as_mut()?.next_remaining()
     }
 
-    /// Records a frame and returns the frame to forward.
     fn process_frame(
         &mut self,
         frame: Option<Result<http_body::Frame<Bytes>, BodyError>>,

@@ -15,15 +15,12 @@ use tokengauge_core::observer::{Chunk, End, FailureKind, Side};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// Bytes per read, in each direction.
 const READ_BYTES: usize = 8 * 1024;
 
-/// How often to check whether a blocked direction has made progress.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Tunnel {
     pub upstream: Io,
-    /// Bytes that the upstream sent immediately after its head.
     pub read_ahead: Bytes,
     pub call: Call,
     pub in_flight: InFlightGuard,
@@ -67,7 +64,6 @@ struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
     /// How long a side may accept no data while data is unsent.
     send_timeout: Duration,
-    /// Directions with a write in progress.
     writing: AtomicUsize,
 }
 

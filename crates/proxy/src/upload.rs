@@ -59,7 +59,6 @@ pub(super) struct BufferedBody {
     pub chunks: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
     pub remaining: Option<AgentBody>,
-    /// Whether the agent declared the length.
     pub sized: bool,
 }
 
@@ -116,7 +115,7 @@ impl Upload {
         self.sent.is_some()
     }
 
-    /// Returns the whole body from its beginning, if all sent data was retained.
+    /// Returns the whole body, or `None` if not all sent data was retained.
     pub fn rewound(self) -> Option<Upload> {
         let sent = *self.sent?;
         let observed = sent.chunks.len();

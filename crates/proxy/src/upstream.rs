@@ -98,7 +98,6 @@ const HTTP2: u8 = 2;
 pub(super) struct Lease {
     pub connection: LeasedConnection,
     pub reused: bool,
-    /// Counts the request as in flight at its endpoint.
     pub in_flight: InFlightGuard,
 }
 
@@ -232,7 +231,6 @@ impl Upstream {
         }
     }
 
-    /// Closes one idle connection, so that another can be opened.
     fn close_idle_connection(&self) {
         let mut closed = false;
         for host in &self.hosts {
@@ -310,7 +308,6 @@ impl Endpoint {
         self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
     }
 
-    /// Returns an HTTP/1 socket to the pool, if the pool accepts it.
     pub fn release(self: &Arc<Self>, io: Io) {
         if self.idle_pool.put(io) {
             self.sweep_later();

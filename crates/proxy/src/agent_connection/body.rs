@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 pub(crate) struct Http1Body {
     connection: AgentConnection,
-    /// Number of the request that the body belongs to.
     request: u64,
 }
 

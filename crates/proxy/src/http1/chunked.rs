@@ -11,7 +11,6 @@ const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Maximum total bytes of chunk extensions in a request body, as with hyper. Extensions cost work and carry no content.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 const MAX_SIZE_DIGITS: usize = 16;
-/// Maximum bytes of a size line without extensions.
 const PLAIN_LINE_BYTES: usize = MAX_SIZE_DIGITS + 2;
 /// Maximum number of trailer fields, equal to the limit in a head.
 const MAX_TRAILERS: usize = 100;
@@ -31,11 +30,9 @@ enum Position {
     Data(u64),
     /// In the line end after a chunk: remaining bytes of the line end.
     LineEnd(u8),
-    /// After the last size line.
     Trailers,
 }
 
-/// One chunk, or the part of a chunk that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct NextChunk {
     pub payload: Range<usize>,
@@ -79,7 +76,6 @@ impl ChunkedDecoder {
         })
     }
 
-    /// Whether a chunk has ended and the end of the body does not follow immediately.
     fn is_before_next_chunk(&self, raw: &[u8]) -> bool {
         let last = || matches!(size_line(raw), Ok(Some((0, _))));
         self.is_between_chunks() && !last()
@@ -239,7 +235,6 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
         return Ok(plain);
     }
     let Some(end) = memchr::memchr(b'\n', raw) else {
-        // The line may end in a carriage return.
         return if raw.len() > MAX_LINE_BYTES + 1 {
             Err(ResponseBodyError::InvalidChunk)
         } else {

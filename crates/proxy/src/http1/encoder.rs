@@ -20,7 +20,6 @@ pub(crate) enum BodyEncoder {
 pub(crate) struct BodyTooShort;
 
 impl BodyEncoder {
-    /// Chunked, with the trailers that the `trailer` field announces.
     pub fn chunked(headers: &HeaderMap) -> BodyEncoder {
         let lines = headers.get_all(TRAILER).iter();
         let names = lines

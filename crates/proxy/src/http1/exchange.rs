@@ -15,7 +15,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A request in flight whose response head has not arrived.
 pub(crate) struct Http1Exchange<'a> {
     io: Io,
     request: RequestState,
@@ -43,10 +42,8 @@ pub(crate) struct Http1Response {
 }
 
 pub(crate) enum UnansweredBody {
-    /// The whole body from its beginning.
     Whole(Box<Upload>),
     Rest(Box<Upload>),
-    /// Nothing, because the body was sent.
     Sent,
 }
 
@@ -170,7 +167,6 @@ impl<'a> Http1Exchange<'a> {
         Ok(())
     }
 
-    /// Records that the upstream accepts no more of the request.
     fn lose(&mut self, error: io::Error) {
         self.request = match std::mem::replace(&mut self.request, RequestState::Sent) {
             RequestState::Sending(writer) => RequestState::Lost(error, writer),
@@ -198,7 +194,6 @@ impl<'a> Http1Exchange<'a> {
         })
     }
 
-    /// Why no more data can arrive.
     fn closed(&self, error: Option<io::Error>) -> ExchangeError {
         // A write error is more specific than the read error that it causes.
         let lost = match &self.request {
@@ -237,7 +232,6 @@ impl<'a> Http1Exchange<'a> {
     }
 }
 
-/// Copies an error, which cannot be cloned.
 fn copy(error: &io::Error) -> io::Error {
     error
         .raw_os_error()

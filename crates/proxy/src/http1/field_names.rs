@@ -52,7 +52,6 @@ impl FieldNames {
     }
 }
 
-/// Offset of `part` within `whole`.
 pub(super) fn position(whole: &[u8], part: &[u8]) -> u32 {
     let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     u32::try_from(offset).unwrap_or(u32::MAX)

@@ -22,7 +22,6 @@ pub(crate) struct RequestHead {
     pub parts: request::Parts,
     pub names: FieldNames,
     pub body: BodyLength,
-    /// Whether the connection may serve another request.
     pub keep_alive: bool,
     pub expects_continue: bool,
 }
@@ -188,7 +187,6 @@ fn fields_of(
 ) -> Result<HeaderMap, HeadError> {
     let mut map = HeaderMap::with_capacity(fields.len());
     for field in fields {
-        // `HeaderName` supports no longer name.
         let name =
             HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| HeadError::TooLarge)?;
         let value = match field.value {

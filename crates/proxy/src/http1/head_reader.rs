@@ -4,7 +4,6 @@
 use super::head::HeadError;
 use bytes::{Bytes, BytesMut};
 
-/// Received bytes of the next message that are not parsed yet.
 #[derive(Debug, Default)]
 pub(crate) struct HeadBuffer {
     bytes: BytesMut,
@@ -78,7 +77,6 @@ fn ends_head(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the first line, and the length of the head including the empty line.
     fn line(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, HeadError> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         Ok(end.map(|end| (bytes[..end].to_vec(), end + 4)))

@@ -95,7 +95,6 @@ impl RequestDecoder {
 mod tests {
     use super::*;
 
-    /// Returns the content and the trailers, read in pieces of `size` bytes.
     fn read(length: BodyLength, body: &[u8], size: usize) -> (Vec<u8>, Option<HeaderMap>, Bytes) {
         let mut decoder = RequestDecoder::new(length);
         let (mut content, mut trailers, mut arrived) = (Vec::new(), None, Bytes::new());

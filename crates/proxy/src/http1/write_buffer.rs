@@ -134,7 +134,6 @@ impl WriteBuffer {
         self.content.advance(content);
         self.tail = &self.tail[written - content..];
         if self.written == self.text.len() {
-            // A waiting connection keeps no buffer.
             (self.text, self.written) = (Vec::new(), 0);
         }
         if self.content.is_empty() {

@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// Length of most field lines in bytes.
 const USUAL_LINE: usize = 40;
 /// Pieces of a body that are written before other tasks have their turn.
 const TURNS: usize = 16;
@@ -23,7 +22,6 @@ pub(crate) struct RequestWriter {
     body: Upload,
     encoder: BodyEncoder,
     out: WriteBuffer,
-    /// The whole body is in `out` or was sent.
     ended: bool,
 }
 

@@ -6,7 +6,6 @@ use http::header::{CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, response};
 use std::io::Write;
 
-/// Length of most field lines in bytes.
 const USUAL_LINE: usize = 40;
 
 /// Usual maximum length of the first piece of a body, which is sent with the head.
@@ -176,7 +175,6 @@ impl Framing<'_> {
         }
     }
 
-    /// Whether only the close of the connection ends the body.
     fn is_until_close(&self, body: BodySize, headers: &HeaderMap) -> bool {
         let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
         matches!(body, BodySize::Unknown)

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Listeners that accept agents until draining starts.
 pub struct ActiveListeners {
     server: Arc<Server>,
     /// One permit per connection that may be open.
@@ -194,7 +193,6 @@ impl ActiveListeners {
         };
         for listener in active {
             listener.task.abort();
-            // The result is only that the task was aborted.
             let _ = listener.task.await;
         }
         drain(&self.server.shutdown, drain_timeout()).await

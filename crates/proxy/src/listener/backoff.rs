@@ -18,7 +18,6 @@ pub(super) struct Backoff {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
     pub(super) length: Duration,
-    /// How many failures to log now.
     pub(super) report: Option<u64>,
 }
 

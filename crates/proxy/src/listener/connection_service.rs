@@ -41,7 +41,6 @@ impl ConnectionService {
         self.timeouts.upload_continues();
     }
 
-    /// Records that the rest of the request is no longer read.
     pub(super) fn upload_ended(&self) {
         self.timeouts.upload_ended(Instant::now());
     }
@@ -90,7 +89,6 @@ impl ConnectionService {
     }
 }
 
-/// A request in flight, until its response has ended or was dropped.
 pub(super) struct ActiveRequest {
     timeouts: Arc<ConnectionTimeouts>,
     stream: Option<Arc<SendState>>,

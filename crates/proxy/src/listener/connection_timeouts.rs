@@ -29,7 +29,6 @@ struct TimeoutState {
     phase: Phase,
     /// Whether the connection must close to make room for another.
     evicted: bool,
-    /// Wakes the connection's task while it is idle.
     task: Option<Waker>,
     /// Whether the connection uses HTTP/2. Bytes between HTTP/2 requests need not start a head.
     multiplexed: bool,
@@ -64,7 +63,6 @@ pub(super) enum TimeoutKind {
     Head,
     Idle,
     Send,
-    /// An idle connection was closed to make room for another.
     Evicted,
     Closing,
 }
@@ -114,7 +112,6 @@ impl ConnectionTimeouts {
         }
     }
 
-    /// Records that the rest of the request is no longer read.
     pub(super) fn upload_ended(&self, now: Instant) {
         let mut state = self.state();
         if matches!(state.phase, Phase::Upload(_)) {

@@ -23,7 +23,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
-    /// Caused by the agent or the network.
     #[error("{0}")]
     Agent(#[from] AgentError),
     #[error("{0}")]
@@ -39,7 +38,6 @@ impl From<io::Error> for ConnectionError {
 enum Next {
     Request,
     Close,
-    /// The connection now belongs to a tunnel.
     Nothing,
 }
 
@@ -188,7 +186,6 @@ async fn discard_upload(agent: &AgentConnection) {
         poll_fn(|cx| agent.poll_discard(cx)).await;
         io::Result::Ok(())
     };
-    // An error means that the connection is lost.
     let _ = timeout(LINGER_TIMEOUT, discarded).await;
 }
 

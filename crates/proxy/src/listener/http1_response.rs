@@ -26,7 +26,6 @@ pub(super) struct ResponseWriter {
 enum Content {
     Frames(Body),
     Relay(Box<Relay>),
-    /// The whole body is buffered or sent.
     Ended,
 }
 
@@ -36,7 +35,6 @@ pub(super) enum ResponseWriteError {
     Body(#[from] BodyError),
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The upstream's body is shorter than its head announced.
     #[error("{0}")]
     TooShort(#[from] BodyTooShort),
 }
@@ -64,7 +62,6 @@ impl ResponseWriter {
         self.last
     }
 
-    /// Whether the close of the connection marks the end of the body.
     pub fn is_until_close(&self) -> bool {
         self.until_close
     }

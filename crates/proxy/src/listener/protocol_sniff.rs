@@ -40,7 +40,6 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
         }
     }
 
-    /// The socket and the bytes that were read from it.
     pub(super) fn into_parts(self) -> (I, [u8; PREFACE.len()], usize) {
         (self.io, self.prefix, self.filled)
     }

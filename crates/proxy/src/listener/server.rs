@@ -16,7 +16,6 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes of one HTTP/2 stream that may be buffered for a slow agent.
 const STREAM_BUFFER: usize = 64 * 1024;
-/// Interval between pings to an HTTP/2 agent.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 

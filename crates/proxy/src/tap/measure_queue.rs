@@ -48,7 +48,6 @@ pub(super) struct MeasureQueue {
     /// Whether written chunks must be measured after other tasks have had their turn.
     due: bool,
     slowest: Duration,
-    /// Consecutive chunks that took too long to measure.
     slow_in_a_row: u32,
     paused_until: Option<Instant>,
     /// Tells observers of running calls which chunks are queued.

@@ -26,7 +26,6 @@ pub(crate) struct Relay {
     pub(super) head_unsent: bool,
 }
 
-/// Data to write after a relay, before the end of the body.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     /// The last piece, if it arrived with the end of the body. Both are written together.
@@ -170,7 +169,6 @@ impl Relay {
         }
     }
 
-    /// Waits for the upstream, up to the idle timeout.
     fn on_pending(
         &mut self,
         cx: &mut Context<'_>,

@@ -13,7 +13,6 @@ const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from
 /// Interval of the common instants at which streams check their queues. A wake-up per stream costs more, and too many
 /// streams at the same instant would delay others.
 const TICK: Duration = Duration::from_millis(20);
-/// When measuring continues after its budget is used up.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
 /// Fires when no byte was transferred for the idle timeout. Measures the queue until then.

@@ -199,7 +199,6 @@ impl Host {
         }
     }
 
-    /// Whether a lookup failed within the last `ago`.
     pub fn failed_within(&self, ago: Duration) -> bool {
         let lookup = self.lookup.try_lock();
         lookup.is_ok_and(|lookup| lookup.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))

@@ -104,7 +104,6 @@ impl IdlePool {
         true
     }
 
-    /// How long a connection must have stayed open for its endpoint to be trusted.
     fn required_age(&self) -> Duration {
         if self.has_closed_early.load(Ordering::Relaxed) {
             EARLY_CLOSE
@@ -182,7 +181,6 @@ impl IdlePool {
         }
     }
 
-    /// Closes the connection that has been idle longest, if any.
     pub fn close_oldest(&self) -> bool {
         let oldest = locked(&self.idle).pop_front();
         oldest.is_some()
@@ -209,7 +207,6 @@ impl IdlePool {
         }
     }
 
-    /// Records that a connection was closed after being idle for `age`.
     fn record_closed(&self, age: Duration) {
         if age >= EARLY_CLOSE {
             return;

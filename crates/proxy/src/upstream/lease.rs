@@ -285,7 +285,6 @@ impl Upstream {
         free.then(|| endpoint.share(Sharing::Any)).flatten()
     }
 
-    /// Whether no connection can be opened now.
     fn is_full(&self) -> bool {
         let max = self.settings.max_connections;
         self.connections.pending() > 0 || self.connections.is_full(max)

@@ -129,7 +129,6 @@ impl Connections {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether `max` connections are open, or no descriptors are available.
     pub fn is_full(&self, max: Option<usize>) -> bool {
         max.is_some_and(|max| self.open() >= max) || !self.descriptors.shares().allows(self)
     }
@@ -172,7 +171,6 @@ impl Connections {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Resolves when there may be capacity for a waiting request.
     pub fn freed(&self, wait_for: WaitFor) -> Notified<'_> {
         match wait_for {
             WaitFor::Any => self.any_freed.notified(),
