@@ -238,7 +238,7 @@ fn an_unusable_token_or_certificate_is_refused_at_start() {
         let invalid = config(&format!("hosts = [{wrong:?}]")).expect_err("no name");
         let invalid = invalid.to_string();
         assert!(
-            invalid.starts_with("test:2:") && invalid.contains("is no host name"),
+            invalid.starts_with("test:2:") && invalid.contains("is not a host name"),
             "{invalid}"
         );
     }

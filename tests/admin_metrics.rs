@@ -122,7 +122,7 @@ fn what_cannot_be_meant_is_refused() {
     let same = "listen = \"127.0.0.1:9464\"\nmetrics_listen = \"127.0.0.1:9464\"\n";
     assert!(wrong(same, "h").contains("test:3:18: metrics_listen"));
     let open = "metrics_listen = \"0.0.0.0:15464\"\n";
-    assert!(wrong(open, "127.0.0.1:15464").contains("the operators' address, 0.0.0.0:15464"));
+    assert!(wrong(open, "127.0.0.1:15464").contains("the admin or metrics address 0.0.0.0:15464"));
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
     let check = |admin: &str| {

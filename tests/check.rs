@@ -96,15 +96,16 @@ fn what_no_call_can_come_to_is_a_warning() {
     let warnings = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = warnings.lines().collect();
     assert_eq!(lines.len(), 4, "{warnings}");
-    assert!(lines[0].starts_with(
-        "warning: c.toml:9:8: name: no call comes to this route: route `all` of line 5"
-    ));
     assert!(
-        lines[1]
-            .starts_with("warning: c.toml:13:8: name: no call comes to this route: route `all`")
+        lines[0].starts_with(
+            "warning: c.toml:9:8: name: this route gets no calls: route `all` in line 5"
+        )
+    );
+    assert!(
+        lines[1].starts_with("warning: c.toml:13:8: name: this route gets no calls: route `all`")
     );
     assert!(lines[2].starts_with(
-        "warning: c.toml:19:8: name: no call is of this workload: workload `coders` of line 16"
+        "warning: c.toml:19:8: name: this workload gets no calls: workload `coders` in line 16"
     ));
     assert!(lines[3].starts_with("warning: c.toml:25:13: objective: has no error budget"));
     let said = String::from_utf8_lossy(&output.stdout);
@@ -317,7 +318,7 @@ fn a_state_folder_that_could_be_made_is_not_made_and_a_ledger_that_could_not_is_
         let said = String::from_utf8_lossy(&output.stderr);
         let warning = format!("warning: c.toml: ledger {path}: ");
         assert!(said.starts_with(&warning), "{said}");
-        assert!(said.contains("no finished call would be kept"), "{said}");
+        assert!(said.contains("finished calls cannot be stored"), "{said}");
     }
     assert_eq!(listed(folder.path()).len(), 1);
 }

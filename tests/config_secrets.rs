@@ -86,7 +86,10 @@ fn no_upstream_is_the_operators_address() {
              [[route]]\nupstream = \"u\"\n"
         );
         let error = Config::parse(&text, "test").expect_err(url).to_string();
-        assert!(error.contains("`u` is the operators' address"), "{error}");
+        assert!(
+            error.contains("`u` is the admin or metrics address"),
+            "{error}"
+        );
     }
     for url in [
         "http://127.0.0.1:9465",

@@ -414,7 +414,7 @@ async fn what_cannot_be_used_is_a_clear_error() {
         says("[[gate]]\nname = \"g\"\ncandidate.upstream = \"old\"\nbaseline.upstream = \"old\"\n")
             .await;
     assert!(
-        error.contains("candidate and baseline are the same calls"),
+        error.contains("candidate and baseline select the same calls"),
         "{error}"
     );
     let error = says(&format!("{GATE}slos = [\"s\"]\n")).await;

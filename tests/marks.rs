@@ -359,10 +359,10 @@ async fn reloads_prices_budgets_and_warm_ups_mark_themselves() {
     assert_eq!(fixture.marks_of("reload", 1).await.len(), 1);
     assert_eq!(fixture.marks("?kind=prices").await, [] as [Value; 0]);
     let ended = fixture.marks_of("alert", 2).await;
-    assert_eq!(ended[0]["text"], "alert over: budget day/ticket");
+    assert_eq!(ended[0]["text"], "alert resolved: budget day/ticket");
     fixture.reload(&tables(2000, "1000"), 2.0).await;
     let prices = fixture.marks_of("prices", 1).await;
-    assert_eq!(prices[0]["text"], "another list of prices is in use");
+    assert_eq!(prices[0]["text"], "the price list has changed");
 
     // Nobody is there, then somebody is again.
     assert_eq!(
@@ -516,6 +516,9 @@ async fn an_engine_whose_counters_fell_is_marked_as_restarted() {
     tokens.store(40, Ordering::Relaxed);
     let marks = fixture.marks_of("restart", 1).await;
     assert_eq!(marks.len(), 1);
-    assert_eq!(marks[0]["text"], "engine restarted, as its own metrics say");
+    assert_eq!(
+        marks[0]["text"],
+        "engine restarted, according to its own metrics"
+    );
     assert_eq!(marks[0]["upstream"], "engine");
 }

@@ -557,7 +557,7 @@ fn a_payer_that_cannot_be_is_refused_and_a_key_is_not_repeated() {
         ),
         (
             "[[slo]]\nname = \"s\"\nthroughput.at_least = 1\nselect.upstream = \"u\"\nselect.team = \"a\"",
-            "is not kept by team",
+            "is not measured per team",
         ),
         (
             &format!("[[payer]]\nteam = \"a\"\nkeys = [\"{SEARCH}\"]"),

@@ -328,5 +328,5 @@ async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     );
     let process = Process::start(&fixture.config_of(&url, &keys, QUOTA)).await;
     fallback(&process).await;
-    process.line("`tls.ca` names others to trust").await;
+    process.line("set `tls.ca` to trust another one").await;
 }

@@ -350,7 +350,7 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
     // The token is not the file's, so that mended it is used.
     pod.write(format!("{guarded}{}", route("engine", pod.engine.address)));
     process.signal(Signal::HUP);
-    process.line("was read again and is in use").await;
+    process.line("the configuration was reloaded").await;
 }
 
 /// Its exit code, and what it said.

@@ -28,9 +28,9 @@ kind = "webhook"
 url = "http://127.0.0.1:9/"
 "#;
 const SAID: [&str; 3] = [
-    "quota minutes: counted by each replica for itself",
-    "budget hard: counted by each replica for itself",
-    "notify oncall: each replica judges its own calls",
+    "quota minutes: each replica counts separately",
+    "budget hard: each replica counts separately",
+    "notify oncall: each replica evaluates only its own calls",
 ];
 
 #[tokio::test]

@@ -140,7 +140,7 @@ fn what_is_wrong_names_line_and_key() {
             format!("{slo}{ttft}preset = \"chat\"\n"),
             4,
             "preset",
-            "name no other",
+            "remove the others",
         ),
         (
             "[[slo]]\npreset = \"telepathy\"\n".to_owned(),

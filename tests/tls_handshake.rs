@@ -314,16 +314,16 @@ fn unusable_files_are_named_with_the_reason_and_without_their_content() {
         (key(&at("absent")), "absent: cannot be read: No such file"),
         (key(&at("secret")), "secret: a PEM section is not base64"),
         (key(&at("cut")), "cut: a PEM section has no END line"),
-        (key(&at("locked")), "locked: holds no private key"),
+        (key(&at("locked")), "locked: contains no private key"),
         (key(&at("junk")), "junk: "),
         (
             key(&foreign_key),
             "the key does not belong to the certificate",
         ),
-        (key(&tls.certificate), "server.pem: holds no private key"),
-        (certificate(&at("empty")), "empty: holds no certificate"),
-        (certificate(&tls.key), "server.key: holds no certificate"),
-        (ca(&at("empty")), "empty: holds no certificate"),
+        (key(&tls.certificate), "server.pem: contains no private key"),
+        (certificate(&at("empty")), "empty: contains no certificate"),
+        (certificate(&tls.key), "server.key: contains no certificate"),
+        (ca(&at("empty")), "empty: contains no certificate"),
     ];
     for (tls, expected) in cases {
         let said = Acceptor::new(&tls).expect_err("unusable").to_string();

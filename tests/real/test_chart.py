@@ -607,7 +607,7 @@ def reloaded(tokengauge, before, after, folder):
             said(log, "listening on", process)
             file.write_text(after)
             process.send_signal(signal.SIGHUP)
-            return "was read again" in said(log, "was read again|was refused", process)
+            return "was reloaded" in said(log, "was reloaded|was refused", process)
         finally:
             process.terminate()
 
