@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::{Caller, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
-/// Seconds without a request after which a name is forgotten: its buckets are full again by
-/// then.
+/// A name is forgotten after this number of seconds without a request. Its buckets are full again
+/// by then.
 const FORGET_AFTER: u64 = 120;
 
-/// When to retry a call beyond the limit of concurrent calls: when one ends is unknown.
+/// When to retry a call beyond the limit of concurrent calls. It is unknown when a call ends.
 const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Seconds between two log lines about what one quota in shadow mode would refuse.
+/// Seconds between two log lines about the calls that a quota in shadow mode would refuse.
 const SHADOW_LOG_EVERY: u64 = 60;
 
 #[derive(Debug)]
@@ -33,14 +33,13 @@ pub(super) struct QuotaState {
 
 #[derive(Debug)]
 struct QuotaUsage {
-    /// Whether it applies now; false while the objective that it is bound to does not burn, or no
-    /// session runs away.
+    /// Whether the quota applies now. It is false while its objective does not burn, or while no
+    /// session is a runaway.
     active: AtomicBool,
-    /// The sessions that run away.
     runaway: ArcSwap<HashSet<Arc<str>>>,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
-    /// The same shared with other processes, where there is a quota store.
+    /// The usage that is shared with other processes; `None` without a quota store.
     leased: Option<SharedUsage>,
     in_flight: Mutex<HashMap<Arc<str>, u32>>,
     /// When each name was last seen, in seconds since the start.
@@ -49,7 +48,7 @@ struct QuotaUsage {
     refused: [AtomicU64; Resource::ALL.len()],
     shadow_refused: [AtomicU64; Resource::ALL.len()],
     shared: [AtomicU64; 3],
-    /// The second from which on another log line about shadow mode may be written.
+    /// The earliest second for the next log line about shadow mode.
     next_log_at: AtomicU64,
 }
 
@@ -75,7 +74,7 @@ impl QuotaState {
         }
     }
 
-    /// Whether both quotas count the same usage: they differ in mode at most.
+    /// Whether both quotas count the same usage, because they differ at most in their mode.
     pub(super) fn shares_usage_with(&self, other: &QuotaState) -> bool {
         let Quota {
             mode,
@@ -90,7 +89,7 @@ impl QuotaState {
         same == other.quota
     }
 
-    /// The same usage under a changed `quota`.
+    /// The current usage with a changed `quota`.
     pub(super) fn reconfigured(&self, quota: &Quota) -> QuotaState {
         QuotaState {
             quota: quota.clone(),
@@ -98,7 +97,7 @@ impl QuotaState {
         }
     }
 
-    /// Whether it applies to a call, and under which names.
+    /// Whether the quota applies to a call, and under which names.
     pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
         if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
@@ -111,7 +110,7 @@ impl QuotaState {
         }
     }
 
-    /// What a quota for sessions that run away is for, of calls that it would be for otherwise.
+    /// Restricts a match to calls of runaway sessions.
     fn of_runaway<'a>(&self, session: KnownName<'_>, known: LimitMatch<'a>) -> LimitMatch<'a> {
         let runaway = self.usage.runaway.load();
         let runs_away = match session {
@@ -130,8 +129,8 @@ impl QuotaState {
         }
     }
 
-    /// Takes a slot and a request under each name of the call. In shadow mode a call that would
-    /// be refused takes none.
+    /// Takes a slot and a request under each name of the call. In shadow mode a call that would be
+    /// refused takes nothing.
     pub(super) fn admit(
         &self,
         caller: &Caller<'_>,
@@ -178,7 +177,7 @@ impl QuotaState {
         Ok(())
     }
 
-    /// Refuses, or in shadow mode counts that it would have.
+    /// Refuses the call. In shadow mode it only counts the call as refused.
     fn refuse(&self, resource: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
             Mode::Enforce => &self.usage.refused,
@@ -199,7 +198,6 @@ impl QuotaState {
 }
 
 impl QuotaUsage {
-    /// Takes a slot and a request for `name`.
     fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let Some(shared) = &self.leased else {
             return self.take_own(quota, name);
@@ -220,7 +218,7 @@ impl QuotaUsage {
         Ok(lease)
     }
 
-    /// The same of what this process counts alone.
+    /// Takes a slot and a request for `name` of the limits of this process.
     fn take_own(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !acquire_slot(&mut self.in_flight(), name, most) {
@@ -371,7 +369,7 @@ impl QuotaState {
         self.usage.forget_idle_names();
     }
 
-    /// What is left to `name`; it has no time at which something comes back.
+    /// The remaining amounts of `name`, without the time at which more is available.
     pub(super) fn left(&self, name: &str) -> Vec<Remaining> {
         let (quota, usage) = (&self.quota, &self.usage);
         if let Some(shared) = usage.leased.as_ref().filter(|shared| shared.enforces()) {
@@ -423,7 +421,6 @@ impl QuotaState {
         }
     }
 
-    /// Takes over the answer to a report that was sent at `sent`.
     pub(super) fn answered(
         &self,
         id: &LimitId,
@@ -437,7 +434,6 @@ impl QuotaState {
     }
 }
 
-/// Counts one more call of `name`, unless there are `most` already.
 fn acquire_slot(
     in_flight: &mut HashMap<Arc<str>, u32>,
     name: &Arc<str>,
@@ -452,14 +448,14 @@ fn acquire_slot(
     true
 }
 
-/// What one call holds of one quota. Releases its slot when dropped.
+/// The slots and charges that one call holds in one quota. Dropping it releases the slot.
 #[derive(Debug)]
 pub(super) struct QuotaLease {
     usage: Arc<QuotaUsage>,
     name: Arc<str>,
-    /// Whether it holds a slot of the limit on concurrent calls.
+    /// Whether it holds a slot of this process's limit on concurrent calls.
     slot: AtomicBool,
-    /// The same of the limit that processes share.
+    /// Whether it holds a slot of the shared limit on concurrent calls.
     shared_slot: AtomicBool,
 }
 
@@ -490,13 +486,13 @@ impl QuotaLease {
         }
     }
 
-    /// What is left to the call's name, where processes share the quota.
+    /// The remaining amounts for the call's name, if the quota is shared.
     pub(super) fn remaining(&self, quota: &Quota) -> Vec<Remaining> {
         let shared = self.usage.leased.as_ref();
         shared.map_or(Vec::new(), |shared| shared.remaining(quota, &self.name))
     }
 
-    /// Releases its slots, once.
+    /// Releases the slots, once.
     pub(super) fn release_slot(&self) {
         if self.shared_slot.swap(false, Ordering::Relaxed)
             && let Some(shared) = &self.usage.leased

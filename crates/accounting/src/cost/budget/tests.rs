@@ -195,7 +195,7 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let tomorrow = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(SpendingFile::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
-    // The clock may be wrong: what it overwrites has both periods.
+    // The clock may be wrong, so a file written then contains both periods.
     let ahead = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let wrong = NOON + 40 * DAY;
     let mut saved = SpendingFile::open(directory.path(), &ahead, wrong).expect("opened");
