@@ -6,12 +6,12 @@ use crate::critical_path::PathPart;
 use std::fmt::Write;
 use tokengauge_core::printable::printable;
 
-/// Parts of the path that are shown, and breaks.
+/// The limit for displayed parts of the path, and for displayed breaks.
 const SHOWN: usize = 12;
-/// Shorter parts of the path are counted, not shown.
+/// Parts of the path with a smaller share are only counted.
 const LEAST_SHARE: f64 = 0.001;
 
-/// The analysis in words, some 20 lines of at most 80 columns.
+/// The analysis in about 20 lines of at most 80 columns.
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
     let path = &analysis.critical_path;
