@@ -8,7 +8,7 @@ use super::text_gen::FEWEST_ARGUMENTS;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// More is a typing error, not a wish.
+/// A larger number is a typing error.
 const MOST_TOKENS: u64 = 1_000_000;
 
 impl FromStr for Profile {
@@ -22,7 +22,7 @@ impl FromStr for Profile {
 }
 
 impl Profile {
-    /// This profile, overlaid by `text` in the grammar of [`HELP`](super::profile::HELP).
+    /// This profile, overridden by `text` in the grammar of [`HELP`](super::profile::HELP).
     pub fn with(&self, text: &str) -> Result<Profile, InvalidSetting> {
         let mut profile = self.clone();
         apply(&mut profile, text)?;
@@ -30,7 +30,7 @@ impl Profile {
     }
 }
 
-/// Overlays `profile` with `text`. On an error `profile` is half done: throw it away.
+/// Overrides `profile` with `text`. After an error `profile` is incomplete and must be discarded.
 fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSetting> {
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (key, value) = match setting.split_once('=') {
@@ -215,7 +215,7 @@ fn tool(value: &str) -> Result<Option<ToolCalls>, SettingError> {
     }
 }
 
-/// `WHAT@N`: what happens, and after which token.
+/// `WHAT@N`: an event, and the token after which it happens.
 fn at_position(value: &str) -> Result<(&str, u64), SettingError> {
     let (what, position) = value.split_once('@').ok_or(SettingError::MissingPosition)?;
     Ok((what.trim(), number(position.trim())?))

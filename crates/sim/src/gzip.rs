@@ -15,7 +15,7 @@ impl Gzip {
         Gzip(GzipEncoder::new(FlateEncoderParams::from(Level::Default)))
     }
 
-    /// Compresses a chunk; `last` ends the stream.
+    /// Compresses a chunk. `last` ends the stream.
     pub fn chunk(&mut self, bytes: &[u8], last: bool) -> io::Result<Bytes> {
         let mut pressed = Vec::with_capacity(bytes.len() / 2 + 64);
         let mut input = PartialBuffer::new(bytes);

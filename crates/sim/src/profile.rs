@@ -1,10 +1,10 @@
-//! How a simulated model behaves: defaults, overlaid by `key=value` settings that the
-//! command line and the request header `x-sim` share. [`HELP`] documents them.
+//! The behaviour of a simulated model: defaults, overridden by `key=value` settings on the command
+//! line and in the request header `x-sim`. [`HELP`] documents them.
 
 use super::setting_error::SettingError;
 use std::time::Duration;
 
-/// The settings, as a person reads them.
+/// The description of all settings for the command line.
 pub const HELP: &str = "\
 Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   ttft=200ms            request read -> first token
@@ -36,47 +36,39 @@ What a dialect has no words for, such as tool calls in text completions, is left
 Other request headers: x-sim-id names the call in the truth and comes back in the response;
 x-sim-body serves the recording of that name. GET /sim/truth?limit=N tells what was really done.";
 
-/// How a simulated model behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// From the request being read to the first token.
+    /// From the end of the request to the first token.
     pub ttft: Duration,
-    /// From the request being read to the response head.
+    /// From the end of the request to the response head.
     pub head: Duration,
     /// Between chunks with tokens.
     pub gap: Gap,
-    /// Tokens of the visible answer: from, to.
+    /// Range of tokens of the visible answer.
     pub tokens: (u64, u64),
-    /// Tokens per event.
     pub per_frame: u64,
-    /// Events per chunk.
     pub burst: u64,
-    /// Tokens of reasoning before the answer.
     pub reasoning: u64,
-    /// Tool calls after the answer.
     pub tool: Option<ToolCalls>,
-    /// More time to first token per 1,000 prompt tokens.
+    /// Additional time to first token per 1,000 prompt tokens.
     pub prefill: Duration,
-    /// Streams at once up to which throughput grows.
+    /// The number of concurrent streams up to which throughput grows.
     pub knee: Option<u32>,
-    /// Pauses: how long, and before which token.
+    /// Pauses, and the token before which each happens.
     pub stalls: Vec<(Duration, u64)>,
-    /// What goes wrong in mid-stream.
     pub fault: Option<Fault>,
-    /// An HTTP error in place of an answer.
     pub status: Option<u16>,
     pub gzip: bool,
-    /// Gaps that many times as long, for that many tokens.
+    /// The factor on gaps, and the number of first tokens it applies to.
     pub slow_start: Option<(f64, u64)>,
-    /// More time to first token, for that many calls.
+    /// Additional time to first token, and the number of first calls it applies to.
     pub cold_start: Option<(Duration, u64)>,
     pub usage: UsageMode,
-    /// Empty deltas before the first token.
+    /// The number of empty deltas before the first token.
     pub empty: u64,
-    /// A ping or comment after that much silence.
+    /// A ping or comment is sent after this time without a chunk.
     pub ping: Option<Duration>,
     pub finish: Finish,
-    /// Of the text and the gaps.
     pub seed: Option<u64>,
     pub cut: Cut,
 }
@@ -85,66 +77,62 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
     Constant(Duration),
-    /// Uniform around a mean: mean, greatest deviation.
+    /// Uniform around a mean: the mean, and the greatest deviation.
     Jitter(Duration, Duration),
-    /// Exponential with a mean.
+    /// Exponential with this mean.
     Exponential(Duration),
 }
 
-/// Tool calls: how many, and tokens of arguments of each.
+/// The number of tool calls, and the tokens of each call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolCalls {
     pub calls: u64,
-    /// Tokens of arguments of each.
     pub tokens: u64,
 }
 
-/// Something that goes wrong after a number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// After how many tokens.
     pub after: u64,
 }
 
-/// What goes wrong in mid-stream.
+/// A failure in the middle of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The connection is reset; on HTTP/2 the stream is.
+    /// Resets the connection, or on HTTP/2 the stream.
     Reset,
-    /// The connection is closed without a terminator.
     Close,
-    /// An error event of this type, or the dialect's usual one.
+    /// Sends an error event of this type, or of the dialect's usual type.
     Error(Option<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMode {
-    /// As the dialect does; `include_usage` is honoured.
+    /// As the dialect does. `include_usage` is honoured.
     Auto,
     On,
     Off,
 }
 
-/// Why the answer ends, where no tool is called.
+/// Why the answer ends, if no tool is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Stop,
     Length,
     /// A filter or the model refused to answer.
     Refused,
-    /// The provider could not read the model's own tool call.
+    /// The provider could not read the model's tool call.
     InvalidToolCall,
 }
 
-/// Where a recorded body is cut into chunks.
+/// How a recorded body is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// After every event of its framing.
     Events,
-    /// Every so many bytes.
+    /// After each group of this many bytes.
     Bytes(u64),
-    /// At random places, by seed.
+    /// At random places that follow from the seed.
     Random(Option<u64>),
 }
 
@@ -178,7 +166,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// All tokens of one choice, were it not for faults.
+    /// All tokens of one choice if no fault happens.
     pub fn most_tokens(&self) -> u64 {
         let tools = self
             .tool

@@ -1,4 +1,4 @@
-//! One call, from its request to its answer.
+//! One call, from its request to its response.
 
 use super::dialects::{self, vectors};
 use super::gzip::Gzip;
@@ -30,13 +30,12 @@ pub struct SimCall {
     pub id: String,
     pub http1: bool,
     pub calls_before: u64,
-    /// The recording to serve in place of an answer.
     pub recording: Option<String>,
     pub bodies: Option<PathBuf>,
 }
 
 impl SimCall {
-    /// The request body is here (or could not be read): answers.
+    /// Answers after the request body has been read, or could not be read.
     pub async fn request_read(
         &mut self,
         body: Option<Bytes>,
@@ -113,7 +112,6 @@ impl SimCall {
         Ok(self.stream(source, &content_type, pace))
     }
 
-    /// Serves a recorded body in place of an answer.
     async fn play(&mut self, name: &str, read_at: Instant) -> Response<Body> {
         let Some(folder) = self.bodies.clone() else {
             return self.refuse(
@@ -184,7 +182,7 @@ impl SimCall {
         self.label(response)
     }
 
-    /// The answer in one piece, after the time that generating it takes.
+    /// The whole response as one body, after the time of its generation.
     async fn whole(
         &self,
         mut script: Box<dyn Script>,
@@ -250,7 +248,7 @@ impl SimCall {
         self.label(response)
     }
 
-    /// The headers that every answer carries.
+    /// Adds the headers that every response has.
     fn label(&self, mut response: Response<Body>) -> Response<Body> {
         if let Ok(id) = HeaderValue::from_str(&self.id) {
             response.headers_mut().insert("x-sim-id", id);
@@ -265,7 +263,6 @@ impl SimCall {
     }
 }
 
-/// Seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
