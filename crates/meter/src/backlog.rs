@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::memory::{Buffer, Memory, Share};
 
-/// The limit for chunks with different instants in one backlog.
 const MAX_CHUNKS: usize = 64 * 1024;
 
 #[derive(Debug)]

@@ -27,7 +27,6 @@ pub(crate) struct CallState {
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
     pub(crate) lagged: bool,
-    /// Whether the body was a stream. Set when reading of the body is given up.
     was_stream: Option<bool>,
     pub(crate) broken: bool,
     /// The GPU time that this call pays for on a self-hosted upstream.
@@ -82,7 +81,6 @@ impl CallState {
             .map(|_| streamed.or(self.was_stream).unwrap_or(false))
     }
 
-    /// The dialect of the path, unless the response shows another one.
     pub(crate) fn dialect(&self, context: &CallContext) -> Dialect {
         let decoder = self.reading.decoder();
         decoder.map_or(context.dialect, |decoder| decoder.dialect())
@@ -137,7 +135,6 @@ impl CallState {
         self.release_request(context);
     }
 
-    /// Records why the rest of the body cannot be read.
     pub(crate) fn unreadable(&mut self, context: &CallContext, error: DecodeError) {
         match error {
             DecodeError::Memory => return self.lag(context, 1),
@@ -195,14 +192,12 @@ impl CallState {
         self.stop_reading();
     }
 
-    /// Records that `chunks` and everything after them were not measured.
     pub(crate) fn lag(&mut self, context: &CallContext, chunks: u64) {
         context.shared.counters.lagged(chunks);
         self.lagged = true;
         self.stop_reading();
     }
 
-    /// Marks the stream as one whose tokens are not measured while the call runs.
     pub(crate) fn unseen(&self) {
         if let Some(live) = &self.run.live {
             live.unseen();
@@ -295,8 +290,6 @@ fn is_of_gateway(name: &HeaderName) -> bool {
     *name == LITELLM_COST || SERVED_BY.contains(name)
 }
 
-/// The provider that a gateway chose. Only the host of an address is kept, because the rest may
-/// contain a key.
 fn served_by(headers: &HeaderMap) -> Option<&str> {
     let mut named = SERVED_BY.iter().filter_map(|name| text(headers, name));
     let value = named.find(|value| !value.is_empty())?;

@@ -25,7 +25,6 @@ use uuid::{NoContext, Timestamp, Uuid};
 
 pub(crate) struct CallContext {
     pub(crate) shared: Arc<Shared>,
-    /// The settings when the call began, which apply until it ends.
     pub(crate) measure: Arc<Measure>,
     pub(crate) accounting: Arc<Accounting>,
     pub(crate) route_stats: Arc<RouteStats>,
@@ -37,7 +36,6 @@ pub(crate) struct CallContext {
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
     pub(crate) method: Method,
-    /// The path, with placeholders instead of identifiers.
     pub(crate) path: Box<str>,
     pub(crate) generates: bool,
     /// Whether the path is unknown, so that only the response shows if this is a generation.
@@ -49,9 +47,7 @@ pub(crate) struct CallContext {
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
     pub(crate) payer: Arc<Payer>,
-    /// The digest of the API key; `None` if keys are not recorded.
     pub(super) key_hash: Option<Box<str>>,
-    /// The experiment's variant that the proxy chose; `None` for routes without an experiment.
     variant: Option<Box<AssignedVariant>>,
     /// A hash that identifies the agent; `None` unless sessions are guessed by conversation.
     conversation: Option<u64>,
@@ -63,7 +59,6 @@ pub(crate) struct CallContext {
     pub(crate) trace: Option<Box<CallTrace>>,
     /// The position of this proxy in a chain of proxies; `None` if the trace does not show it.
     pub(crate) hop: Option<ProxyHop>,
-    /// The agent's `tracestate`, if its trace is continued and recorded.
     pub(crate) trace_state: Option<Box<str>>,
     /// The worker holds this lock while it reads, so other threads must use `try_lock`.
     pub(crate) request: Mutex<Request>,

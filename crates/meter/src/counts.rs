@@ -37,7 +37,6 @@ struct OpenText {
     segment: Segment,
     counter: Counter,
     counted: u64,
-    /// The part of `counted` that later text cannot change.
     settled: u64,
     /// Whether text was added after `counter` counted last.
     changed: bool,
@@ -47,17 +46,14 @@ struct OpenText {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkContent {
     pub(crate) text: bool,
-    /// Whether there is text on a channel other than reasoning.
     pub(crate) answer: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Counts {
     open: Vec<OpenText>,
-    /// The index in `open` of the text that was added to last.
     current: usize,
     running: ByChannel,
-    /// The part of `running` that later text cannot change.
     settled: ByChannel,
     content: ChunkContent,
     chunk: u32,
@@ -86,7 +82,6 @@ impl Counts {
         open.chunk = self.chunk;
     }
 
-    /// Ends a chunk. Counts the texts that changed, and returns what the chunk carried.
     pub(crate) fn chunk(&mut self) -> ChunkContent {
         let content = std::mem::take(&mut self.content);
         if content.text {
@@ -106,7 +101,6 @@ impl Counts {
         [reasoning.and(&other), other, reasoning].map(|scripts| scripts.widest())
     }
 
-    /// The number of tool calls with arguments.
     pub(crate) fn tool_calls(&self) -> u32 {
         self.tool_calls
     }

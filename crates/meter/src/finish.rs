@@ -160,7 +160,6 @@ fn finish_deferred(
     conclude(context, state, at, end, input);
 }
 
-/// Reads the deferred chunks. Chunks of a stream keep their instants.
 fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);

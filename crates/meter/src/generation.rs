@@ -11,13 +11,11 @@ use tokengauge_core::call::{Channel, EngineReport, Event, ServerTool, Usage};
 use tokengauge_core::finish_class::FinishClass;
 
 const MAX_CHOICES: usize = 256;
-/// The limit for a name from the wire, in characters.
 const MAX_NAME: usize = 200;
 const MAX_UNKNOWN_USAGE: usize = 8;
 const MAX_SERVER_TOOLS: usize = 256;
 /// If more than one event in this number is damaged, the measurement is discarded.
 const DAMAGED_IN: u64 = 20;
-/// The limit for a finish reason or an error type, in characters.
 const MAX_WORD: usize = 64;
 
 #[derive(Default)]
@@ -33,7 +31,6 @@ pub(crate) struct Generation {
     pub(crate) usage: Option<Box<Usage>>,
     pub(crate) engine: Option<Box<EngineReport>>,
     pub(crate) service_tier: Option<Box<str>>,
-    /// The cost that the provider reports, in US dollars.
     pub(crate) cost_usd: Option<f64>,
     pub(crate) error: Option<Box<str>>,
     rare: Option<Box<Rare>>,
@@ -45,7 +42,6 @@ pub(crate) struct Generation {
     unread: u16,
     /// Damaged wire events, each of which lacks a small amount of text.
     damaged: u16,
-    /// Wire events without content of this dialect.
     skipped: u16,
     spoke: bool,
 }
@@ -54,7 +50,6 @@ pub(crate) struct Generation {
 #[derive(Default)]
 struct Rare {
     served_by: Option<Box<str>>,
-    /// The first finish reason that reports a failure.
     failure: Option<Box<str>>,
     /// Hosted tools that began or ended in the present chunk.
     server_tools: Vec<ServerTool>,
@@ -181,7 +176,6 @@ impl Generation {
         self.messages > lost && !self.spoke
     }
 
-    /// The numbers of unread, damaged and skipped wire events.
     pub(crate) fn lost(&self) -> [u16; 3] {
         [self.unread, self.damaged, self.skipped]
     }
@@ -200,7 +194,6 @@ impl Generation {
         self.unread > 0 || damaged * DAMAGED_IN > self.messages
     }
 
-    /// The number of wire events that were not measured.
     pub(crate) fn skipped_events(&self) -> u64 {
         u64::from(self.damaged) + u64::from(self.skipped)
     }
@@ -220,7 +213,6 @@ impl Generation {
         self.rare.as_ref().map_or(&[], |rare| &rare.unknown_usage)
     }
 
-    /// The provider that a gateway chose.
     pub(crate) fn provider(&self) -> Option<&str> {
         self.rare.as_ref()?.served_by.as_deref()
     }
@@ -264,7 +256,6 @@ impl Generation {
         { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
     }
 
-    /// The names of the called tools, in the form of the call record.
     pub(crate) fn tools(&self) -> Option<String> {
         self.tool_calls.as_deref()?.names()
     }
@@ -298,7 +289,6 @@ impl Generation {
         self.terminated || !self.finishes.is_empty()
     }
 
-    /// The finish reasons, sorted by choice.
     pub(crate) fn finish_reasons(&self) -> Vec<String> {
         let reasons = self.finishes.iter();
         reasons.map(|(_, reason)| reason.to_string()).collect()

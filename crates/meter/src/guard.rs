@@ -9,7 +9,6 @@ thread_local! {
     static MEASURING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `act`. Returns `None` if `act` panicked.
 pub(crate) fn guarded<T>(act: impl FnOnce() -> T) -> Option<T> {
     let before = MEASURING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(act));

@@ -176,7 +176,6 @@ impl Meter {
         self.shared.throughput.tick(now, wall, &unanswered)
     }
 
-    /// Calls in flight by route and upstream. All other statistics are empty.
     pub fn in_flight(&self) -> MeterStats {
         let all_stats = self.shared.route_stats.all();
         let streams = all_stats.iter().map(|stats| {

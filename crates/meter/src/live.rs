@@ -23,9 +23,7 @@ const MAX_LISTED: usize = 20_000;
 /// The number of streams visited under one lock. It is small so that other threads do not wait for
 /// long.
 const LOCK_BATCH: usize = 256;
-/// The window of the current speed.
 const WINDOW: Duration = Duration::from_secs(5);
-/// The shortest time between two samples of the token count.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const SAMPLES: usize = 7;
 
@@ -133,7 +131,7 @@ const STREAM: u8 = 4;
 const BODY: u8 = 8;
 const UNSEEN: u8 = 16;
 
-/// The live state of one generation. Dropping it removes it from the registry.
+/// Dropping it removes it from the registry.
 pub(crate) struct LiveCall {
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
@@ -193,7 +191,6 @@ impl LiveCall {
         self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
     }
 
-    /// The progress of the call; `None` after it has ended.
     fn progress(&self) -> Option<Progress> {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & ENDED != 0 {
@@ -263,7 +260,6 @@ impl LiveCall {
         Some(waits.map_or(last, |newest| newest.max(last)))
     }
 
-    /// Whether tokens arrived, but none in the last `threshold`.
     fn stalled(&self, at: Instant, threshold: Duration) -> bool {
         let last = self.last_chunk();
         last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
@@ -333,7 +329,6 @@ struct TokenSamples {
 }
 
 impl TokenSamples {
-    /// Adds the sample that `tokens` had arrived after `since`.
     fn add(&mut self, since: Duration, tokens: u64) {
         let sample = (
             u32::try_from(since.as_millis()).unwrap_or(u32::MAX),
@@ -401,7 +396,6 @@ impl Registry {
         live
     }
 
-    /// The number of stalled streams at `at` by route and upstream, without zeros.
     pub(crate) fn stalled(
         &self,
         at: Instant,
@@ -459,7 +453,6 @@ impl Registry {
         }
     }
 
-    /// The newest streams at `at`, at most `limit`.
     pub(crate) fn snapshot(&self, at: Instant, limit: usize) -> Vec<StreamNow> {
         let mut newest = Vec::new();
         let mut before = Bound::Unbounded;

@@ -28,12 +28,10 @@ pub(crate) struct LiveGeneration {
     observers: Option<Box<[Box<dyn TokenObserver>]>>,
     reported: ByChannel,
     charged: u32,
-    /// The model that the response had named by its first token.
     first_named: NameHash,
     /// The model under which tokens are counted. Tokens are not reported until it is known.
     labelled: NameHash,
     throughput: GenerationThroughput,
-    /// Whether the response arrived as one body.
     whole: bool,
 }
 
@@ -45,7 +43,6 @@ impl LiveGeneration {
         }
     }
 
-    /// A later generation on a connection, which has not begun yet.
     pub(crate) fn continuing(generation: Generation) -> LiveGeneration {
         LiveGeneration {
             generation,
@@ -53,7 +50,6 @@ impl LiveGeneration {
         }
     }
 
-    /// Ends a chunk whose events have all been processed.
     pub(crate) fn chunk(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         if !context.generates {
             // A stored answer is only read here, so it has no generation speed.
@@ -187,7 +183,6 @@ impl LiveGeneration {
         }
     }
 
-    /// The throughput series of the model that the response has named so far.
     fn series(&self, context: &CallContext, accepted: bool) -> Arc<RateSeries> {
         let answered = self.generation.model.as_deref();
         let requested = match answered {

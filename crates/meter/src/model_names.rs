@@ -44,13 +44,11 @@ pub(crate) struct ModelNames {
 }
 
 impl ModelNames {
-    /// What is known about responses that begin with `first`.
     pub(crate) fn naming(&self, upstream: &str, first: NameHash) -> Option<Naming> {
         let known = self.known.lock();
         known.get(upstream)?.get(&first).copied()
     }
 
-    /// Stores whether a response that began with `first` ended with another name.
     pub(crate) fn learn(&self, upstream: &Arc<str>, first: NameHash, naming: Naming) {
         let mut known = self.known.lock();
         if known.values().map(|names| names.len()).sum::<usize>() >= MAX_KNOWN {

@@ -7,11 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_core::trace::{CallTrace, PropagatedTrace, TraceContext};
 
-/// The calls in flight whose span is propagated to the upstream, by trace id and span id.
 #[derive(Debug, Default)]
 pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), EnclosingCall>>);
 
-/// A call in flight, as far as nested calls need it.
 #[derive(Clone, Copy, Debug)]
 struct EnclosingCall {
     hop: u32,

@@ -5,7 +5,6 @@ use tokengauge_core::call::Operation;
 use tokengauge_wire::{detect, is_gemini_live};
 
 const MAX_PATH: usize = 200;
-/// Path segments that are followed by the name of a model.
 const BEFORE_MODELS: [&str; 4] = ["models", "model", "deployments", "engines"];
 /// A longer path segment is an id and not a word.
 const MAX_WORD: usize = 32;

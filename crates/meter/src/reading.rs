@@ -19,13 +19,11 @@ pub(crate) enum Reading {
     /// read.
     #[default]
     Nothing,
-    /// Events are read as chunks arrive.
     Inline {
         decoder: Box<Decoder>,
         compressed: bool,
         fresh: bool,
     },
-    /// The rest of the body is read at the end.
     Deferred {
         decoder: Box<Decoder>,
         backlog: Box<Backlog>,
@@ -74,7 +72,6 @@ impl Reading {
         }
     }
 
-    /// Buffers a chunk of a deferred body. Returns `false` if there is no room.
     #[must_use]
     pub(crate) fn buffer(&mut self, at: Instant, bytes: &[u8]) -> bool {
         match self {

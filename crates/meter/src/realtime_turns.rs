@@ -30,7 +30,6 @@ const MAX_PENDING: usize = 16;
 /// belong to that request.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The limit for the server's session id, in characters.
 const MAX_SESSION: usize = 200;
 
 pub(crate) struct RealtimeTurns {
@@ -267,7 +266,6 @@ impl RealtimeTurns {
         }
     }
 
-    /// Begins a turn if no turn is in flight.
     fn begin(&mut self, context: &Arc<CallContext>, state: &mut CallState, at: Instant) {
         if self.turn.is_some() {
             return;
@@ -309,7 +307,6 @@ impl RealtimeTurns {
         self.turn = Some(turn);
     }
 
-    /// Records the turn in flight and prepares for the next one.
     fn record(&mut self, context: &CallContext, state: &mut CallState, at: Instant, end: &End) {
         let Some(turn) = self.turn.take() else {
             return;

@@ -34,7 +34,6 @@ pub(crate) struct RecordInput<'a> {
     pub(crate) end: &'a End,
     pub(crate) streamed: Option<bool>,
     pub(crate) dialect: Dialect,
-    /// The number of prompt tokens by our own count.
     pub(crate) input: Option<u64>,
     pub(crate) trace: Option<CallTrace>,
     pub(crate) class: Option<OperationClass>,
@@ -199,7 +198,6 @@ struct CallVerdict {
     unavailable: Option<TpsUnavailable>,
 }
 
-/// The record without its price.
 fn record(
     context: &CallContext,
     state: &CallState,
@@ -304,7 +302,6 @@ fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     }
 }
 
-/// The operation and its class, from the request and the response.
 fn operation_of(
     context: &CallContext,
     generation: &Generation,
@@ -489,7 +486,6 @@ fn speeds(
     }
 }
 
-/// The decode speed, counted in the provider's tokens.
 fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
     let reported = hidden::sendable(generation).filter(|tokens| *tokens > 0)? as f64;
     let normalised = generation.tokens().all() as f64;

@@ -18,12 +18,10 @@ const SLICE_BYTES: usize = 4 * 1024;
 pub(crate) struct Request {
     dialect: Dialect,
     copy: Option<Buffer>,
-    /// The content encodings of the copy; `None` after decoding.
     encoded: Option<Box<EncodedBody>>,
     complete: bool,
     read: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
-    /// The generation parameters. They are read only if a span is recorded.
     pub(crate) settings: Option<Box<GenerationSettings>>,
     traced: bool,
     /// Whether reading waits until the response shows a dialect.
@@ -58,13 +56,11 @@ impl Request {
         }
     }
 
-    /// Sets the dialect that the response shows.
     pub(crate) fn is_of(&mut self, dialect: Dialect) {
         self.dialect = dialect;
         self.waits = false;
     }
 
-    /// Discards the body, because the response is not in a known dialect.
     pub(crate) fn forget(&mut self) {
         self.release();
         (self.facts, self.settings) = (None, None);
@@ -131,7 +127,6 @@ impl Request {
         self.copy.as_ref().map_or(0, Buffer::len)
     }
 
-    /// Whether the body is too expensive to read inline.
     pub(crate) fn is_long(&self) -> bool {
         self.encoded.is_some() || self.length() > INLINE_BYTES
     }
@@ -158,7 +153,6 @@ impl Request {
         decodes
     }
 
-    /// Guesses the session from the beginning of the conversation. `seed` identifies the agent.
     pub(crate) fn guess_session(
         &mut self,
         conversations: &Conversations,

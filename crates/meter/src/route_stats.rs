@@ -16,14 +16,12 @@ pub(crate) struct RouteStats {
     state: Arc<UpstreamState>,
 }
 
-/// The state of one upstream, shared by all routes.
 #[derive(Debug, Default)]
 struct UpstreamState {
     in_flight: AtomicU32,
     up: Mutex<Up>,
 }
 
-/// When an upstream came up, and how many calls it has received since then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Up {
     since: Option<Instant>,
@@ -53,7 +51,6 @@ impl RouteStats {
         *self.state.up.lock() = Up::default();
     }
 
-    /// Whether a call that reached the upstream at `at` would be part of the warm-up.
     fn warming(&self, at: Instant, measure: &Measure) -> bool {
         let up = *self.state.up.lock();
         let since = up.since.unwrap_or(at);
@@ -127,7 +124,6 @@ impl AllRouteStats {
         Arc::clone(stats)
     }
 
-    /// Starts the warm-up of `upstream` again, because it has restarted.
     pub(crate) fn restarted(&self, upstream: &str) {
         let all_stats = self.all();
         let stats = all_stats.iter().find(|stats| &*stats.upstream == upstream);

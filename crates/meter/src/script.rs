@@ -3,9 +3,7 @@
 
 /// A piece of text gives one letter for each of these many bytes.
 const STRIDE: usize = 32;
-/// The limit for letters that one piece of text gives.
 const MAX_LETTERS: usize = 64;
-/// The number of characters that are searched for a letter.
 const WINDOW: usize = 8;
 /// A text with at least this share of digits is a text of numbers.
 const MANY_DIGITS: f64 = 0.3;
@@ -14,7 +12,6 @@ const MIN_SHARE: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Script {
-    /// Western European languages and code.
     #[default]
     Latin,
     Cyrillic,
@@ -86,7 +83,6 @@ impl Script {
     }
 }
 
-/// The scripts of a sample of a text's letters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scripts {
     letters: [u16; ALL.len()],
@@ -96,7 +92,6 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// Adds text. The time does not depend on the length of the text.
     pub(crate) fn push(&mut self, text: &str) {
         let stride = (text.len() / MAX_LETTERS).max(STRIDE);
         let starts = (0..text.len()).step_by(stride).take(MAX_LETTERS);

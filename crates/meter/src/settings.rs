@@ -23,11 +23,8 @@ pub struct Measure {
     pub body_bytes: usize,
     /// The limit for the memory of all measurement, in bytes.
     pub memory_bytes: usize,
-    /// The number of finished calls kept for the API.
     pub recent_calls: usize,
-    /// The number of distinct model names that become labels.
     pub max_models: usize,
-    /// Where requests carry session, agent and user.
     pub attribution: Arc<Rules>,
     /// Workloads group calls. There are at most 64.
     pub workloads: Arc<[Workload]>,

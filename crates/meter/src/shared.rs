@@ -38,7 +38,6 @@ pub(crate) struct Shared {
     /// Prices, budgets and quotas, also loaded once per call.
     pub(crate) accounting: ArcSwap<Accounting>,
     pub(crate) memory: Arc<Memory>,
-    /// Memory for bodies that must be read before their request is admitted.
     pub(crate) admission_memory: AdmissionMemory,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
@@ -46,7 +45,6 @@ pub(crate) struct Shared {
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
     pub(crate) spans: Arc<OpenSpans>,
-    /// The conversations from which sessions are guessed.
     pub(crate) conversations: Conversations,
     pub(crate) model_names: ModelNames,
     pub(crate) counters: Counters,

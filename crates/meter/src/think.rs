@@ -7,14 +7,12 @@ use tokengauge_core::call::{Channel, Segment};
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// The limit for choices, after the first, whose answers are split.
 const MAX_OTHERS: usize = 255;
 
 #[derive(Debug, Default)]
 pub(crate) struct ThinkSplit {
     pub(crate) tags: ThinkTags,
     first: Place,
-    /// The places in other choices, by the number of the choice.
     others: Vec<(u32, Place)>,
 }
 
@@ -27,7 +25,6 @@ struct Place {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThinkPosition {
-    /// Only white space so far.
     #[default]
     Beginning,
     Reasoning,

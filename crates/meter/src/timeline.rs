@@ -16,7 +16,6 @@ const MAX_STALLED: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Running {
     pub(crate) all: u64,
-    /// Tokens of the channels other than reasoning so far.
     pub(crate) answer: u64,
     pub(crate) answered: bool,
 }
@@ -51,7 +50,6 @@ impl Span {
         }
     }
 
-    /// How long the provider ran hosted tools between the first and the last chunk.
     pub(crate) fn paused(&self) -> Duration {
         Duration::from_millis(u64::from(self.paused_millis))
     }
@@ -61,7 +59,6 @@ impl Span {
         self.paused_millis = self.paused_millis.saturating_add(millis);
     }
 
-    /// The time from the first to the last chunk, without the time of hosted tools.
     pub(crate) fn duration(&self) -> Duration {
         let all = self.last.saturating_duration_since(self.first);
         all.saturating_sub(self.paused())
@@ -82,10 +79,8 @@ impl Span {
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     pub(crate) all: Option<Span>,
-    /// Chunks with generated text on a channel other than reasoning.
     pub(crate) answer: Option<Span>,
     pub(crate) longest_gap: Option<Duration>,
-    /// The number of gaps above the threshold.
     pub(crate) stalls: u64,
     /// When the first stalls ended, and how long each took.
     pub(crate) stalled: Vec<(Instant, Duration)>,
@@ -94,7 +89,6 @@ pub(crate) struct Timeline {
     pub(crate) inter_chunk: Option<Box<InterToken>>,
     /// The highest running count so far. A merge of tokens can lower the current count.
     highest: u64,
-    /// The last chunk that raised the highest count.
     grown: Option<Instant>,
     segments: Vec<u32>,
     /// Waits for the agent; `None` if there were none.
@@ -107,14 +101,12 @@ struct ServerTools {
     /// The number of running tools, and since when at least one runs.
     running: u32,
     since: Option<Instant>,
-    /// How long tools ran after the last chunk with generated text.
     new: Duration,
 }
 
 #[derive(Debug, Default)]
 struct AgentBlocked {
     all: Duration,
-    /// The part of the wait after the last chunk with generated text.
     since: Duration,
     decoding: Duration,
 }
@@ -133,7 +125,6 @@ impl Timeline {
         self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
     }
 
-    /// Takes the time during which the agent did not read after the last chunk with generated text.
     fn blocked_since(&mut self) -> Duration {
         let Some(blocked) = &mut self.blocked else {
             return Duration::ZERO;
@@ -163,7 +154,6 @@ impl Timeline {
         }
     }
 
-    /// Takes the time of hosted tools after the last chunk with generated text.
     fn paused_since(&mut self) -> Duration {
         let tools = self.server_tools.as_mut();
         tools.map_or(Duration::ZERO, |tools| std::mem::take(&mut tools.new))

@@ -58,12 +58,10 @@ impl ToolCalls {
         }
     }
 
-    /// The number of calls, up to [`MAX_CALLS`].
     pub(crate) fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// A hash of the name and the arguments of each call.
     pub(crate) fn hashes(&self) -> Box<[u64]> {
         let of = |call: &ToolCall| {
             let arguments = call.arguments.as_ref().map(Hasher::finish);

@@ -16,15 +16,12 @@ pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
     /// The dialect of the path, even if the stream had no content of this dialect.
     pub(crate) expected: Dialect,
-    /// The upstream's status; `None` if it did not respond.
     pub(crate) status: Option<u16>,
-    /// Whether the response is a stream; `None` if there is no response.
     pub(crate) streamed: Option<bool>,
     /// Whether the body was read to its end, so that the end of the answer is known.
     pub(crate) readable: bool,
     /// Whether the framing or the encoding of the body was broken.
     pub(crate) broken: bool,
-    /// Whether the request asked a model to write text.
     pub(crate) asks_for_text: bool,
     pub(crate) lagged: bool,
     pub(crate) choices: Option<u32>,
@@ -71,7 +68,6 @@ pub(crate) fn processed(
     }
 }
 
-/// The outcome of a call that the proxy could not forward.
 pub(crate) fn failed(kind: FailureKind) -> Outcome {
     match kind {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls => Outcome::Unreachable,

@@ -19,7 +19,6 @@ pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Executor {
-    /// On the background thread. A job may take long there.
     Background,
     /// On a thread of traffic, because the queue is full. Only cheap work is done there.
     Traffic,
