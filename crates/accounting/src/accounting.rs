@@ -6,7 +6,6 @@ use crate::quota::{Quota, Quotas};
 use crate::sharing::Sharing;
 use std::sync::Arc;
 
-/// The prices, budgets and quotas in force, with their spending and usage.
 #[derive(Clone, Debug, Default)]
 pub struct Accounting {
     pub prices: Arc<Prices>,

@@ -36,12 +36,10 @@ pub struct LimitedCall {
 /// The facts that decide about a call, except its body.
 pub struct AdmissionRequest<'a> {
     pub accounting: &'a Accounting,
-    /// Where requests carry session, agent and user.
     pub rules: &'a Rules,
     pub attribution: Option<&'a HeaderAttribution>,
     pub payer: &'a Payer,
     pub workloads: &'a [Workload],
-    /// The workloads that the call may belong to.
     pub assignment: &'a WorkloadAssignment,
     pub route: &'a str,
     pub upstream: &'a str,
@@ -178,7 +176,6 @@ impl LimitedCall {
         }
     }
 
-    /// The remaining amount of each quota that the call counts for, as header fields.
     pub fn header_fields(&self, quotas: &Quotas) -> Vec<(HeaderName, HeaderValue)> {
         let permit = self.permit.get();
         permit.map_or(Vec::new(), |permit| {
@@ -197,7 +194,6 @@ impl LimitedCall {
     }
 }
 
-/// The kind of knowledge that a list of all names of a call represents.
 fn known(names: Option<&[String]>) -> KnownName<'_> {
     match names {
         None => KnownName::Unread,

@@ -29,17 +29,14 @@ pub struct Price {
 /// Costs of a call that are known without a price per token, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectCosts {
-    /// The cost that the provider reports in the response.
     pub reported: Option<f64>,
-    /// The call's share of self-hosted GPUs.
     pub gpu: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceList {
-    /// Prices of tokens. The first price that matches wins.
+    /// The first price that matches wins.
     pub configured: Vec<Price>,
-    /// Whether the built-in list prices are used.
     pub shipped: bool,
     pub gpus: HashMap<Arc<str>, GpuPrice>,
 }
@@ -54,7 +51,6 @@ impl Default for PriceList {
     }
 }
 
-/// The prices in force, and the GPU time that calls share.
 #[derive(Clone, Debug)]
 pub struct Prices {
     configured: Vec<Price>,
@@ -69,7 +65,6 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// Creates the prices of this list, with no call in flight.
     pub fn new(list: &PriceList) -> Arc<Prices> {
         let gpus = list.gpus.iter();
         let gpus = gpus.map(|(upstream, price)| (Arc::clone(upstream), Gpus::new(*price)));
@@ -200,7 +195,6 @@ fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
     above.is_none_or(|above| tokens.input.is_some_and(|input| input > above))
 }
 
-/// Whether the upstream refused to process the call.
 fn is_refused(outcome: Outcome) -> bool {
     matches!(
         outcome,

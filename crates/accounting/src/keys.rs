@@ -41,12 +41,11 @@ const SIGNED: [&[u8]; 2] = [b"AWS4-HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256"];
 const BEARER: &[u8] = b"bearer";
 /// Authorization schemes. The name of a scheme is never a key.
 const SCHEMES: [&[u8]; 6] = [BEARER, b"basic", b"api-key", b"apikey", b"token", b"key"];
-/// The longest name of a scheme, in bytes.
 const MAX_SCHEME: usize = 16;
 /// Words before the dot in a WebSocket subprotocol that carries a key, such as
 /// `openai-insecure-api-key.`.
 const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
-/// The limit for keys of one request. Further keys count as [`SHARED`].
+/// Further keys of a request count as [`SHARED`].
 const MAX_KEYS: usize = 16;
 /// In a long list of lines, words or parameters, only this many at each end are searched for keys.
 /// Servers use the first or the last line as a whole.
@@ -113,7 +112,6 @@ fn each_credential(headers: &HeaderMap, uri: &Uri, each: &mut impl FnMut(&[u8]))
     }
 }
 
-/// The first and the last [`ENDS`] items.
 fn ends<T>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut all: Vec<T> = all.collect();
     if all.len() > 2 * ENDS {
@@ -262,7 +260,6 @@ fn trimmed(mut text: &[u8], strip: impl Fn(u8) -> bool) -> &[u8] {
     text
 }
 
-/// Headers whose key is a secret and identifies its holder.
 const OWN: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 /// The minimum length of such a key, in bytes. A shorter key could be guessed, and many clients
 /// share `EMPTY` or `sk-1234`.
@@ -303,7 +300,6 @@ pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     (whole && !is_aws_id(&key) && !is_placeholder(&key)).then(|| digest(&key))
 }
 
-/// Whether a key is a placeholder from an example or for a server that needs no key.
 fn is_placeholder(key: &[u8]) -> bool {
     let key = String::from_utf8_lossy(key).to_ascii_lowercase();
     let letters: String = key.chars().filter(char::is_ascii_alphanumeric).collect();

@@ -41,13 +41,12 @@ pub struct Quota {
     /// How calls are grouped. Each group has the full amount.
     pub per: QuotaScope,
     pub select: Selector,
-    /// Requests per minute, which is also the burst.
+    /// Also the burst.
     pub requests_per_minute: Option<NonZeroU32>,
     /// Tokens of input and output per minute, which is also the burst.
     pub tokens_per_minute: Option<NonZeroU32>,
     /// Concurrent calls; 0 refuses all calls.
     pub concurrent: Option<u32>,
-    /// The quota applies only while this objective burns.
     pub while_burning: Option<Arc<str>>,
     /// Whether the quota applies only to runaway sessions.
     pub while_runaway: bool,
@@ -56,7 +55,6 @@ pub struct Quota {
     pub on_unreadable: OnUnreadable,
 }
 
-/// How a quota groups calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -150,11 +148,9 @@ impl SharedReason {
 pub struct QuotaStatus {
     pub name: Arc<str>,
     pub active: bool,
-    /// Refused calls, by the exhausted resource.
     pub refused: [(Resource, u64); Resource::ALL.len()],
     /// Calls that would have been refused without shadow mode, by the exhausted resource.
     pub shadow_refused: [(Resource, u64); Resource::ALL.len()],
-    /// Calls that counted under the shared name, by reason.
     pub shared: [(SharedReason, u64); 3],
     /// The smallest remaining amount of any name in shared quotas; empty without a quota store.
     pub least_remaining: Vec<Remaining>,
@@ -174,7 +170,6 @@ impl Quotas {
         Quotas::shared(quotas, None)
     }
 
-    /// Creates the quotas, shared with other processes if `sharing` is given.
     pub fn shared(quotas: &[Quota], sharing: Option<&Arc<Sharing>>) -> Arc<Quotas> {
         let states = quotas.iter();
         let states = states.map(|quota| Arc::new(QuotaState::new(quota, sharing)));
@@ -269,7 +264,6 @@ impl Quotas {
         reports
     }
 
-    /// Takes over the quota store's response to a report that was sent at `sent`.
     pub fn answered(
         &self,
         id: &LimitId,
@@ -297,7 +291,6 @@ impl Permit {
         self.0.iter().for_each(|lease| lease.charge(tokens));
     }
 
-    /// The remaining amounts for the call's names in shared quotas.
     pub fn remaining(&self, quotas: &Quotas) -> Vec<Remaining> {
         let left = self.0.iter().flat_map(|lease| {
             let quota = quotas.0.iter().find(|state| lease.is_of(state));

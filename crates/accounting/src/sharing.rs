@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::Mode;
 
-/// The behaviour while the quota store does not respond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -34,7 +33,6 @@ pub struct SharingSettings {
     pub lease: Duration,
     /// The number of processes that share the limits, for [`OnError::Local`].
     pub replicas: NonZeroU32,
-    /// The behaviour while the quota store does not respond.
     pub on_error: OnError,
     /// In shadow mode each process enforces its own limits, and counts the calls that the shared
     /// ones would refuse.
@@ -70,7 +68,6 @@ pub enum QuotaStoreState {
     Away(OnError),
 }
 
-/// The link between limits and the task that talks to the quota store.
 pub struct Sharing {
     settings: SharingSettings,
     clock: fn() -> Instant,
@@ -100,11 +97,9 @@ pub struct SharingStatus {
     pub failed: u64,
     /// How long ago the last answered request was sent.
     pub age: Duration,
-    /// Whether limits are decided without the quota store.
+    /// Whether limits are decided without the quota store now.
     pub fallback: bool,
-    /// How long limits were decided without the quota store, in total.
     pub fallback_time: Duration,
-    /// Decisions that were made without the quota store.
     pub fallback_calls: u64,
     /// Names that only this process counts, because too many were tracked.
     pub untracked: u64,
@@ -178,7 +173,6 @@ impl Sharing {
         *self.error.lock() = Some(reason);
     }
 
-    /// How long limits have been decided without the quota store until now.
     fn away_now(&self, now: Instant) -> Duration {
         self.age(now).saturating_sub(self.settings.valid_for())
     }
@@ -200,12 +194,10 @@ impl Sharing {
         self.counts.fallback_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a name that is not shared, because too many are tracked.
     pub(crate) fn count_untracked(&self) {
         self.counts.untracked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that is larger than all previous ones.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -9,7 +9,6 @@ use tokengauge_wire::BodyHead;
 
 pub(super) struct BodyFacts {
     pub(super) facts: Option<RequestFacts>,
-    /// How to treat a name that the body does not contain.
     pub(super) missing_name: KnownName<'static>,
     pub(super) models: Option<Vec<String>>,
     pub(super) unread: Option<UnreadableBody>,
@@ -27,7 +26,6 @@ impl BodyFacts {
         }
     }
 
-    /// Reads `body`, whose encoding and media type are in `head`.
     pub(super) fn read(
         request: &AdmissionRequest<'_>,
         head: &BodyHead,

@@ -14,7 +14,6 @@ pub(super) fn is(headers: &HeaderMap) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"codex"))
 }
 
-/// The used members of `x-codex-turn-metadata`.
 #[derive(Default, Deserialize)]
 pub(super) struct Turn {
     pub(super) session_id: Option<String>,
@@ -29,14 +28,12 @@ impl Turn {
         read.unwrap_or_default()
     }
 
-    /// The name of a subagent, which is its path below the first agent's path `/root`.
     pub(super) fn subagent(&self) -> Option<&str> {
         self.agent_name
             .as_deref()
             .filter(|name| name.len() > 1 && *name != "/root")
     }
 
-    /// The parent of a subagent, if the parent is a subagent too.
     pub(super) fn parent(&self) -> Option<&str> {
         let (parent, _) = self.subagent()?.rsplit_once('/')?;
         Some(parent).filter(|parent| !parent.is_empty() && *parent != "/root")

@@ -16,11 +16,9 @@ use tokengauge_core::trace::TraceContext;
 pub struct HeaderAttribution {
     /// From our own header or a configured header.
     pub(super) session: Option<String>,
-    /// From the header of a known agent or gateway.
     pub(super) known_session: Option<String>,
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
-    /// From a name assigned by port, path or key.
     pub(super) assigned_agent: Option<String>,
     pub(super) known_agent: Option<String>,
     pub(super) parent_agent: Option<String>,
@@ -248,7 +246,6 @@ fn known_user(headers: RequestHeaders<'_>) -> Option<String> {
         .or_else(|| tagged(headers))
 }
 
-/// Reads the user from `_user` in Portkey's metadata object.
 fn portkey(headers: RequestHeaders<'_>) -> Option<String> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -260,7 +257,6 @@ fn portkey(headers: RequestHeaders<'_>) -> Option<String> {
     metadata._user.as_deref().and_then(clean)
 }
 
-/// Reads `user:…` from LiteLLM's tags, a list separated by commas.
 fn tagged(headers: RequestHeaders<'_>) -> Option<String> {
     let sent = headers.get("x-litellm-tags")?.to_str().ok()?;
     let mut tags = sent.split(',').filter_map(|tag| tag.split_once([':', '=']));

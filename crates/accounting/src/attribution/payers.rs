@@ -47,12 +47,10 @@ impl From<Vec<PayerRule>> for PayerTable {
     }
 }
 
-/// The configured ways to find out who pays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerRules {
     /// The first rule that matches wins.
     pub table: PayerTable,
-    /// Headers for the fields that the table does not set.
     pub headers: PayerHeaders,
     /// The payer for the fields that neither table nor headers set.
     pub process: Arc<Payer>,

@@ -14,7 +14,6 @@ pub fn request_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Req
 pub(crate) struct StrictFacts {
     pub(crate) facts: RequestFacts,
     pub(crate) models: Vec<String>,
-    /// Why the body does not show its models.
     pub(crate) unread: Option<UnreadableBody>,
 }
 
@@ -54,7 +53,6 @@ pub(crate) fn strict_facts(
     })
 }
 
-/// The values at the configured paths. For each kind the first path that is present wins.
 fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();

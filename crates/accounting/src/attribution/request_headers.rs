@@ -29,12 +29,10 @@ impl<'a> RequestHeaders<'a> {
         self.headers
     }
 
-    /// The first value of a header. `name` is in lower case.
     pub(super) fn get(self, name: &str) -> Option<&'a HeaderValue> {
         self.get_all(name).next()
     }
 
-    /// All values of a header. `name` is in lower case.
     pub(super) fn get_all(self, name: &str) -> impl Iterator<Item = &'a HeaderValue> + use<'a> {
         let all = self.may_contain(name).then(|| self.headers.get_all(name));
         all.into_iter().flatten()

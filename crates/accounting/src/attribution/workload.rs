@@ -22,18 +22,15 @@ pub struct Workload {
     pub stall_threshold: Option<Duration>,
 }
 
-/// The workload of one call, among the workloads that were configured when it began.
 #[derive(Debug)]
 pub struct WorkloadAssignment {
     /// One bit for each workload whose headers, route and agent match.
     candidates: u64,
     fallback: Option<Arc<str>>,
-    /// The index of the workload that matched, after the model is known.
     found: OnceLock<Option<u8>>,
 }
 
 impl WorkloadAssignment {
-    /// Matches the head of a call against `all` workloads.
     pub fn new(
         all: &[Workload],
         start: &CallStart<'_>,
@@ -89,7 +86,6 @@ impl WorkloadAssignment {
         }
     }
 
-    /// Whether another model could select another workload.
     fn depends_on_model(&self, all: &[Workload]) -> bool {
         let mut candidates = (0..u64::BITS).zip(all);
         let of_model = |(at, workload): (u32, &Workload)| {

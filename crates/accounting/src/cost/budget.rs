@@ -48,11 +48,9 @@ pub struct Budget {
     pub select: Selector,
     /// The amount for each period, in US dollars.
     pub usd: f64,
-    /// The period after which spending starts again at 0.
     pub period: Period,
     /// Shares of the amount at which receivers get an alert, in ascending order.
     pub warn_at: Vec<f64>,
-    /// Whether calls are refused when the amount is spent.
     pub block: bool,
     /// Whether a blocking budget is enforced or in shadow mode.
     pub mode: Mode,
@@ -134,7 +132,6 @@ pub struct BudgetStatus {
     pub spent_ratio: f64,
     /// US dollars spent since the start of the process.
     pub usd: f64,
-    /// How often each threshold was crossed.
     pub warnings: Vec<(f64, u64)>,
     pub blocked: u64,
     /// Calls that would have been refused without shadow mode.
@@ -156,7 +153,6 @@ struct BudgetState {
     spent: Mutex<Periods>,
     /// The spending of all processes; `None` without a quota store.
     shared: Option<Arc<SharedSpending>>,
-    /// Micro-dollars spent since the start of the process.
     total_micros: AtomicU64,
     warnings: Vec<AtomicU64>,
     counts: Counts,
@@ -295,7 +291,6 @@ impl BudgetState {
         }
     }
 
-    /// Whether money remains under each of the names.
     fn check(&self, charges: &[Charge], stage: AdmissionStage, now: u64) -> Result<(), Refusal> {
         let (most, known, period) = {
             let spent = self.spent(now);
@@ -499,7 +494,6 @@ impl Budgets {
         Budgets::shared(budgets, None)
     }
 
-    /// Creates the budgets, shared with other processes if `sharing` is given.
     pub fn shared(budgets: &[Budget], sharing: Option<Arc<Sharing>>) -> Arc<Budgets> {
         let states = budgets.iter();
         let states = states.map(|budget| Arc::new(BudgetState::new(budget, sharing.as_ref())));

@@ -23,7 +23,6 @@ pub struct Gpus {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When `each` was last updated.
     at: Option<Instant>,
     in_flight: u32,
     /// Seconds that a call in flight from the start would have paid for.
@@ -55,7 +54,6 @@ impl Gpus {
         self.usd_per_second * 3600.0
     }
 
-    /// Starts the share of a call that has reached the upstream.
     pub fn begin(self: &Arc<Self>, now: Instant) -> GpuShare {
         let mut shared = self.shared();
         shared.advance(now);

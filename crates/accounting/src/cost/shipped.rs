@@ -214,14 +214,12 @@ pub(super) fn listed() -> &'static [PriceEntry] {
     &LISTED
 }
 
-/// The entries for one model at one host, in the order of the table.
 type Lines = Arc<[&'static PriceEntry]>;
 
 /// The limit for remembered pairs of a host and a model. Agents name the models, so their number is
 /// not bounded otherwise.
 const REMEMBERED: usize = 1024;
 
-/// A cache of entries by host and model.
 #[derive(Default)]
 struct KnownLines {
     hosts: FastMap<String, FastMap<String, Option<Lines>>>,

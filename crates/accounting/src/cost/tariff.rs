@@ -17,9 +17,7 @@ pub struct Tariff {
     /// The part of the cache writes that is kept for an hour.
     pub cache_write_1h: Option<f64>,
     pub output: Option<f64>,
-    /// The part of the output that is reasoning.
     pub reasoning: Option<f64>,
-    /// The factor on all prices for a batch.
     pub batch: Option<f64>,
 }
 

@@ -3,8 +3,6 @@
 use super::{Remaining, Resource};
 use http::{HeaderName, HeaderValue};
 
-/// The names of the fields for one resource: the limit, the remaining amount, and the seconds until
-/// more is available.
 struct FieldNames {
     resource: Resource,
     limit: HeaderName,

@@ -26,7 +26,6 @@ pub struct RateReport {
     pub used: u64,
     /// The part of `used` that the quota store knows.
     pub acknowledged: u64,
-    /// The amount to hold from now on.
     pub want: u64,
 }
 
@@ -71,7 +70,6 @@ impl OwnBucket {
     }
 }
 
-/// The requests or tokens per minute that one process holds.
 #[derive(Clone, Debug)]
 pub(super) struct RateLease {
     per_minute: u32,
@@ -197,7 +195,6 @@ impl RateLease {
         self.free > 0 && self.available(now) < signed(self.worth.max(self.demand) / 2 + 1)
     }
 
-    /// Whether there is a use to report or a demand.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.used > self.acknowledged || self.held > 0 || self.is_asked(now)
     }
@@ -257,7 +254,6 @@ impl RateLease {
     }
 }
 
-/// The slots for concurrent calls that one process holds.
 #[derive(Clone, Debug)]
 pub(super) struct SlotLease {
     limit: u32,
@@ -297,7 +293,6 @@ impl SlotLease {
         self.in_use
     }
 
-    /// Whether another call may begin if this process decides by itself, with `limit` slots.
     pub(super) fn is_available_alone(&self, limit: u32) -> bool {
         self.in_use < limit
     }
@@ -320,7 +315,6 @@ impl SlotLease {
         !valid || (self.in_use >= self.held && self.free > 0)
     }
 
-    /// Whether there is a use to report or a demand.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.last_take);
         self.in_use > 0 || self.held > 0 || since < LEASES_OF_INTEREST * self.lease
@@ -343,7 +337,6 @@ impl SlotLease {
         self.valid_until = Some(sent + valid_for);
     }
 
-    /// The known remaining slots of this process.
     pub(super) fn remaining(&self) -> u64 {
         let free = u32::try_from(self.free.max(0)).unwrap_or(u32::MAX);
         let all = match self.valid_until {

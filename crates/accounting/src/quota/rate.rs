@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 type Limiter =
     RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock, StateInformationMiddleware>;
 
-/// How long an empty bucket takes to fill.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// A bucket for each name. It is full at first, and full again after a minute without use.
@@ -36,7 +35,6 @@ impl Rate {
         }
     }
 
-    /// Takes `count` from the bucket of `name`, or returns how long until that many are available.
     pub(super) fn take(&self, name: &Arc<str>, count: NonZeroU32) -> Result<(), Duration> {
         match self.limiter.check_key_n(name, count) {
             Ok(Ok(now)) => {

@@ -15,10 +15,8 @@ use std::time::{Duration, Instant};
 /// free.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The exhausted resource, and how long until more is available.
 pub(super) type Shortage = (Resource, Duration);
 
-/// Identifies one limit of one name in the quota store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId {
     pub quota: Arc<str>,
@@ -37,7 +35,6 @@ pub enum LimitReport {
 pub enum Due {
     /// Only reports that cannot wait for the next interval.
     Urgent,
-    /// All reports of limits in use.
     All,
     /// A report for everything that is held, because the process ends and gives it back.
     End,
@@ -88,7 +85,6 @@ impl SharedUsage {
         }
     }
 
-    /// Whether the shared limits decide, or only count.
     pub(super) fn enforces(&self) -> bool {
         self.sharing.enforces()
     }
@@ -246,7 +242,6 @@ impl SharedUsage {
         }
     }
 
-    /// Takes over the quota store's response to a report that was sent at `sent`.
     pub(super) fn answered(
         &self,
         id: &LimitId,
@@ -293,7 +288,6 @@ impl SharedUsage {
         }
     }
 
-    /// The remaining amounts of `name` in the share that this process enforces by itself.
     fn remaining_alone(&self, quota: &Quota, name: &str, now: Instant) -> Vec<Remaining> {
         let names = self.names.lock();
         let unused = self.leases(quota, now);
@@ -320,8 +314,6 @@ impl SharedUsage {
         [requests, tokens, slots].into_iter().flatten().collect()
     }
 
-    /// The limit that decides now. While the quota store does not respond, it is this process's
-    /// share.
     pub(super) fn limit_now(&self, resource: Resource) -> Option<u32> {
         if self.sharing.state(self.sharing.now()) == QuotaStoreState::Reachable {
             return None;
@@ -333,7 +325,6 @@ impl SharedUsage {
         }
     }
 
-    /// For each resource, the smallest remaining amount of any name in use.
     pub(super) fn least_remaining(&self, quota: &Quota) -> Vec<Remaining> {
         let now = self.sharing.now();
         // If no name is in use, everything remains.

@@ -39,7 +39,6 @@ struct QuotaUsage {
     runaway: ArcSwap<HashSet<Arc<str>>>,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
-    /// The usage that is shared with other processes; `None` without a quota store.
     leased: Option<SharedUsage>,
     in_flight: Mutex<HashMap<Arc<str>, u32>>,
     /// When each name was last seen, in seconds since the start.
@@ -89,7 +88,6 @@ impl QuotaState {
         same == other.quota
     }
 
-    /// The current usage with a changed `quota`.
     pub(super) fn reconfigured(&self, quota: &Quota) -> QuotaState {
         QuotaState {
             quota: quota.clone(),
@@ -97,7 +95,6 @@ impl QuotaState {
         }
     }
 
-    /// Whether the quota applies to a call, and under which names.
     pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
         if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
@@ -177,7 +174,6 @@ impl QuotaState {
         Ok(())
     }
 
-    /// Refuses the call. In shadow mode it only counts the call as refused.
     fn refuse(&self, resource: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
             Mode::Enforce => &self.usage.refused,
@@ -218,7 +214,6 @@ impl QuotaUsage {
         Ok(lease)
     }
 
-    /// Takes a slot and a request for `name` of the limits of this process.
     fn take_own(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !acquire_slot(&mut self.in_flight(), name, most) {
@@ -369,7 +364,6 @@ impl QuotaState {
         self.usage.forget_idle_names();
     }
 
-    /// The remaining amounts of `name`, without the time at which more is available.
     pub(super) fn left(&self, name: &str) -> Vec<Remaining> {
         let (quota, usage) = (&self.quota, &self.usage);
         if let Some(shared) = usage.leased.as_ref().filter(|shared| shared.enforces()) {
@@ -486,7 +480,6 @@ impl QuotaLease {
         }
     }
 
-    /// The remaining amounts for the call's name, if the quota is shared.
     pub(super) fn remaining(&self, quota: &Quota) -> Vec<Remaining> {
         let shared = self.usage.leased.as_ref();
         shared.map_or(Vec::new(), |shared| shared.remaining(quota, &self.name))

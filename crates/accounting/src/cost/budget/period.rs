@@ -9,7 +9,6 @@ const DAY: u64 = 24 * 3600;
 pub enum Period {
     /// Whole spans since 1970. A day begins at midnight UTC.
     Every(Duration),
-    /// Calendar months.
     Month,
 }
 
@@ -37,7 +36,6 @@ impl Period {
         }
     }
 
-    /// The period in the notation of the configuration.
     pub fn in_words(self) -> String {
         match self {
             Period::Every(span) => span_text(span),
@@ -59,14 +57,12 @@ fn days_in(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days from 1970 to the first day of a month.
 fn first_day(year: u64, month: u64) -> u64 {
     let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
     let months: u64 = (1..month).map(|month| days_in(year, month)).sum();
     years + months
 }
 
-/// Year and month of a day since 1970.
 fn month_of(day: u64) -> (u64, u64) {
     // This estimate is at most one year too early.
     let mut year = (1970 + day / 366).max(1970);

@@ -28,7 +28,6 @@ struct SavedBudget {
 }
 
 impl SavedBudget {
-    /// Saves the spending of these periods, of which the first is current.
     fn of(periods: &[Spending]) -> Option<SavedBudget> {
         let (spent, others) = periods.split_first()?;
         Some(SavedBudget {
@@ -56,7 +55,6 @@ fn is_zero(usd: &f64) -> bool {
 #[derive(Debug)]
 pub struct SpendingFile {
     file: StateFile,
-    /// The content of the file when it was read.
     read: SavedSpending,
     /// The fingerprint of the budgets when they were last written.
     written: Option<u64>,

@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a name without calls is remembered.
 const INTEREST: Duration = Duration::from_secs(10);
 
 /// Identifies the spending of one name in one period in the quota store.
@@ -19,7 +18,7 @@ const INTEREST: Duration = Duration::from_secs(10);
 pub struct SpendingId {
     pub budget: Arc<str>,
     pub per: &'static str,
-    /// Start and end of the period, in seconds since 1970.
+    /// Start and end, in seconds since 1970.
     pub period: (u64, u64),
     /// The session, user, key or other name. The quota store gets only a hash of it.
     pub name: Box<str>,
@@ -146,7 +145,6 @@ impl SharedSpending {
         now.saturating_duration_since(contribution.last_use) > self.sharing.settings().lease
     }
 
-    /// The known spending of all processes, in US dollars.
     pub(super) fn of(&self, name: &str, period: (u64, u64)) -> f64 {
         let names = self.names.lock();
         let all = names.get(name).into_iter().flatten();
@@ -154,7 +152,6 @@ impl SharedSpending {
         found.map_or(0.0, |one| usd(one.total()))
     }
 
-    /// Collects the due reports, and forgets names without calls.
     pub(super) fn reports(
         &self,
         budget: &Budget,
@@ -218,7 +215,6 @@ impl SharedSpending {
 }
 
 impl Contribution {
-    /// Whether some spending has not reached the quota store.
     fn is_open(&self) -> bool {
         self.pending > 0 || self.reported.is_some_and(|sent| sent.nanos > 0)
     }

@@ -15,12 +15,12 @@ const MAX_TICK: u64 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
-    /// Start and end of the period, in seconds since 1970.
+    /// Start and end, in seconds since 1970.
     pub(super) period: (u64, u64),
     by: HashMap<Box<str>, f64>,
     /// The highest spending of a name that was forgotten in this period.
     pub(super) floor: f64,
-    /// All spending of the period, including forgotten names.
+    /// Includes the spending of forgotten names.
     pub(super) total: f64,
     pub(super) forgotten: u64,
 }
@@ -115,7 +115,6 @@ impl Spending {
         }
     }
 
-    /// Forgets the tenth of the names that spent least.
     fn make_room(&mut self) {
         let mut all: Vec<f64> = self.by.values().copied().collect();
         let tenth = all.len() / 10;
