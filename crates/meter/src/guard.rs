@@ -27,7 +27,7 @@ pub(crate) fn hide_messages() {
                 let place = place.unwrap_or_default();
                 tracing::error!(
                     place,
-                    "measuring panicked; the call is forwarded all the same"
+                    "measuring a call panicked; the call is forwarded, but not measured"
                 );
             } else {
                 others(panic);
@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(guarded(|| 1), Some(1));
         let outer = guarded(|| {
             let inner: Option<()> = guarded(|| panic!("a text that nobody may see"));
-            assert!(MEASURING.get(), "the outer one goes on");
+            assert!(MEASURING.get(), "the outer guard is still active");
             inner
         });
         assert_eq!(outer, Some(None));

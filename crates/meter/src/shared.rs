@@ -88,8 +88,8 @@ impl Counters {
         for name in names {
             let is_new = logged.len() < MAX_LOGGED_USAGE && logged.insert((dialect, name.clone()));
             if is_new && is_word(name) {
-                tracing::warn!(?dialect, %name, "a usage has a number under a name that is not understood: \
-                    it counts for nothing; please report the name");
+                tracing::warn!(?dialect, %name, "the usage in a response has a number with an unknown name, \
+                    which is not counted; please report the name");
             }
         }
     }

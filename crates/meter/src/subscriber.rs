@@ -39,7 +39,7 @@ impl Subscribers {
         let (subscribers, messages) = (Arc::clone(&all), Arc::clone(&queue));
         let run = move || deliver(&subscribers, &messages);
         if let Err(error) = background::spawn("subscribers", BackgroundWork::Steady, run) {
-            tracing::error!(%error, "no thread for finished calls: none will be recorded");
+            tracing::error!(%error, "cannot start the thread for finished calls: no call will be recorded");
         }
         Subscribers {
             all,
@@ -122,7 +122,9 @@ fn each(all: &[Arc<dyn Subscriber>], act: impl Fn(&dyn Subscriber)) {
     for subscriber in all {
         let act = std::panic::AssertUnwindSafe(|| act(subscriber.as_ref()));
         if std::panic::catch_unwind(act).is_err() {
-            tracing::error!("a subscriber of the meter panicked");
+            tracing::error!(
+                "a subscriber panicked and may have lost a finished call; other subscribers are not affected"
+            );
         }
     }
 }

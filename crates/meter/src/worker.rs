@@ -45,7 +45,7 @@ impl Worker {
         if let Err(error) = background::spawn("meter", BackgroundWork::Bursts, move || {
             work(&jobs, reclaim)
         }) {
-            tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
+            tracing::error!(%error, "cannot start the measuring thread: large bodies will not be measured");
             queue.close();
         }
         Worker { queue }
