@@ -57,7 +57,7 @@ pub fn check_key(text: &str) -> Result<(), &'static str> {
         return Ok(());
     }
     Err(
-        "is what `tokengauge print key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
+        "must be the 16 hexadecimal digits that `tokengauge print key-hash` prints for a key, not the key itself",
     )
 }
 

@@ -245,7 +245,7 @@ impl BudgetState {
                 count.fetch_add(1, Ordering::Relaxed);
                 let (budget, per) = (&self.budget.name, self.budget.per.as_str());
                 let share = (after / limit * 1000.0).round() / 1000.0;
-                tracing::warn!(%budget, per, name, usd = after, limit, share, "a budget is spent up to a threshold");
+                tracing::warn!(%budget, per, name, usd = after, limit, share, "the spending of a budget crossed a threshold");
             }
         }
     }
@@ -344,7 +344,7 @@ impl BudgetState {
         let refusal = || Refusal {
             message: format!(
                 "budget {} of this proxy is shared with other processes, and their quota store does not answer; try \
-                 again after `retry-after`, or ask its operator",
+                 again after `retry-after`, or ask the operator of this proxy",
                 self.budget.name
             ),
             retry_after: Some(Duration::from_secs(1)),
@@ -382,7 +382,7 @@ impl BudgetState {
         };
         Refusal {
             message: format!(
-                "budget {}{subject} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                "budget {}{subject} is spent: {used:.2} of {} USD; try again in {seconds} s, when the next period begins, or ask the operator of this proxy",
                 budget.name, budget.usd,
             ),
             retry_after: Some(Duration::from_secs(seconds)),
@@ -442,7 +442,7 @@ impl BudgetState {
                 passed.unwrap_or(&0.0) * 100.0
             ),
             description: format!(
-                "{} by {}: {}.{}",
+                "{} over the first threshold, by {}: {}.{}",
                 over.len(),
                 budget.per.as_str(),
                 named.join(", "),

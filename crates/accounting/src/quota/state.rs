@@ -290,7 +290,7 @@ impl QuotaState {
             per => {
                 let kind = per.as_str().replace('_', " ");
                 match name {
-                    SHARED => format!(" for all calls that no {kind} is known of"),
+                    SHARED => format!(" for all calls without a known {kind}"),
                     _ => format!(" for this {kind}"),
                 }
             }
@@ -300,7 +300,7 @@ impl QuotaState {
             return Refusal {
                 message: format!(
                     "quota {} of this proxy is shared with other processes, and their quota store does not answer; \
-                     try again after `retry-after`, or ask its operator",
+                     try again after `retry-after`, or ask the operator of this proxy",
                     quota.name
                 ),
                 retry_after: Some(wait),
@@ -310,14 +310,14 @@ impl QuotaState {
         let (most, what) = match resource {
             Resource::Requests => (number(quota.requests_per_minute), "requests a minute"),
             Resource::Tokens => (number(quota.tokens_per_minute), "tokens a minute"),
-            _ => (quota.concurrent.unwrap_or(0), "calls at once"),
+            _ => (quota.concurrent.unwrap_or(0), "concurrent calls"),
         };
         let shared = self.usage.leased.as_ref();
         let alone = shared.and_then(|shared| shared.limit_now(resource));
         let (most, share) = match alone {
             Some(alone) => (
                 alone,
-                ", its share while the processes' quota store does not answer,",
+                " (the share of this process while the quota store does not answer)",
             ),
             None => (most, ""),
         };
@@ -334,7 +334,7 @@ impl QuotaState {
         };
         let name = &quota.name;
         let message = format!(
-            "quota {name} of this proxy: {most} {what}{share}{subject}{why}{runaway}; try again after `retry-after`, or ask its operator"
+            "quota {name} of this proxy: {most} {what}{share}{subject}{why}{runaway}; try again after `retry-after`, or ask the operator of this proxy"
         );
         Refusal {
             message,
@@ -353,7 +353,7 @@ impl QuotaState {
         if self.usage.active.swap(holds, Ordering::Relaxed) != holds {
             let (quota, runaway) = (&self.quota.name, self.quota.while_runaway);
             let objective = bound.map_or("", |objective| objective);
-            tracing::warn!(%quota, objective, runaway, holds, "a quota follows what it is bound to");
+            tracing::warn!(%quota, objective, runaway, holds, "a conditional quota was switched on or off; `holds` shows its state");
         }
         if let Some(requests) = &self.usage.requests {
             requests.retain_recent();

@@ -184,7 +184,7 @@ fn who_is_not_selected_is_not_limited_and_who_names_nobody_shares() {
         }]);
         assert!(quotas.admit(&caller("a")).is_ok());
         let refusal = quotas.admit(&caller("b")).expect_err("the same");
-        let whose = format!("for all calls that no {} is known of", per.as_str());
+        let whose = format!("for all calls without a known {}", per.as_str());
         assert!(refusal.message.contains(&whose), "{refusal:?}");
         let probe = Caller {
             bodiless: true,

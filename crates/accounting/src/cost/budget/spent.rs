@@ -37,7 +37,7 @@ pub(super) struct Periods {
 impl Periods {
     /// Makes `period`, which contains `now`, the current period. Its spending begins at 0, with two
     /// exceptions: If the clock returns to a known period, the spending of that period continues.
-    /// If the clock is set back to a period before all known ones, the spending of the newest one
+    /// If the clock is set back to a period before all known ones, the spending of the current one
     /// is copied, so that nobody gets new money.
     pub(super) fn at(&mut self, period: (u64, u64), now: u64) -> &mut Spending {
         let stepped = now.abs_diff(std::mem::replace(&mut self.clock, now)) > MAX_TICK;

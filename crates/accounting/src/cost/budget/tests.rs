@@ -149,7 +149,7 @@ fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
         assert!(
             notice
                 .description
-                .starts_with("2 by session: b: 1.30 USD (130%), a: 0.90")
+                .starts_with("2 over the first threshold, by session: b: 1.30 USD (130%), a: 0.90")
         );
         assert_eq!(
             budgets.notifications(NOON + DAY),
