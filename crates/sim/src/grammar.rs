@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_bad_setting_is_named_with_its_reason() {
         assert!(refused("ttft=200").contains("`ttft=200`: not a duration"));
-        assert!(refused("gapp=20ms").contains("no such setting; there are ttft"));
+        assert!(refused("gapp=20ms").contains("no such setting; known settings are ttft"));
         assert!(refused("gap").contains("needs a value"));
         assert!(refused("gzip=1").contains("takes no value"));
         assert!(refused("gap=5ms~9ms").contains("more than the mean"));
@@ -373,8 +373,8 @@ mod tests {
         assert!(refused("tokens=0").contains("at least one token"));
         assert!(refused("tokens=-1").contains("whole number"));
         assert!(refused("tool=3").contains("at least 5"));
-        assert!(refused("stall=500ms").contains("place"));
-        assert!(refused("reset=1s@60").contains("place alone"));
+        assert!(refused("stall=500ms").contains("position"));
+        assert!(refused("reset=1s@60").contains("only a position"));
         assert!(refused("error=a b@3").contains("letters"));
         assert!(refused("status=200").contains("400 to 599"));
         assert!(refused("slow_start=0.5x@3").contains("factor"));

@@ -10,31 +10,31 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   ttft=200ms            request read -> first token
   head=0ms              request read -> response head
   gap=20ms              between chunks with tokens; gap=20ms~5ms uniform in 15..25 ms; gap=exp:20ms exponential
-  tokens=128            tokens of the visible answer; tokens=64..256 a number between
+  tokens=128            tokens of the visible answer; tokens=64..256 a random number in this range
   per_frame=1           tokens per event
   burst=1               events per chunk (per write to the socket)
   reasoning=0           tokens of reasoning before the answer
   tool=24               one tool call with 24 tokens of arguments; tool=24x2 two of them
-  prefill=0ms           more time to first token per 1000 prompt tokens
-  knee=8                streams at once up to which throughput grows; beyond, each gets its share
-  stall=500ms@40        a pause before token 40; may be given again
+  prefill=0ms           additional time to first token per 1000 prompt tokens
+  knee=8                concurrent streams up to which throughput grows; more streams share it
+  stall=500ms@40        a pause before token 40; may be repeated
   reset=@60             connection reset (RST) after 60 tokens
   close=@60             connection closed without a terminator after 60 tokens
   error=@30             error event after 30 tokens; error=TYPE@30 names it
-  status=429            an HTTP error in place of an answer
+  status=429            an HTTP error instead of an answer
   gzip                  content-encoding gzip, flushed per chunk
   slow_start=4x@16      gaps 4 times as long for the first 16 tokens
-  cold_start=2s@5       2 s more to the first token for the first 5 calls of the process
+  cold_start=2s@5       2 s of additional time to first token for the first 5 calls of the process
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
   empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
   ping=5s               a ping or comment after every 5 s without a chunk, where the framing has one
   finish=stop           or length; refused (Chat, Anthropic, Gemini, Converse, Cohere); invalid_tool_call (Gemini, Converse)
-  seed=7                of the text and the gaps; otherwise it follows from the call's id
-  cut=random            a recorded body's chunks: a number of bytes, or random, or random:SEED; otherwise whole events
-  plain                 forget every setting made before
-What a dialect has no words for, such as tool calls in text completions, is left out.
-Other request headers: x-sim-id names the call in the truth and comes back in the response;
-x-sim-body serves the recording of that name. GET /sim/truth?limit=N tells what was really done.";
+  seed=7                seed of the text and the gaps; by default it follows from the call's id
+  cut=random            how a recorded body is cut: a number of bytes, random or random:SEED; by default whole events
+  plain                 discard all previous settings
+Settings that a dialect cannot express, such as tool calls in text completions, are ignored.
+Other request headers: x-sim-id sets the id of the call in the truth and in the response;
+x-sim-body serves the recording of that name. GET /sim/truth?limit=N returns what the simulator really did.";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {

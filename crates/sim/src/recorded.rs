@@ -37,7 +37,7 @@ impl Recording {
         if !inside || name.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "not a name of a recording",
+                "not a valid name of a recording",
             ));
         }
         let folder = folder.join(name);

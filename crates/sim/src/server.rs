@@ -44,7 +44,7 @@ struct Arrival {
 
 #[derive(Debug, thiserror::Error)]
 enum InvalidProfile {
-    #[error("x-sim is not plain text")]
+    #[error("the header x-sim is not plain text")]
     NotText(#[from] header::ToStrError),
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
@@ -166,7 +166,13 @@ impl Simulator {
                 model: None,
                 stream: None,
             },
-            None => return Ok(refuse(None, StatusCode::NOT_FOUND, "no such path here")),
+            None => {
+                return Ok(refuse(
+                    None,
+                    StatusCode::NOT_FOUND,
+                    "the simulator does not serve this path",
+                ));
+            }
         };
         if recording.is_none()
             && let Some(response) = self.about_itself(&target, request.uri().query())
@@ -209,8 +215,9 @@ impl Simulator {
             Shape::Health => json!({"status": "ok"}),
             Shape::OllamaVersion => json!({"version": "0.12.0"}),
             Shape::Home => {
-                let text =
-                    format!("tokengauge's simulated backend. Per request: x-sim.\n\n{HELP}\n");
+                let text = format!(
+                    "This is tokengauge's simulated backend. The request header x-sim takes these settings.\n\n{HELP}\n"
+                );
                 let plain = "text/plain; charset=utf-8";
                 return Some(response::bytes(StatusCode::OK, plain, text.into_bytes()));
             }
@@ -277,7 +284,11 @@ impl Simulator {
         let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
         let Some(accept) = key.map(|key| derive_accept_key(key.as_bytes())) else {
             let status = StatusCode::UPGRADE_REQUIRED;
-            return refuse(Some(Shape::Realtime), status, "this is a WebSocket");
+            return refuse(
+                Some(Shape::Realtime),
+                status,
+                "this path needs a WebSocket upgrade",
+            );
         };
         let model = parameter(request.uri().query(), "model").map(decoded);
         let session = Session {

@@ -96,7 +96,10 @@ impl SimCall {
             &mut self.random,
         ));
         let Some(script) = dialects::script(shape, &planned) else {
-            return Ok(self.refuse(StatusCode::NOT_FOUND, "nothing to generate here"));
+            return Ok(self.refuse(
+                StatusCode::NOT_FOUND,
+                "this path does not generate an answer",
+            ));
         };
         let plan = plan::plan(&self.profile, &planned, script.whole_calls());
         let pace = Pace::new(&self.profile, first_token, self.random.clone());
@@ -116,11 +119,14 @@ impl SimCall {
         let Some(folder) = self.bodies.clone() else {
             return self.refuse(
                 StatusCode::BAD_REQUEST,
-                "x-sim-body: started without --bodies",
+                "x-sim-body: the simulator was started without --bodies",
             );
         };
         let Ok(recording) = Recording::read(&folder, name).await else {
-            return self.refuse(StatusCode::BAD_REQUEST, "x-sim-body: no such recording");
+            return self.refuse(
+                StatusCode::BAD_REQUEST,
+                "x-sim-body: there is no such recording",
+            );
         };
         let status = recording
             .meta

@@ -32,7 +32,7 @@ pub trait Source: Send {
 
 /// The error with which a requested fault aborts the body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("torn off, as asked")]
+#[error("a requested fault aborted the body")]
 pub struct BodyAborted;
 
 pub enum Body {
