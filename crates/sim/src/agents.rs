@@ -19,11 +19,9 @@ struct AgentKind {
     path: &'static str,
     models: &'static [&'static str],
     behaviour: &'static str,
-    /// Range of calls in one session.
     calls: (u64, u64),
     /// Range of words in the first prompt. Later prompts also contain the history.
     prompt: (u64, u64),
-    /// Range of seconds between calls.
     thinks: (f64, f64),
     subagents: &'static [&'static str],
     /// Creates the request body for a model and a prompt.
@@ -112,7 +110,6 @@ const AGENT_KINDS: &[AgentKind] = &[
 
 /// An agent starts its subagents after the first of each group of this many calls.
 const CALLS_PER_ROUND: u64 = 3;
-/// Range of calls of one subagent.
 const SUBAGENT_CALLS: (u64, u64) = (3, 6);
 
 const LONGEST_PROMPT: u64 = 30_000;

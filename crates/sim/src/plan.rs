@@ -37,7 +37,6 @@ pub struct PlannedResponse {
     pub empty_deltas: u64,
 }
 
-/// The token counts that the simulated provider reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     pub input: u64,
@@ -119,7 +118,6 @@ impl PlannedResponse {
     }
 }
 
-/// The facts of a request that influence the answer.
 #[derive(Clone, Debug, Default)]
 pub struct GenerationRequest {
     pub model: String,

@@ -42,9 +42,7 @@ pub struct Profile {
     pub ttft: Duration,
     /// From the end of the request to the response head.
     pub head: Duration,
-    /// Between chunks with tokens.
     pub gap: Gap,
-    /// Range of tokens of the visible answer.
     pub tokens: (u64, u64),
     pub per_frame: u64,
     pub burst: u64,

@@ -64,7 +64,6 @@ pub struct Setup {
 }
 
 impl Simulator {
-    /// Creates a simulator with this default profile.
     pub fn new(profile: Profile) -> Arc<Simulator> {
         Simulator::with(Setup {
             profile,
@@ -234,7 +233,6 @@ impl Simulator {
         Ok(profile.with(&self.fault.read())?)
     }
 
-    /// The number of the next call, from 0, and its id.
     fn next_call(&self, headers: &HeaderMap) -> (u64, String) {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let id = header(headers, "x-sim-id");

@@ -16,10 +16,8 @@ pub enum SettingError {
     Zero,
     #[error("must be at most {most}")]
     TooManyTokens { most: u64 },
-    /// All parts of an answer together exceed the limit.
     #[error("the answer must have at most {most} tokens in total")]
     TooManyTokensInAll { most: u64 },
-    /// The settings leave an answer without a token.
     #[error("an answer needs at least one token")]
     NoTokens,
     #[error("the first number is greater than the second")]
@@ -28,18 +26,14 @@ pub enum SettingError {
     NotADuration,
     #[error("not between 0 and a day")]
     DurationOutOfBounds,
-    /// Some gaps would be negative.
     #[error("the deviation must not be more than the mean")]
     DeviationAboveMean,
-    /// The arguments of a tool call need more tokens.
     #[error("arguments need at least {least} tokens")]
     TooFewArguments { least: u64 },
     #[error("must be at most 64 calls")]
     TooManyCalls,
-    /// The token after which the fault happens is missing.
     #[error("needs a position, as in ...@40")]
     MissingPosition,
-    /// The fault takes only the token after which it happens.
     #[error("takes only a position, as in @60")]
     PositionAlone,
     /// A provider could not send this error type.
@@ -47,7 +41,6 @@ pub enum SettingError {
     ErrorType,
     #[error("not an HTTP error from 400 to 599")]
     NotAnErrorStatus,
-    /// The factor is not a number, or is out of range.
     #[error("not a factor from 1x to 1000x")]
     FactorOutOfBounds,
     #[error("must be auto, on or off")]

@@ -55,12 +55,10 @@ impl ConnectionState {
         self.lock().reset = true;
     }
 
-    /// Starts a session after an upgrade.
     pub fn spawn_session(&self, session: impl Future<Output = ()> + Send + 'static) {
         self.lock().sessions.spawn(session);
     }
 
-    /// The started sessions. Dropping them ends them.
     pub fn take_sessions(&self) -> JoinSet<()> {
         std::mem::take(&mut self.lock().sessions)
     }

@@ -24,7 +24,6 @@ pub trait Source: Send {
     fn ping(&mut self, out: &mut BytesMut);
     /// Writes everything after the last token, and returns the values that the end reports.
     fn close(&mut self, out: &mut BytesMut) -> ResponseSummary;
-    /// The fault after the last chunk.
     fn fault(&self) -> Option<FaultKind>;
     /// Writes an error event. Returns its type as written.
     fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String;

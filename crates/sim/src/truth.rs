@@ -26,7 +26,6 @@ pub struct Truth {
     pub streamed: bool,
     pub status: u16,
     pub outcome: Ending,
-    /// The type of the error event, as sent.
     pub error_type: Option<String>,
     /// The finish reasons as sent, by choice.
     pub finish_reasons: Vec<String>,
@@ -49,10 +48,8 @@ pub struct Truth {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TruthTokens {
-    /// Tokens of the visible answer.
     pub answer: u64,
     pub reasoning: u64,
-    /// Tokens of the arguments of tool calls.
     pub tool_call: u64,
     pub output: u64,
     /// Tokens of the first chunk with tokens.
@@ -289,7 +286,6 @@ impl Truth {
         self.usage = summary.usage;
     }
 
-    /// Computes the durations from the instants.
     fn settled(mut self) -> Truth {
         let at = self.instants;
         self.seconds.request = seconds_between(at.received, at.request_read);
@@ -338,7 +334,6 @@ impl TruthLog {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Up to `limit` calls, newest first.
     pub fn newest(&self, limit: usize) -> Vec<Arc<Truth>> {
         self.lock().iter().rev().take(limit).cloned().collect()
     }
