@@ -49,7 +49,6 @@ impl Accounting {
         }
     }
 
-    /// Whether no limit can refuse a call.
     pub fn admits_all(&self) -> bool {
         self.quotas.is_empty() && self.budgets.is_empty()
     }

@@ -203,7 +203,6 @@ fn known(names: Option<&[String]>) -> KnownName<'_> {
     }
 }
 
-/// A refusal of the given kind, or the rejection of a body that could not be read.
 fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
     let kind = match refusal.unread {
         None => kind,

@@ -77,7 +77,6 @@ pub struct Sharing {
     /// How long limits were decided without the quota store until that response, in nanoseconds.
     away: AtomicU64,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// The number of the last report about spending.
     sequence: AtomicU64,
     counts: Counts,
     error: Mutex<Option<String>>,

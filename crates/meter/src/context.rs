@@ -165,7 +165,6 @@ impl CallContext {
         limited.admit(&request, body)
     }
 
-    /// Who made the call, as far as it is known.
     pub(crate) fn who(&self) -> Attribution {
         let request = self.request.try_lock();
         let facts = request

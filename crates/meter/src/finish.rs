@@ -202,7 +202,6 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     }
 }
 
-/// Counts the prompt if the provider did not report its tokens.
 fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u64> {
     let request = context.request.lock();
     let reported = state.run.generation.usage().input.is_some();

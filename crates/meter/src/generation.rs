@@ -217,7 +217,6 @@ impl Generation {
         self.rare.as_ref()?.served_by.as_deref()
     }
 
-    /// Whether the response has no text, no tool call, no end and no tokens.
     pub(crate) fn is_empty(&self) -> bool {
         self.first_token_event.is_none()
             && self.finishes.is_empty()

@@ -79,7 +79,6 @@ pub struct MeterStats {
     pub skipped_bodies: u64,
     /// Calls whose usage has numbers with unknown names.
     pub unknown_usages: u64,
-    /// Finished calls that were dropped because the subscribers were too slow.
     pub dropped_calls: u64,
     pub panics: u64,
     /// Bytes that measurement holds now.
@@ -159,7 +158,6 @@ impl Meter {
         self.shared.throughput.forget(known);
     }
 
-    /// The newest streams in flight at `now`, at most `limit`.
     pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
         self.registry.snapshot(now, limit)
     }

@@ -132,7 +132,6 @@ impl AllRouteStats {
         }
     }
 
-    /// Every upstream that was called, and whether its warm-up includes `at`.
     pub(crate) fn warming(&self, at: Instant, measure: &Measure) -> Vec<(Arc<str>, bool)> {
         let mut upstreams: Vec<(Arc<str>, bool)> = Vec::new();
         for stats in self.all() {

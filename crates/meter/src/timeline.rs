@@ -82,7 +82,6 @@ pub(crate) struct Timeline {
     pub(crate) answer: Option<Span>,
     pub(crate) longest_gap: Option<Duration>,
     pub(crate) stalls: u64,
-    /// When the first stalls ended, and how long each took.
     pub(crate) stalled: Vec<(Instant, Duration)>,
     pub(crate) inter_token: Option<Box<InterToken>>,
     /// Gaps between chunks with generated text, regardless of the number of tokens in them.

@@ -13,7 +13,6 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// When to retry if the quota store has not said it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The quota store is asked for free slots during this number of leases after the last call.
 const LEASES_OF_INTEREST: u32 = 10;

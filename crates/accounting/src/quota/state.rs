@@ -47,7 +47,6 @@ struct QuotaUsage {
     refused: [AtomicU64; Resource::ALL.len()],
     shadow_refused: [AtomicU64; Resource::ALL.len()],
     shared: [AtomicU64; 3],
-    /// The earliest second for the next log line about shadow mode.
     next_log_at: AtomicU64,
 }
 
@@ -485,7 +484,6 @@ impl QuotaLease {
         shared.map_or(Vec::new(), |shared| shared.remaining(quota, &self.name))
     }
 
-    /// Releases the slots, once.
     pub(super) fn release_slot(&self) {
         if self.shared_slot.swap(false, Ordering::Relaxed)
             && let Some(shared) = &self.usage.leased

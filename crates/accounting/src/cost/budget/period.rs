@@ -13,7 +13,6 @@ pub enum Period {
 }
 
 impl Period {
-    /// Start and end of the period that contains `now`, in seconds since 1970.
     pub fn bounds(self, now: u64) -> (u64, u64) {
         match self {
             Period::Every(span) => {
