@@ -143,7 +143,7 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
     assert!(
         response
             .body
-            .contains("6 requests a minute, its share while"),
+            .contains("6 requests a minute (the share of this process while"),
         "{}",
         response.body
     );

@@ -71,7 +71,7 @@ async fn a_session_is_one_file_with_its_calls_and_what_its_length_is_made_of() {
             "<h1>Session one &amp; all</h1>",
             "planner · m",
             "&lt;b&gt;coder · m",
-            "Critical path: what the session would be shorter by",
+            "Critical path: how much shorter the session would be without each part",
             "class=\"answer\"",
         ] {
             assert!(page.contains(expected), "{expected}\n{page}");
