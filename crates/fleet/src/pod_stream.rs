@@ -1,4 +1,4 @@
-//! Reads the events of a pod, and connects again after pauses.
+//! Reads the events of a pod, and reconnects after a backoff.
 
 use super::event_parser::{EventParser, Parsed};
 use super::pod::Pod;
@@ -14,16 +14,14 @@ use tokengauge_net::client::{Client, Failure, StreamedResponse};
 use tokengauge_net::endpoint::Protocol;
 use tokio::time::{sleep, timeout};
 
-/// How long a pod may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Streams come every second: without any byte for so long the pod does not answer.
+/// A pod sends its streams every second. After this time without a byte it counts as unreachable.
 const SILENT: Duration = Duration::from_secs(20);
-/// The shortest and the longest pause before it is asked again.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A connection that lasted so long was a good one.
+/// A connection that lasted this long resets the backoff.
 const GOOD: Duration = Duration::from_secs(10);
-/// Bytes of what a pod says of itself at most.
+/// Maximum size in bytes of a pod's response about itself.
 const MAX_ABOUT: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -32,7 +30,7 @@ struct About {
     pod: Option<PodName>,
 }
 
-/// Follows a pod until this is dropped.
+/// Follows a pod until the future is dropped.
 pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
     let mut failures = 0;
     loop {
@@ -54,7 +52,7 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
 }
 
 async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
-    // Files and handshakes of a thousand pods at once would be in each other's way.
+    // Limits concurrent file reads and TLS handshakes, of which there would be a thousand at once.
     let _turn = fleet.connecting.acquire().await;
     let url = pod.address.url(pod.at);
     let uri: Uri = url
@@ -122,7 +120,7 @@ fn check(status: StatusCode, has_token: bool) -> Result<(), String> {
     Err(format!("it answered {}: {todo}", status.as_u16()))
 }
 
-/// Reads events until there are no more; why.
+/// Reads events until the stream ends, and returns why it ended.
 async fn read(pod: &Pod, fleet: &Fleet, mut events: StreamedResponse) -> String {
     let mut parser = EventParser::default();
     loop {
@@ -152,7 +150,6 @@ fn take(pod: &Pod, fleet: &Fleet, event: Parsed<'_>) {
     }
 }
 
-/// The event `lost` of a pod.
 #[derive(Deserialize)]
 struct Lost {
     events: u64,
