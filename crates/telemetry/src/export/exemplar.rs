@@ -9,11 +9,11 @@ pub struct Exemplar {
     /// The W3C trace id.
     pub trace: u128,
     pub value: f64,
-    /// When, on the wall clock.
+    /// Wall-clock time of the observation.
     pub at: SystemTime,
 }
 
-/// The trace that the observations of one call point to.
+/// The trace of the observations of one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trace {
     id: u128,
@@ -21,7 +21,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a finished call; `None` where it was not sampled.
+    /// The trace of a finished call; `None` if it was not sampled.
     pub fn of(finished_call: &FinishedCall) -> Option<Trace> {
         let id = finished_call.trace_id.filter(|_| finished_call.sampled)?;
         let at = finished_call.timestamps.wall(finished_call.ended);

@@ -1,4 +1,4 @@
-//! The words that labels are made of, and the bound on models.
+//! The values of labels, and the bound on the number of models.
 
 use tokengauge_core::call::CallRecord;
 pub use tokengauge_core::concurrency::concurrency;

@@ -1,4 +1,4 @@
-//! What is spent, and of which budget.
+//! Metrics of spending, budgets and quotas.
 
 use super::families;
 

@@ -1,4 +1,4 @@
-//! How far traffic is from the weeks before.
+//! Metrics of drift from previous weeks.
 
 use super::families;
 

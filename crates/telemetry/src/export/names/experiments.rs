@@ -1,4 +1,4 @@
-//! How variants of experiments compare.
+//! Metrics of experiments.
 
 use super::families;
 

@@ -1,4 +1,4 @@
-//! What `tokengauge fleet` reports of its store and its pods.
+//! Metrics of `tokengauge fleet` about its store and its pods.
 
 use super::families;
 

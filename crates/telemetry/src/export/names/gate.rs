@@ -1,4 +1,4 @@
-//! Whether rollouts may go on.
+//! Metrics of gates for rollouts.
 
 use super::families;
 

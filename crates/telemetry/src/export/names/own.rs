@@ -1,4 +1,4 @@
-//! What the proxy reports of itself.
+//! Metrics of the proxy itself.
 
 use super::families;
 

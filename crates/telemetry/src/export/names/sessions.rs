@@ -1,4 +1,4 @@
-//! What the sessions of agents do.
+//! Metrics of agents' sessions.
 
 use super::families;
 

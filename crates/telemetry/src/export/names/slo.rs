@@ -1,4 +1,4 @@
-//! How objectives stand.
+//! Metrics of objectives.
 
 use super::families;
 

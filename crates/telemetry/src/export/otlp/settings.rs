@@ -1,8 +1,8 @@
-//! What the standard variables of OpenTelemetry ask for
+//! Settings from the standard variables of OpenTelemetry
 //! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/> and
-//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Nothing is sent unless
-//! an endpoint or an exporter is named. A value that cannot be used is logged and passed
-//! over, as the specification wants it: telemetry must not keep traffic from starting.
+//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Nothing is sent unless an
+//! endpoint or an exporter is named. Invalid values are logged and ignored, as the specification
+//! requires: telemetry must not prevent the start of the proxy.
 
 use http::{HeaderName, HeaderValue, Uri};
 use std::cell::RefCell;
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_net::tls::ClientTls;
 
-/// Where a receiver listens when nothing is named.
+/// Default endpoints.
 const DEFAULT_HTTP: &str = "http://localhost:4318";
 const DEFAULT_GRPC: &str = "http://localhost:4317";
-/// How long one export may take when nothing is named.
+/// Default timeout of one export.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often metrics go out when nothing is named.
+/// Default interval between exports of metrics.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,23 +23,23 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub variable: String,
-    /// What is wrong, what would be right, and what is done instead. Never the value of a
-    /// header.
+    /// What is wrong, which values are valid, and what is used instead. Never contains the value of
+    /// a header.
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Two spans a call.
+    /// Two spans per call.
     Traces,
-    /// Every series of the table, and the conventions' histograms.
+    /// Every series of the table, and the histograms of the conventions.
     Metrics,
-    /// One log record a call.
+    /// One log record per call.
     Logs,
 }
 
 impl Signal {
-    /// As in the variables' names.
+    /// The part of a variable's name.
     fn variable(self) -> &'static str {
         match self {
             Signal::Traces => "TRACES",
@@ -48,7 +48,7 @@ impl Signal {
         }
     }
 
-    /// The path below an endpoint that is for all signals.
+    /// The path that is appended to an endpoint for all signals.
     fn path(self) -> &'static str {
         match self {
             Signal::Traces => "/v1/traces",
@@ -57,7 +57,7 @@ impl Signal {
         }
     }
 
-    /// The method of the gRPC service.
+    /// The path of the gRPC method.
     fn method(self) -> &'static str {
         match self {
             Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -66,7 +66,7 @@ impl Signal {
         }
     }
 
-    /// Its name as an exporter's, in labels and in the log.
+    /// The exporter's name in labels and in the log.
     pub fn exporter(self) -> &'static str {
         match self {
             Signal::Traces => "otlp_traces",
@@ -80,21 +80,21 @@ impl Signal {
 pub enum Transport {
     /// A gRPC call over HTTP/2.
     Grpc,
-    /// A POST of the message.
+    /// An HTTP POST.
     Http,
 }
 
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The address and path that the message is posted to.
+    /// The URL that messages are posted to.
     pub url: Uri,
     pub transport: Transport,
-    /// Sent along: often a key, so never shown.
+    /// Headers of each request. They often contain a key, so they are never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long one attempt to deliver a message may take.
+    /// Timeout of one attempt.
     pub timeout: Duration,
     pub gzip: bool,
-    /// Trusted roots and our own certificate.
+    /// Trusted roots and the client certificate.
     pub tls: ClientTls,
 }
 
@@ -106,17 +106,17 @@ pub struct Settings {
     pub interval: Duration,
     /// Whether metrics have delta temporality instead of cumulative.
     pub delta: bool,
-    /// Where call records go.
+    /// Destination of call records.
     pub logs: Option<Destination>,
     /// Whether `traceparent` is read and written.
     pub propagates: bool,
-    /// Whether the newest names are asked for, whatever the configuration says.
+    /// Whether the newest names are requested, which overrides the configuration.
     pub newest_names: bool,
 }
 
 impl Settings {
-    /// Reads the variables, and says which of them cannot be used. `call_records` is
-    /// whether the configuration asks for call records as logs.
+    /// Reads the variables, and returns the problems with them. `call_records` says whether the
+    /// configuration asks for call records as logs.
     pub fn read(variables: Variables<'_>, call_records: bool) -> (Settings, Vec<Problem>) {
         let problems = RefCell::default();
         let reader = Reader {
@@ -153,13 +153,13 @@ impl Reader<'_> {
             reason: reason.into(),
         };
         let mut problems = self.problems.borrow_mut();
-        // One variable for all signals is read for each of them.
+        // A variable for all signals is read once per signal.
         if !problems.contains(&problem) {
             problems.push(problem);
         }
     }
 
-    /// An empty variable counts as unset, as the specification has it.
+    /// The specification treats an empty variable as unset.
     fn text(&self, name: &str) -> Option<String> {
         let value = (self.variables)(name)?.trim().to_owned();
         (!value.is_empty()).then_some(value)
@@ -170,7 +170,7 @@ impl Reader<'_> {
             .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// The signal's own variable, else the one for all signals: its name and value.
+    /// Name and value of the signal's variable, otherwise of the variable for all signals.
     fn of_signal(&self, signal: Signal, what: &str) -> Option<(String, String)> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.variable());
         let all = format!("OTEL_EXPORTER_OTLP_{what}");
@@ -178,7 +178,8 @@ impl Reader<'_> {
         named(own).or_else(|| named(all))
     }
 
-    /// Where `signal` goes. `wanted` is whether an endpoint alone is enough to send it.
+    /// The destination of `signal`. `wanted` says whether an endpoint is enough to enable the
+    /// signal.
     fn destination(&self, signal: Signal, wanted: bool) -> Option<Destination> {
         let endpoint = self.of_signal(signal, "ENDPOINT");
         let exporter = format!("OTEL_{}_EXPORTER", signal.variable());
@@ -218,8 +219,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The signal's own endpoint is taken as it is; to the one for all signals the path is
-    /// added. For gRPC only the address counts.
+    /// A signal's endpoint is used unchanged; the path is appended to an endpoint for all signals.
+    /// gRPC uses only the address.
     fn url(
         &self,
         signal: Signal,
@@ -250,7 +251,7 @@ impl Reader<'_> {
             .is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"))
     }
 
-    /// `key=value,key=value`, values percent-encoded.
+    /// Parses `key=value,key=value` with percent-encoded values.
     fn headers(&self, signal: Signal) -> Vec<(HeaderName, HeaderValue)> {
         let Some((name, list)) = self.of_signal(signal, "HEADERS") else {
             return Vec::new();
@@ -276,7 +277,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A receiver that must not be spoken to without a certificate is not spoken to.
+    /// `None` if a configured certificate cannot be used: then nothing is sent.
     fn tls(&self, signal: Signal) -> Option<ClientTls> {
         let file = |what| {
             let named = self.of_signal(signal, what);
@@ -315,7 +316,7 @@ impl Reader<'_> {
         let value = self.text(name).map(|value| value.to_ascii_lowercase());
         match value.as_deref() {
             None | Some("cumulative") => false,
-            // They differ for instruments that there are none of here.
+            // `delta` and `lowmemory` differ only for instruments that tokengauge does not use.
             Some("delta" | "lowmemory") => true,
             Some(other) => {
                 let reason = "is none of `cumulative`, `delta`, `lowmemory`; the first is taken";
@@ -325,7 +326,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The switch that the conventions have for it; its other values are not of GenAI.
+    /// Whether the conventions' opt-in variable asks for the newest GenAI names.
     fn newest_names(&self) -> bool {
         let named = self
             .text("OTEL_SEMCONV_STABILITY_OPT_IN")
@@ -334,7 +335,7 @@ impl Reader<'_> {
         named.any(|name| name == "gen_ai_latest_experimental")
     }
 
-    /// Baggage travels untouched whatever is named here.
+    /// Whether trace context is propagated. Baggage is always forwarded unchanged.
     fn propagates(&self) -> bool {
         let name = "OTEL_PROPAGATORS";
         let Some(list) = self.text(name) else {
@@ -369,7 +370,7 @@ fn header(member: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((key.trim().to_ascii_lowercase().parse().ok()?, value))
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
