@@ -1,14 +1,14 @@
-//! Objectives from practice, each with where it comes from.
+//! Ready-made objectives, each with its source.
 
 use super::objective::Sli;
 
 /// A set of objectives for a kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
-    /// What it is called in the configuration.
+    /// The value in the configuration.
     pub name: &'static str,
     pub about: &'static str,
-    /// Its objectives: the end of each name, and the indicator.
+    /// The suffix of each objective's name, and its indicator.
     pub slis: &'static [(&'static str, Sli)],
     pub source: &'static str,
 }

@@ -1,5 +1,3 @@
-//! The message formats of the receivers.
-
 use super::ReceiverKind;
 use crate::{AlertNotification, AlertSubject};
 use bytes::Bytes;
@@ -8,23 +6,20 @@ use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::time::rfc3339_millis;
 
-/// How long an Alertmanager keeps an alert firing that is not sent again, in seconds.
+/// Seconds after which an Alertmanager resolves an alert that is not sent again.
 const VALID_FOR: f64 = 300.0;
-/// The name of alerts on objectives.
 const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
-/// The name of alerts on spending budgets.
 const SPENDING: &str = "TokengaugeSpending";
-/// The name of alerts on sessions that run away.
 const RUNAWAY: &str = "TokengaugeRunaway";
 
-/// A request, and the notices in it.
+/// A request, and the alerts in it.
 pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 
-/// The requests that deliver `notices` at `now`, seconds since 1970: one for all, or one each
-/// where the receiver has no groups. `url` is as configured.
+/// The requests that deliver `notices` at `now`, in seconds since 1970: one request for all, or one
+/// for each if the receiver does not support groups. `url` is the configured URL.
 ///
 /// # Errors
-/// Where the URL is none.
+/// If `url` is invalid.
 pub fn messages(
     kind: ReceiverKind,
     url: &str,
@@ -69,7 +64,7 @@ fn time(seconds: f64) -> String {
     rfc3339_millis(at).to_string()
 }
 
-/// The name of an alert, which is also that of its runbook.
+/// The name of an alert and of its runbook.
 pub fn alert_name(about: AlertSubject) -> &'static str {
     match about {
         AlertSubject::Objective => ERROR_BUDGET,
@@ -186,7 +181,7 @@ fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str
     links.filter_map(|(text, link)| Some((text, link.as_deref().filter(|link| is_url(link))?)))
 }
 
-/// Whether this is no command that opens the page.
+/// Whether `text` is a URL, and not a command that opens the page.
 fn is_url(text: &str) -> bool {
     text.parse::<http::Uri>().is_ok()
 }

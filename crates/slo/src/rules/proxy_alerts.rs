@@ -1,21 +1,21 @@
-//! Alerts on the proxy itself: it is down, or measurements are lost.
+//! Alerts on the proxy: it is down, or measurements are lost.
 
 use super::{Group, Rule, RuleKind, RulesContext};
 use crate::Severity;
 use std::time::Duration;
 
-/// The labels that identify a proxy. Prometheus leaves out those that a target does not have.
+/// The labels that identify a proxy. Prometheus ignores labels that a target does not have.
 const PROXY: &str = "cluster, namespace, pod, instance";
-/// Proxies that fail together: those behind one Service, or all sidecars of a cluster, which
-/// have no Service.
+/// The labels of proxies that fail together: all proxies of a Service, or all sidecars of a
+/// cluster, which have no Service.
 const TOGETHER: &str = "cluster, service";
 
-/// An alert on the proxy. In the expression `JOB` is the placeholder of the job's name, `PROXY`,
-/// `TOGETHER`, `BUDGET` and `DRIFT` for labels.
+/// An alert on the proxy. In the expression `JOB` is a placeholder for the job's name, and `PROXY`,
+/// `TOGETHER`, `BUDGET` and `DRIFT` are placeholders for labels.
 struct ProxyAlert {
     alert: &'static str,
     severity: Severity,
-    /// Minutes it must have held.
+    /// The `for` duration in minutes.
     held: u64,
     expr: &'static str,
     summary: &'static str,
