@@ -1,5 +1,3 @@
-//! Experiments by unit, of calls at hand.
-
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
 use crate::query::{
@@ -8,7 +6,7 @@ use crate::query::{
 };
 use std::collections::BTreeMap;
 
-/// The units of an experiment: the same as of the ledger.
+/// The units of an experiment. The result equals the ledger's.
 pub fn experiment_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &UnitQuery,
@@ -18,7 +16,7 @@ pub fn experiment_units<'a>(
     tally.units()
 }
 
-/// The calls that match, summed by unit: the same as of the ledger. All are read.
+/// The calls that match, summed by unit. All calls are read, without sampling.
 pub fn call_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &CallUnitQuery,
@@ -55,7 +53,7 @@ fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Optio
     }
 }
 
-/// The units of an experiment, of calls that come one after the other.
+/// Sums the calls of an experiment by unit, one call at a time.
 #[derive(Clone, Debug)]
 pub struct UnitTally {
     query: UnitQuery,
@@ -72,11 +70,11 @@ impl UnitTally {
         }
     }
 
-    /// Adds a call; one that is not of the experiment changes nothing.
+    /// Adds a call, unless it does not belong to the experiment.
     pub fn add(&mut self, call: &TimedCall<'_>) {
         let (record, query) = (call.record, &self.query);
         let figures = CallFigures::of(record, None);
-        // The enclosing call adds what a unit did.
+        // The enclosing call already contains the work of a nested call.
         if call.nested
             || !figures.counts()
             || record.experiment.as_deref() != Some(&query.experiment)

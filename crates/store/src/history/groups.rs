@@ -1,5 +1,3 @@
-//! Groups calls by model, workload and other dimensions.
-
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
 use super::totals::Totals;
@@ -7,10 +5,10 @@ use crate::query::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The experience bands: their lower bounds.
+/// Lower bounds of the classes of decode speed.
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
 
-/// The calls that have the same values.
+/// Calls with equal values of the dimensions.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     totals: Totals,
@@ -117,7 +115,7 @@ impl Groups {
         }
     }
 
-    /// What a call has of each dimension: the names of its group.
+    /// The values of a call's dimensions, which identify its group.
     pub fn names(&self, past: &TimedCall<'_>) -> Vec<Option<String>> {
         let value = |by: &Dimension| by.of(past.record).map(Cow::into_owned);
         self.dimensions.iter().map(value).collect()
@@ -127,7 +125,7 @@ impl Groups {
         self.groups.entry(names).or_default()
     }
 
-    /// The rows; those with most calls first.
+    /// The rows, largest number of calls first.
     pub fn rows(self) -> Vec<GroupRow> {
         let groups = self.groups.into_iter();
         let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();
@@ -136,7 +134,7 @@ impl Groups {
     }
 }
 
-/// The rows of `calls` grouped by `dimensions`; those with most calls first.
+/// The rows of `calls` grouped by `dimensions`, largest number of calls first.
 pub fn groups<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     dimensions: &[Dimension],

@@ -1,5 +1,3 @@
-//! Throughput of upstreams by concurrency.
-
 use super::dictionary::{Dictionary, NameKind};
 use super::row::whole;
 use crate::query::CapacitySums;

@@ -1,8 +1,8 @@
-//! How far calls from before there were sums have been added to the sums.
+//! The progress of adding older calls to sums.
 
 use rusqlite::Connection;
 
-/// The marks; 0 where every call has been added.
+/// The marks; 0 if all calls have been added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     /// The mark of units and distributions.

@@ -3,23 +3,23 @@
 use super::CapacityPoint;
 use tokengauge_core::throughput::BusySecond;
 
-/// Concurrencies up to here are kept one by one, those above in steps of an eighth.
+/// Concurrencies up to this value are kept separately, higher ones in steps of an eighth.
 const EXACT: u32 = 32;
 
-/// The seconds at one concurrency.
+/// Sums over the seconds at one concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CapacitySums {
-    /// Time with streams under way, in milliseconds.
+    /// Milliseconds with streams in flight.
     pub(crate) busy_millis: u64,
     pub(crate) tokens: u64,
-    /// Tokens after first chunks, and the milliseconds they took, all streams together.
+    /// Tokens after first chunks and the milliseconds they took, summed over streams.
     pub(crate) decoded: u64,
     pub(crate) decode_millis: u64,
 }
 
 impl CapacitySums {
-    /// The concurrency that a second is kept under: the mean of it. With less than one stream
-    /// in the mean there was one for a part of the second.
+    /// The concurrency of a second: its average. If the average is below one, there was one stream
+    /// for a part of the second.
     pub(crate) fn concurrency(second: &BusySecond) -> u32 {
         let streams = (second.millis + 500) / 1000;
         class(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
@@ -32,7 +32,7 @@ impl CapacitySums {
         self.decode_millis += second.decode_millis;
     }
 
-    /// Adds the sums of another time at the same concurrency.
+    /// Adds the sums of another time at this concurrency.
     pub(crate) fn merge(&mut self, other: &CapacitySums) {
         self.busy_millis += other.busy_millis;
         self.tokens += other.tokens;
@@ -53,7 +53,7 @@ impl CapacitySums {
     }
 }
 
-/// The concurrency that this one is kept under.
+/// The class of a concurrency.
 fn class(streams: u32) -> u32 {
     if streams <= EXACT {
         return streams;

@@ -1,4 +1,4 @@
-//! A pool of a few read-only connections, with a time limit on each query.
+//! A pool of a few read-only connections, with a time limit for each query.
 
 use super::QueryError;
 use crate::ledger::file::{Identity, VERSION, identity, keep_statements, log_identities};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge_core::background::Pauses;
 
-/// Queries at once; more wait.
+/// Maximum number of concurrent queries; further queries wait.
 const MAX_OPEN: usize = 4;
-/// Instructions of SQLite's virtual machine between two checks of the clock: some ten
+/// Instructions of SQLite's virtual machine between two checks of the clock: about ten
 /// microseconds.
 const STEPS: i32 = 2_000;
-/// The version of a file that was just created and has no tables yet: a proxy that starts is about to make them.
+/// The version of a new file without tables: a proxy that is starting is about to create them.
 const EMPTY: i64 = 0;
-/// How long it is waited for until it has them, and how long between two looks.
+/// How long to wait for the tables, and the interval between checks.
 const FOR_ITS_MAKER: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -35,7 +35,7 @@ struct PoolState {
     open: usize,
 }
 
-/// A connection, and which file and log it is to.
+/// A connection, and the identities of its file and log.
 struct Open {
     connection: Connection,
     file: Option<Identity>,
@@ -68,7 +68,7 @@ impl Connections {
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = (self.clock)() + self.limit;
-        // A connection to a file or log that was replaced is not used again.
+        // A connection to a replaced file or log is not used again.
         let file = identity(&self.path);
         let is_current = |idle: &Open| idle.file == file && idle.logs == log_identities(&self.path);
         let idle = self.borrow()?.filter(is_current);
@@ -105,7 +105,7 @@ impl Connections {
     ) -> Result<T, QueryError> {
         let (clock, mut pauses) = (self.clock, Pauses::default());
         let is_late = move || {
-            // Lets traffic on the same core run.
+            // Lets traffic on this core run.
             pauses.between();
             clock() >= deadline
         };
@@ -166,7 +166,8 @@ impl Connections {
         self.returned.notify_one();
     }
 
-    /// Waits for a proxy that makes the file: it locks the file, and the file has no version yet.
+    /// Waits for a proxy that is creating the file: it locks the file, and the file has no version
+    /// yet.
     fn connect(&self) -> Result<Connection, QueryError> {
         let until = (self.clock)() + FOR_ITS_MAKER;
         let (connection, version) = loop {
@@ -242,7 +243,7 @@ mod tests {
         let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
         std::thread::scope(|threads| {
             let asking = threads.spawn(|| connections.ask(|_| Ok(())));
-            // Longer than SQLite waits by itself.
+            // Longer than SQLite's own wait.
             std::thread::sleep(Duration::from_millis(600));
             maker.execute_batch("COMMIT").expect("given back");
             asking.join().expect("no panic").expect("it is read");

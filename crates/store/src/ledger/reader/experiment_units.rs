@@ -1,5 +1,3 @@
-//! Experiments by unit.
-
 use super::QueryError;
 use super::matching::{name, text};
 use crate::ledger::dictionary::NameKind;
@@ -103,7 +101,7 @@ fn summed(connection: &Connection, experiment: i64, found: &mut Found) -> Result
     Ok(())
 }
 
-/// What has not been added to the sums yet, from the calls.
+/// Adds calls that are not in the sums yet.
 fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Result<(), QueryError> {
     let mark = Marks::load(connection)?.units;
     match mark {
@@ -112,7 +110,7 @@ fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Resu
     }
 }
 
-/// Every call, one at a time.
+/// Adds every call, one at a time.
 fn every_call(
     connection: &Connection,
     experiment: i64,
