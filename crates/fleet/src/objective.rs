@@ -28,7 +28,6 @@ pub struct Objectives {
 }
 
 impl Fleet {
-    /// Sets the objectives that Prometheus returned.
     pub fn set_objectives(&self, objectives: Objectives) {
         self.objectives.store(Some(Arc::new(objectives)));
     }

@@ -127,7 +127,6 @@ impl Pod {
         }
     }
 
-    /// Marks the pod as connected.
     pub(super) fn connected(&self, pod: PodName, version: Option<String>, now: SystemTime) {
         let mut said = self.said.lock();
         said.pod = Some(Arc::new(pod));

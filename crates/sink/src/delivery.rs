@@ -48,7 +48,6 @@ pub(crate) struct Delivery<S> {
 pub(crate) struct Progress {
     /// When calls of a batch that is not full were first seen.
     first_seen: Option<Instant>,
-    /// Consecutive failures.
     failures: u32,
     /// Lost calls that have been counted; `None` before the first check.
     lost: Option<u64>,

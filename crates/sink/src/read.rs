@@ -131,7 +131,6 @@ pub enum ReadError<E: std::error::Error> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarehouseRow {
     pub pod: Option<PodName>,
-    /// A value for each of [`COLUMNS`].
     pub values: Vec<Value>,
 }
 

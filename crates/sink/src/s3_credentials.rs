@@ -8,7 +8,6 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCr
 use std::io;
 use std::sync::Arc;
 
-/// The source of credentials, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CredentialSource {
     pub(crate) name: &'static str,

@@ -22,7 +22,6 @@ pub struct SinkMetrics {
     pub in_memory: Gauge,
     /// Seconds since the oldest waiting call ended.
     pub lag: Gauge,
-    /// Stored batches.
     pub batches: Counter,
     /// Stored calls.
     pub rows: Counter,

@@ -21,7 +21,6 @@ const KEPT: usize = 120;
 pub struct UnderWay {
     /// Streamed calls in progress.
     pub streams: u32,
-    /// All calls in progress.
     pub calls: u32,
 }
 

@@ -40,7 +40,6 @@ pub enum Unmeasurable {
     NoMember(&'static str),
     #[error("it has no timeWindow")]
     NoWindow,
-    /// The window follows an unsupported calendar.
     #[error(
         "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted"
     )]
@@ -48,7 +47,6 @@ pub enum Unmeasurable {
     /// Slices without a length or a target.
     #[error("Timeslices need a {0}")]
     NoSlice(&'static str),
-    /// A string is not a duration of fixed length.
     #[error(
         "`{0}` is not a duration such as 5m, 1h or 28d (months and longer have no fixed length)"
     )]
@@ -58,13 +56,10 @@ pub enum Unmeasurable {
     Indicator(String),
     #[error("{OURS}{0} is missing")]
     NoAnnotation(&'static str),
-    /// An annotation is not a number.
     #[error("{OURS}{0} is no number")]
     NoNumber(String),
-    /// An annotation is too large to be counted.
     #[error("{OURS}{0} is too large")]
     TooLarge(&'static str),
-    /// The objective does not say what is measured.
     #[error(
         "it has no thresholdMetric and no annotations of ours: a ratio of counters does not say what is measured"
     )]
@@ -187,7 +182,6 @@ struct Calendar {
     time_zone: String,
 }
 
-/// A calendar month in OpenSLO.
 const CALENDAR_MONTH: &str = "1M";
 
 fn time_window(objective: &Objective) -> TimeWindow {
@@ -551,7 +545,6 @@ fn of_threshold(
     ))
 }
 
-/// The value of `label="…"` in a query.
 fn matcher(query: &str, label: &str) -> Option<String> {
     let start = format!("{label}=\"");
     let mut from = 0;

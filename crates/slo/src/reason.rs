@@ -39,9 +39,7 @@ impl CallVerdict {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The threshold was met.
     Met,
-    /// The threshold was missed.
     Missed,
     /// The deadline passed before the awaited token arrived.
     Deadline,
@@ -65,11 +63,9 @@ pub enum Reason {
     Drained,
     /// The upstream had just started.
     WarmUp,
-    /// The answer was not streamed.
     NotStreamed,
     /// There were too few tokens for a speed, or for the objective.
     TooFewTokens,
-    /// There were too few chunks for a speed.
     #[serde(rename = "too_few_frames")]
     #[strum(serialize = "too_few_frames")]
     TooFewChunks,
@@ -77,7 +73,6 @@ pub enum Reason {
     Buffered,
     /// Several choices were interleaved.
     MultipleChoices,
-    /// Most of the output was hidden.
     HiddenOutput,
     /// The agent read too slowly.
     AgentLimited,
@@ -91,7 +86,6 @@ pub enum Reason {
     NoTokens,
     /// A complete answer without text, such as a tool call without arguments.
     NoText,
-    /// The price is not known.
     NoPrice,
     /// No calls in a slice of time.
     NoTraffic,

@@ -17,7 +17,6 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The sum of good and bad events.
     pub fn all(&self) -> f64 {
         self.good + self.bad
     }

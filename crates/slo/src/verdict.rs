@@ -63,7 +63,6 @@ pub struct Finished<'a> {
     pub record: &'a CallRecord,
     /// Tokens after the first chunk and the seconds they took, if the call has a speed.
     pub decode: Option<(u64, f64)>,
-    /// Latencies by token.
     pub inter_token: Option<&'a InterToken>,
 }
 

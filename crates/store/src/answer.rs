@@ -61,7 +61,6 @@ pub(crate) fn tokens(sums: &Sums) -> TokenSums {
     }
 }
 
-/// Decode tokens divided by decode seconds.
 pub(crate) fn mean_speed(sums: &Sums) -> Option<f64> {
     speed(sums.decode_tokens, sums.decode_us)
 }

@@ -17,7 +17,6 @@ use tokengauge_core::dimension::Dimension;
 /// The type of a column. Every value may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// UTF-8 text.
     Text,
     /// Milliseconds since 1970, UTC.
     Instant,
@@ -42,14 +41,12 @@ enum Source {
     Sql(&'static str),
     /// The name whose id is in this column.
     Name(&'static str),
-    /// The name of a dimension.
     Of(Dimension),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
     Is(fn(&LedgerCall<'_>) -> Value),
-    /// The name of a dimension.
     Of(Dimension),
 }
 

@@ -7,7 +7,6 @@ const GAMMA: f64 = 1.02;
 /// Values outside 10⁻⁹ to 10⁹ are counted in the outermost classes.
 const MAX_CLASS: i32 = 1_046;
 
-/// Counts of values by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sketch {
     /// The class of the first count.
@@ -44,7 +43,6 @@ impl Sketch {
         2.0 * GAMMA.powi(class) / (GAMMA + 1.0)
     }
 
-    /// Counts `times` values of a class.
     pub(crate) fn count(&mut self, class: i32, times: u64) {
         if self.counts.is_empty() {
             self.first = class;

@@ -9,7 +9,6 @@ use tokengauge_files::state::StateFile;
 
 const FILE: &str = "slo-told.json";
 
-/// The outboxes by receiver.
 #[derive(Debug)]
 pub struct DeliveryState(Mutex<Outboxes>);
 

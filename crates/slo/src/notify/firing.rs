@@ -10,7 +10,6 @@ use tokengauge_core::time::{rfc3339_seconds, span_text};
 /// An alert is resolved after this many seconds without firing, because short windows fluctuate.
 const HOLD: f64 = 300.0;
 
-/// Alerts that are firing or fired recently.
 #[derive(Debug, Default)]
 pub struct FiringAlerts {
     /// Alerts by objective and severity; bounded by the configuration.

@@ -12,7 +12,6 @@ const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
 const SPENDING: &str = "TokengaugeSpending";
 const RUNAWAY: &str = "TokengaugeRunaway";
 
-/// A request, and the alerts in it.
 pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 
 /// The requests that deliver `notices` at `now`, in seconds since 1970: one request for all, or one
@@ -64,7 +63,6 @@ fn time(seconds: f64) -> String {
     rfc3339_millis(at).to_string()
 }
 
-/// The name of an alert and of its runbook.
 pub fn alert_name(about: AlertSubject) -> &'static str {
     match about {
         AlertSubject::Objective => ERROR_BUDGET,
@@ -170,7 +168,6 @@ fn slack(notices: &[AlertNotification]) -> Value {
     json!({ "text": lines.collect::<Vec<_>>().join("\n\n") })
 }
 
-/// The links of an alert, with their texts.
 fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str)> {
     let links = [
         ("Live page", &notice.page),

@@ -10,7 +10,6 @@ use std::time::Duration;
 /// Longer windows are summed from recorded increases. Otherwise Prometheus would read every sample
 /// of the counters at each evaluation.
 const LONGEST_DIRECT: Duration = Duration::from_secs(6 * 3600);
-/// Prometheus' default retention.
 const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples if scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);

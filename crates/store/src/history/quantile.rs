@@ -5,7 +5,6 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// The finite values in ascending order.
 pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let mut values: Vec<f64> = finite.collect();

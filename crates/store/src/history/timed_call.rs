@@ -24,7 +24,6 @@ impl<'a> TimedCall<'a> {
         }
     }
 
-    /// A call that the meter has just finished.
     pub fn of_finished(finished_call: &'a FinishedCall) -> TimedCall<'a> {
         TimedCall {
             nested: finished_call.nested,

@@ -73,7 +73,6 @@ impl Totals {
         (self.waited_seconds > 0.0).then(|| self.ttft_seconds / self.waited_seconds)
     }
 
-    /// Decode tokens divided by decode seconds.
     pub(super) fn tps(&self) -> Option<f64> {
         (self.decode_seconds > 0.0).then(|| self.decode_tokens / self.decode_seconds)
     }

@@ -17,7 +17,6 @@ pub(crate) struct Sums {
     pub(crate) generation_nano: Option<i64>,
     /// Calls with tokens but without a price.
     pub(crate) unpriced: i64,
-    /// Output tokens of the generations with a price.
     pub(crate) priced_output: i64,
     pub(crate) decode_tokens: i64,
     pub(crate) decode_us: i64,

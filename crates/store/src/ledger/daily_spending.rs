@@ -20,7 +20,6 @@ const MAX_ROWS: usize = 100_000;
 /// [`MAX_ROWS`] for a ledger of several pods, which has series for each pod.
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
-/// Approximate size of a row in the file.
 const ROW_BYTES: u64 = 50;
 /// A full file may use one part in this number for rows.
 const SHARE_OF_FILE: u64 = 4;
@@ -31,7 +30,6 @@ const ALWAYS: u64 = (16 << 20) / SHARE_OF_FILE / ROW_BYTES;
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls";
 
-/// The key of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SpendingKey {
     /// Start of the day in seconds since 1970.
@@ -214,7 +212,6 @@ fn write(put: &mut CachedStatement<'_>, key: SpendingKey, sums: &Sums) -> rusqli
     Ok(())
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Sums> {
     Ok(Sums {
         calls: row.get(0)?,

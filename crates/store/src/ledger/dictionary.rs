@@ -5,7 +5,6 @@ use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension, IN_SERIES, Kept};
 
-/// Maximum number of names of a kind.
 const MAX_NAMES: usize = 50_000;
 /// Maximum number of series. Further series lack the dimensions that have open-ended values.
 const MAX_SERIES: usize = 20_000;
@@ -36,7 +35,6 @@ pub(crate) enum NameKind {
 }
 
 impl NameKind {
-    /// Kinds that are not dimensions.
     const OTHERS: [NameKind; 14] = [
         NameKind::Endpoint,
         NameKind::Dialect,
@@ -54,7 +52,6 @@ impl NameKind {
         NameKind::CostUnavailable,
     ];
 
-    /// The kind with this name in the file.
     fn named(name: &str) -> Option<NameKind> {
         let dimensions = DIMENSIONS.iter().map(|row| NameKind::Of(row.dimension));
         let mut all = dimensions.chain(NameKind::OTHERS);

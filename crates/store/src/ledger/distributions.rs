@@ -89,7 +89,6 @@ impl SeriesIds {
     }
 }
 
-/// The distributions that a batch adds to, by series and hour.
 #[derive(Debug, Default)]
 pub(super) struct HourlyDistributions {
     hours: BTreeMap<(SeriesKey, i64), Distributions>,
@@ -134,7 +133,6 @@ impl HourlyDistributions {
     }
 }
 
-/// Reads calls, total and sketch.
 pub(super) fn read(row: &Row<'_>, signal: Signal) -> rusqlite::Result<Distribution> {
     let calls = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
     let mut cell = Distribution::of_sums(signal, calls, row.get(1)?);

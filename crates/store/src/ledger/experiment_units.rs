@@ -136,7 +136,6 @@ fn put_sql() -> String {
     )
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<UnitSums> {
     let mut sums = UnitSums {
         first_us: row.get(0)?,

@@ -8,7 +8,6 @@ use uuid::Uuid;
 pub struct LedgerCall<'a> {
     pub record: &'a CallRecord,
     pub id: Uuid,
-    /// The W3C trace id.
     pub trace_id: Option<u128>,
     /// Streams in flight on the upstream when the call began, including the call.
     pub concurrency: Option<u32>,

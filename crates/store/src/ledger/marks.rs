@@ -8,7 +8,6 @@ use tokengauge_core::time::duration_since_1970;
 
 pub const MAX_MARKS: i64 = 10_000;
 
-/// Adds a mark, and returns its number.
 pub(super) fn add(connection: &Connection, mark: &NewMark) -> rusqlite::Result<u64> {
     let tags = serde_json::to_string(&mark.tags).unwrap_or_default();
     let subject = &mark.subject;

@@ -228,7 +228,6 @@ fn shrink(
     Ok(gone)
 }
 
-/// Vacuums free pages.
 fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let free = pragma(connection, "freelist_count")? - SPARE_PAGES;
     if free <= 0 {

@@ -5,7 +5,6 @@ use rusqlite::Connection;
 /// The marks; 0 if all calls have been added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// The mark of units and distributions.
     pub(super) units: i64,
     /// The mark of spending by day.
     pub(super) spending: i64,

@@ -53,7 +53,6 @@ impl CapacitySums {
     }
 }
 
-/// The class of a concurrency.
 fn class(streams: u32) -> u32 {
     if streams <= EXACT {
         return streams;

@@ -11,7 +11,6 @@ use tokengauge_core::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostQuery {
     pub filter: Filter,
-    /// The dimension of the series.
     pub by: Dimension,
     /// The length of a point, in whole seconds.
     pub step: Duration,

@@ -25,7 +25,6 @@ pub enum Signal {
     TokenRatio,
     Outcome,
     FinishReason,
-    /// Calls by session, for [`Distributions::sessions`].
     Session,
 }
 
@@ -108,7 +107,6 @@ impl Distributions {
         self.cells.get(&(signal, bucket))
     }
 
-    /// The buckets of a signal with their distributions, in ascending order.
     pub fn buckets(&self, signal: Signal) -> impl Iterator<Item = (usize, &Distribution)> {
         let cells = self.cells.range((signal, 0)..=(signal, usize::MAX));
         cells.map(|((_, bucket), cell)| (*bucket, cell))
@@ -196,7 +194,6 @@ impl Distributions {
         cells.map(|((signal, bucket), cell)| (*signal, *bucket, cell))
     }
 
-    /// Adds the counts in `other` for one signal, or for one bucket of it.
     pub fn merge_signal(&mut self, other: &Distributions, signal: Signal, bucket: Option<usize>) {
         let cells = other.buckets(signal);
         for (at, cell) in cells.filter(|(at, _)| bucket.is_none_or(|bucket| bucket == *at)) {
@@ -274,7 +271,6 @@ impl Distribution {
 /// A signal, its bucket, and the value in the signal's unit; `None` for counts.
 pub(crate) type Observation = (Signal, usize, Option<f64>);
 
-/// Calls `observe` with every observation of a call.
 pub(crate) fn observations(call: &CallFigures, mut observe: impl FnMut(Observation)) {
     let plain = [
         (Signal::InputTokens, call.input),

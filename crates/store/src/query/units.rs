@@ -143,7 +143,6 @@ pub struct UnitSums {
     pub calls: u64,
     /// Calls that failed. Calls that the agent cancelled are not counted.
     pub errors: u64,
-    /// Calls during the backend's warm-up.
     pub warm_up_calls: u64,
     /// Input tokens, as reported, otherwise as counted.
     pub input_tokens: u64,

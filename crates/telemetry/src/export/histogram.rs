@@ -48,7 +48,6 @@ impl metrics::HistogramFn for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram with these upper bounds.
     pub fn new(bounds: Arc<[f64]>) -> Histogram {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Histogram(Arc::new(Observations {
@@ -71,12 +70,10 @@ impl Histogram {
         self.0.sum.add(value * count as f64);
     }
 
-    /// Records one observation with an exemplar.
     pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
         self.record_many_with(value, 1, exemplar);
     }
 
-    /// Records `count` equal observations with an exemplar.
     pub fn record_many_with(&self, value: f64, count: u64, exemplar: Option<Exemplar>) {
         self.record_many(value, count);
         let Some(exemplar) = exemplar else {

@@ -34,7 +34,6 @@ impl Unit {
     }
 }
 
-/// The definition of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Metric {
     /// The full name with its prefix.

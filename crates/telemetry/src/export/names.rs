@@ -95,7 +95,6 @@ macro_rules! families {
             );
         )+
 
-        /// All metrics of the module.
         pub(super) const ALL: &[$crate::export::names::Metric] = &[$($name.metric),+];
     };
     (@labels) => { () };

@@ -62,7 +62,6 @@ pub struct ExporterContext {
     pub count: Arc<Count>,
     /// Maximum number of distinct model names that become attributes of metrics.
     pub max_models: usize,
-    /// The monotonic clock.
     pub clock: fn() -> Instant,
     pub wall: fn() -> SystemTime,
     /// The runtime that drives connections.

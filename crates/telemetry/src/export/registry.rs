@@ -25,7 +25,6 @@ pub(crate) enum AnyCell {
     Histogram(Histogram),
 }
 
-/// The labels of a series, in the order of the definition.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SeriesLabels {
     labels: Vec<Label>,

@@ -11,7 +11,6 @@ use std::time::SystemTime;
 pub enum Format {
     /// Prometheus text 0.0.4.
     Classic,
-    /// OpenMetrics text 1.0.
     OpenMetrics,
 }
 

@@ -174,7 +174,6 @@ fn row_of<T>(
         .optional()
 }
 
-/// The call record of a row of `calls_readable`.
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
     let pod = PodName {
         cluster: row.get("cluster")?,

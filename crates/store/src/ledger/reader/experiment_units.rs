@@ -110,7 +110,6 @@ fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Resu
     }
 }
 
-/// Adds every call, one at a time.
 fn every_call(
     connection: &Connection,
     experiment: i64,

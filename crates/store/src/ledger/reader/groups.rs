@@ -57,10 +57,8 @@ pub(super) fn groups(
     })
 }
 
-/// The value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Value {
-    /// The name with this id.
     Name(Option<i64>),
     Length(Option<&'static str>),
 }

@@ -6,12 +6,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokengauge_core::dimension::TOOLS_BETWEEN;
 use tokengauge_core::hash::FastMap;
 
-/// A column of `calls`, and the ids that it may have.
 type IdsOfColumn = (&'static str, Vec<i64>);
 
 /// A filter with ids instead of names.
 pub(super) struct Matching {
-    /// First key.
     pub(super) from: i64,
     /// Key after the last.
     pub(super) to: i64,

@@ -166,7 +166,6 @@ pub(super) fn visit(
 struct Scan<'a> {
     connection: &'a Connection,
     matching: &'a Matching,
-    /// Outcomes that are errors.
     errors: HashSet<i64>,
     /// The class of operations that generate.
     generation: Option<i64>,

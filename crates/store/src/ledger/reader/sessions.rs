@@ -30,7 +30,6 @@ impl Conditions {
         self.values.extend(values);
     }
 
-    /// All conditions in SQL.
     fn all(&self) -> String {
         if self.sql.is_empty() {
             String::new()

@@ -67,7 +67,6 @@ pub const STATUS_CODE: Name = Name::both("http.response.status_code");
 pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
 pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
 pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
-/// Nucleus sampling.
 pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
 /// The number of candidate tokens for sampling.
 pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
@@ -77,16 +76,13 @@ pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency
 /// The penalty for tokens that occurred at all.
 pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
 pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
-/// The encoding of embeddings.
 pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
 /// The length of an embedding.
 pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
 pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
-/// Which of OpenAI's APIs was called.
 pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
 /// The requested service tier, unless OpenAI chooses it.
 pub const OPENAI_REQUEST_TIER: Name = Name::both("openai.request.service_tier");
-/// A hash of the user.
 pub const USER: Name = Name::both("user.id");
 pub const METHOD: Name = Name::both("http.request.method");
 /// The path of the request with names and identifiers replaced.
@@ -114,7 +110,6 @@ pub fn method(sent: &str) -> &str {
     }
 }
 
-/// The OpenAI API of a dialect.
 pub fn openai_api(dialect: Dialect) -> Option<&'static str> {
     match dialect {
         Dialect::OpenaiChat => Some("chat_completions"),

@@ -14,7 +14,6 @@ use tokengauge_net::client::ClientResponse;
 
 /// Length of the prefix of a message: a compression flag and the length.
 const PREFIX: usize = 5;
-/// The header with the details of a status, in base64.
 const DETAILS: &str = "grpc-status-details-bin";
 
 pub(super) fn frame(message: &Bytes, gzip: bool) -> Bytes {
@@ -99,7 +98,6 @@ struct Detail {
     value: Bytes,
 }
 
-/// `google.rpc.RetryInfo`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RetryInfo {
     #[prost(message, optional, tag = "1")]

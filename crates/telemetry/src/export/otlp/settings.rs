@@ -10,10 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_net::tls::ClientTls;
 
-/// Default endpoints.
 const DEFAULT_HTTP: &str = "http://localhost:4318";
 const DEFAULT_GRPC: &str = "http://localhost:4317";
-/// Default timeout of one export.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default interval between exports of metrics.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -80,7 +78,6 @@ impl Signal {
 pub enum Transport {
     /// A gRPC call over HTTP/2.
     Grpc,
-    /// An HTTP POST.
     Http,
 }
 
@@ -91,7 +88,6 @@ pub struct Destination {
     pub transport: Transport,
     /// Headers of each request. They often contain a key, so they are never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Timeout of one attempt.
     pub timeout: Duration,
     pub gzip: bool,
     /// Trusted roots and the client certificate.

@@ -198,14 +198,12 @@ fn status(record: &CallRecord, failed: bool) -> Status {
     }
 }
 
-/// Adds the attributes of the HTTP exchange.
 fn http(attributes: &mut Attributes, record: &CallRecord) {
     let method = record.method.as_deref().map(names::method);
     attributes.convention(names::METHOD, method.map(str::to_owned));
     attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
 }
 
-/// Adds the attributes of the whole call.
 fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let record = &finished_call.record;
     attributes.ours("tokengauge.call.id", Some(record.id.clone()));
@@ -317,7 +315,6 @@ fn texts(all: &[String]) -> Option<Value> {
     (!all.is_empty()).then_some(Value::Array(Array::String(all)))
 }
 
-/// Adds the attributes that only Langfuse reads.
 fn of_langfuse(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("gen_ai.usage.cost", finished_call.record.cost_usd);
     let first = finished_call.timestamps.first_token;
