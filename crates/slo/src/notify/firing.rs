@@ -64,7 +64,7 @@ fn observed(alert: &Alert) -> String {
     let seconds = alert.observed_seconds as u64;
     if seconds < alert.tier.long.as_secs() {
         let seen = span_text(Duration::from_secs(seconds));
-        format!("{long} (of which {seen} were observed)")
+        format!("{long} ({seen} of it observed)")
     } else {
         long
     }

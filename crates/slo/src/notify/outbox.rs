@@ -109,7 +109,7 @@ fn resolved(now: f64, notice: &AlertNotification) -> AlertNotification {
     AlertNotification {
         firing: false,
         description: format!(
-            "Over, after some {fired}; the figures are those of the message before. {}",
+            "Resolved after about {fired}. The figures are from the previous message. {}",
             notice.description
         ),
         ..notice.clone()
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(outbox.due(14_500.0, &firing, HOURS).len(), 1);
         let over = outbox.due(200.0, &[], HOURS);
         assert!(!over[0].firing && over[0].since == 100.0);
-        let description = "Over, after some 2m; the figures are those of the message before. d";
+        let description = "Resolved after about 2m. The figures are from the previous message. d";
         assert_eq!(over[0].description, description);
         outbox.sent(200.0, &over);
         assert!(outbox.due(201.0, &[], HOURS).is_empty());

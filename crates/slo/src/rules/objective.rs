@@ -14,7 +14,8 @@ const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples if scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
 /// Refers to the cause instead of naming it, because the cause changes while an alert fires.
-const CAUSE: &str = "A proxy names the bad calls, what moved and since when: `tokengauge slo status --admin ADDRESS`, or its live page.";
+const CAUSE: &str = "For the bad calls, what changed and when, run `tokengauge slo status --admin \
+    ADDRESS` or open the live page of a proxy.";
 /// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
@@ -150,8 +151,9 @@ impl Subject<'_> {
         let name = &self.objective.name;
         let limits: Vec<String> = tiers.iter().map(|tier| in_words(tier)).collect();
         let description = format!(
-            "{{{{ $value | humanizePercentage }}}} of the events were bad; promised is {} for {} of them over {}. The \
-             budget burns too fast over both windows of a pair: {}.{}",
+            "{{{{ $value | humanizePercentage }}}} of the events were bad. The objective is {} for \
+             {} of them over {}. The error budget burns too fast in both windows of a pair: \
+             {}.{}",
             self.objective.judgement.sli.in_words(),
             percent(self.objective.objective),
             label(self.objective.window),
@@ -206,8 +208,9 @@ impl Subject<'_> {
     fn absent(&self) -> Rule {
         let name = &self.objective.name;
         let description = format!(
-            "No proxy that Prometheus scrapes counts events of the objective {name}: either none is scraped, or \
-             their configuration has no such objective. Nothing is known of it until that is mended."
+            "No proxy that Prometheus scrapes counts events of the objective {name}. Either no \
+             proxy is scraped, or their configuration lacks this objective. The objective is not \
+             evaluated until this is fixed."
         );
         self.alert(
             "SloDataAbsent",
@@ -217,7 +220,7 @@ impl Subject<'_> {
             ),
             Severity::Ticket,
             (
-                format!("Nothing is known of the objective {name}"),
+                format!("Prometheus has no data for the objective {name}"),
                 description,
             ),
         )
