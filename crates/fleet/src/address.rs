@@ -25,7 +25,8 @@ impl FromStr for PodAddress {
     fn from_str(text: &str) -> Result<PodAddress, String> {
         let expected = || {
             format!(
-                "`{text}` is no address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or https://gauges.llm.svc:9464"
+                "`{text}` is not an address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or \
+                 https://gauges.llm.svc:9464"
             )
         };
         let whole = if text.contains("://") {

@@ -105,9 +105,12 @@ impl ClickHouse {
                 .header("x-clickhouse-user", user.as_deref().unwrap_or("default"))
                 .header("x-clickhouse-key", password.as_deref().unwrap_or_default());
         }
-        request
-            .body(body)
-            .map_err(|_| denied(&"user or password have characters that a header cannot have"))
+        request.body(body).map_err(|_| {
+            denied(
+                &"user or password contains characters that are not allowed in an \
+                HTTP header",
+            )
+        })
     }
 
     fn name(&self) -> String {
@@ -133,14 +136,18 @@ impl ClickHouse {
         let status = response.status.as_u16();
         let todo = match code {
             Some(NO_DATABASE) => format!(
-                "; make the database {database} (CREATE DATABASE), or name another: `database` of the sink, /DATABASE in a URL"
+                "; create the database {database} (CREATE DATABASE), or configure another one with \
+                 `database` of the sink or /DATABASE in a URL"
             ),
             Some(NO_TABLE) => format!(
-                "; make the table {table} in the database {database} with `tokengauge export sink ddl`, or name the database that has it: \
-                 `database` of the sink, /DATABASE in a URL"
+                "; create the table {table} in the database {database} with `tokengauge export \
+                 sink ddl`, or configure the database that has it with `database` of the sink or \
+                 /DATABASE in a URL"
             ),
             _ if kind == SendErrorKind::Denied => {
-                "; check user, password and permission: INSERT to write, SELECT to read".to_owned()
+                "; check user, password and permissions (INSERT for writing, SELECT for \
+                 reading)"
+                    .to_owned()
             }
             _ => String::new(),
         };

@@ -132,7 +132,7 @@ impl<S: Sink> Delivery<S> {
                 sink,
                 id,
                 reason,
-                "the store does not take this call; it is left out"
+                "the store refuses this call; the call is skipped"
             );
         }
         let lost = refused.len() as u64;
@@ -149,7 +149,7 @@ impl<S: Sink> Delivery<S> {
         self.progress.failures = 0;
         self.progress.first_seen = None;
         if self.progress.log.recovered() {
-            tracing::info!(sink = self.name, "the store takes calls again");
+            tracing::info!(sink = self.name, "the store accepts calls again");
         }
         let mut status = self.status.of(self.number);
         status.rows += stored;
@@ -166,7 +166,8 @@ impl<S: Sink> Delivery<S> {
         if error.kind == SendErrorKind::Refused
             && let Err(error) = self.source.widen()
         {
-            tracing::debug!(sink = self.name, %error, "the batch stays as it is");
+            tracing::debug!(sink = self.name, %error, "the unfinished batch will be sent again \
+                unchanged");
         }
         let pause = self.again_after(&error.to_string(), error.retry_after);
         // Calls in the ledger are sent when the process runs again.
@@ -284,7 +285,7 @@ impl<S: Sink> Delivery<S> {
             tracing::warn!(
                 sink,
                 waiting,
-                "calls are lost: the process ends, and they are in no ledger"
+                "calls are lost because the process ends and they are in no ledger"
             );
         }
     }

@@ -37,7 +37,7 @@ impl FromStr for WarehouseUrl {
 
     fn from_str(text: &str) -> Result<WarehouseUrl, String> {
         let expected =
-            "is no URL such as clickhouse://user@host:8123/database?table=tokengauge_calls";
+            "is not a URL such as clickhouse://user@host:8123/database?table=tokengauge_calls";
         let uri: Uri = text.parse().map_err(|_| expected.to_owned())?;
         let (scheme, port) = match uri.scheme_str() {
             Some("clickhouse") => (Scheme::HTTP, 8123),
@@ -50,7 +50,9 @@ impl FromStr for WarehouseUrl {
         let (user, host) = match authority.as_str().rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
                 return Err(
-                    "has a password; give it by CLICKHOUSE_PASSWORD or password_file".to_owned(),
+                    "contains a password; use CLICKHOUSE_PASSWORD or password_file \
+                     instead"
+                        .to_owned(),
                 );
             }
             Some((user, host)) => (Some(user.to_owned()), host),
@@ -89,7 +91,8 @@ impl FromStr for WarehouseUrl {
                 "password_file" => settings.password = Secret::File(PathBuf::from(&*value)),
                 other => {
                     return Err(format!(
-                        "has `{other}`; table, ca, certificate, key and password_file are known"
+                        "has the unknown parameter `{other}`; use table, ca, certificate, key or \
+                         password_file"
                     ));
                 }
             }
@@ -121,7 +124,7 @@ pub enum ReadError<E: std::error::Error> {
     #[error(transparent)]
     Warehouse(#[from] SendError),
     /// A response is not a list of calls.
-    #[error("the store's answer cannot be read: {0}")]
+    #[error("the response of the store cannot be parsed: {0}")]
     Response(String),
     /// The receiver of the calls returned an error.
     #[error(transparent)]

@@ -111,8 +111,8 @@ impl S3 {
         }
         let unread = |error| {
             let mut error = self.explain(&error);
-            error.message +=
-                "; a replay leaves out what is there, and needs s3:ListBucket and s3:GetObject";
+            error.message += "; a replay skips calls that the bucket already has, and needs s3:ListBucket and \
+                 s3:GetObject for that";
             error
         };
         let mut known = HashSet::new();
@@ -150,7 +150,8 @@ impl S3 {
             return Ok(());
         }
         let message = format!(
-            "{}: the clock of this machine is before 1970, and S3 takes no request of that time: set the clock",
+            "{}: the clock of this machine is before 1970, so S3 would refuse requests; set the \
+             clock",
             self.address
         );
         Err(SendError::new(SendErrorKind::Denied, message))
@@ -167,7 +168,8 @@ impl S3 {
         let kind = said.kind.unwrap_or(SendErrorKind::Unavailable);
         let todo = match kind {
             SendErrorKind::Denied => format!(
-                "; check the bucket and the region, and allow s3:PutObject to the credentials from {name}"
+                "; check the bucket and the region, and allow s3:PutObject for the credentials \
+                 from {name}"
             ),
             _ => String::new(),
         };
@@ -185,7 +187,7 @@ impl Sink for S3 {
         for (hour, rows) in hours {
             let name = self.name(hour, &rows);
             let file = self.file(&rows).map_err(|error| {
-                let message = format!("no Parquet file could be made: {error}");
+                let message = format!("the Parquet file cannot be written: {error}");
                 SendError::new(SendErrorKind::Refused, message)
             })?;
             let create = PutOptions::from(PutMode::Create);

@@ -37,7 +37,8 @@ const POD_IDENTITY: CredentialSource = CredentialSource {
 };
 const INSTANCE: CredentialSource = CredentialSource {
     name: "the instance metadata",
-    advice: "no others are configured: give the pod or the machine a role, or set access_key_id_file and secret_access_key_file, or AWS's variables",
+    advice: "no other credentials are configured: give the pod or the machine a role, or set \
+        access_key_id_file and secret_access_key_file, or AWS's environment variables",
 };
 
 impl CredentialSource {

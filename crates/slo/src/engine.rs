@@ -319,7 +319,7 @@ impl EngineState {
         }
         self.restore_retired(kept, now);
         self.changed = true;
-        tracing::warn!("the clock was ahead at the start; the counts from before are restored");
+        tracing::warn!("the clock was ahead at the start; the previous counts are restored");
     }
 
     /// Forgets the state from before the start when the clock has been right for long enough.

@@ -41,7 +41,8 @@ pub enum Unmeasurable {
     #[error("it has no timeWindow")]
     NoWindow,
     #[error(
-        "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted"
+        "its timeWindow follows a calendar; only rolling windows and calendar months in UTC (`1M`) \
+         are supported"
     )]
     Calendar,
     /// Slices without a length or a target.
@@ -52,23 +53,24 @@ pub enum Unmeasurable {
     )]
     Duration(String),
     /// An annotation names an unknown indicator.
-    #[error("{OURS}sli is `{0}`, which is no indicator")]
+    #[error("{OURS}sli is `{0}`, which is not an indicator")]
     Indicator(String),
     #[error("{OURS}{0} is missing")]
     NoAnnotation(&'static str),
-    #[error("{OURS}{0} is no number")]
+    #[error("{OURS}{0} is not a number")]
     NoNumber(String),
     #[error("{OURS}{0} is too large")]
     TooLarge(&'static str),
     #[error(
-        "it has no thresholdMetric and no annotations of ours: a ratio of counters does not say what is measured"
+        "it has neither a thresholdMetric nor annotations of tokengauge: a ratio of counters does \
+         not say what is measured"
     )]
     NoMetric,
     /// The query uses unknown series.
     #[error("its query has none of {0}")]
     Series(String),
     /// The comparison has the wrong direction.
-    #[error("{sli} can only be promised with op {op}")]
+    #[error("{sli} supports only op {op}")]
     Operator {
         sli: &'static str,
         /// The comparison that the indicator supports.
@@ -518,7 +520,7 @@ fn of_threshold(
     })?;
     let value = target
         .value
-        .ok_or(Unmeasurable::NoMember("value to hold the metric against"))?;
+        .ok_or(Unmeasurable::NoMember("value to compare the metric with"))?;
     let sli = make(value);
     let fitting = match target.op.as_deref() {
         Some("lt" | "lte") => !sli.at_least(),

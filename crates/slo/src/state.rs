@@ -48,7 +48,8 @@ impl StateFolder {
     /// logged.
     pub fn load(&self) -> SavedState {
         let kept = self.file.read().unwrap_or_else(|error| {
-            tracing::error!(%error, file = STATE, "what was counted before cannot be read");
+            tracing::error!(%error, file = STATE, "the saved counts of objectives cannot be read; \
+                counting starts again");
             None
         });
         kept.unwrap_or_default()
@@ -88,7 +89,7 @@ impl Slos {
         if ahead > AHEAD {
             tracing::warn!(
                 seconds = ahead,
-                "the clock went back since the counts were kept; they keep their age"
+                "the clock was set back after the counts were saved; counts keep their age"
             );
         }
         state.restore_retired(&kept.slos, now);

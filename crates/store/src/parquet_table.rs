@@ -158,7 +158,9 @@ pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
         let ColumnReader::ByteArrayColumnReader(mut reader) =
             group.get_column_reader(index).map_err(failed)?
         else {
-            return Err(io::Error::other(format!("{column} is no text")));
+            return Err(io::Error::other(format!(
+                "column {column} is not a text column"
+            )));
         };
         let (mut known, mut values) = (Vec::new(), Vec::new());
         reader

@@ -12,9 +12,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
-    #[error("the ledger cannot be written to ({0}); the log of tokengauge says more")]
+    #[error("the ledger cannot be written to ({0}); see the log of tokengauge")]
     Unwritable(&'static str),
-    #[error("the ledger did not answer within {TIMEOUT:?}; the mark may be in it later")]
+    #[error("the ledger did not respond within {TIMEOUT:?}; the mark may still be added later")]
     Late,
 }
 

@@ -202,7 +202,8 @@ impl ScrapeState {
     fn tell(&mut self, upstream: &str, read: &Result<View, Failure>) {
         match read {
             Err(failure) if self.turned => {
-                tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; traffic goes on");
+                tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; \
+                    traffic continues");
             }
             Ok(_) if self.turned => {
                 tracing::info!(upstream, "the metrics of an upstream can be read");
@@ -213,7 +214,7 @@ impl ScrapeState {
         if strange && !self.strange {
             tracing::warn!(
                 upstream,
-                "`metrics_url` answers, but with no figures of an engine that is known here"
+                "`metrics_url` responds, but without metrics of a known engine"
             );
         }
         self.strange = strange;

@@ -317,7 +317,8 @@ impl Subject<'_> {
         let mut notes = Vec::new();
         if objective.window > DEFAULT_RETENTION {
             notes.push(format!(
-                "{} of history are needed; Prometheus keeps 15d unless --storage.tsdb.retention.time says more",
+                "{} of history are needed; Prometheus keeps 15d unless \
+                 --storage.tsdb.retention.time is longer",
                 label(objective.window)
             ));
         }
@@ -332,7 +333,8 @@ impl Subject<'_> {
         for tier in &self.tiers {
             if let Some(meant) = tier.unreachable {
                 notes.push(format!(
-                    "A burn rate of {} over {} cannot be: at an objective of {} the most is {}. {} is asked instead.",
+                    "A burn rate of {} over {} is impossible: with an objective of {} the maximum \
+                     is {}. {} is used instead.",
                     rounded(meant),
                     label(tier.long),
                     percent(objective.objective),

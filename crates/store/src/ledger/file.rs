@@ -233,7 +233,8 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
             let aside = put_aside(path)?;
             let contents = FileContents::of_file(&aside);
             let (calls, file) = (contents.calls, path.display());
-            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
+            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is \
+                damaged; it was renamed and a new one was created");
             (connect(path, STEPS)?, Some(contents))
         }
         other => (other?, None),
@@ -409,10 +410,7 @@ mod tests {
         assert_eq!(version(&path), VERSION + 1);
         let refused = connect(&path, STEPS).expect_err("it is newer");
         assert_eq!(refused.reason(), "newer_version");
-        assert!(
-            refused.to_string().contains("name another file"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("to another file"), "{refused}");
     }
 
     #[test]

@@ -64,12 +64,12 @@ pub enum QueryError {
 
 impl QueryError {
     pub(crate) fn cursor() -> QueryError {
-        let rule = "cursor must be the next_cursor of an answer to the same question";
+        let rule = "cursor must be the next_cursor of a previous response to this query";
         QueryError::Wrong(rule.to_owned())
     }
 
     pub(crate) fn step() -> QueryError {
-        QueryError::Wrong("a step is whole seconds, from 1s to 400d".to_owned())
+        QueryError::Wrong("step must be a whole number of seconds, from 1s to 400d".to_owned())
     }
 }
 

@@ -115,7 +115,8 @@ impl Retention {
             let hours = ahead / 3_600_000;
             tracing::warn!(
                 hours,
-                "the clock is ahead of what the ledger has: retention follows it by a day an hour, in case it is wrong"
+                "the clock is ahead of the newest call in the ledger: in case it is wrong, \
+                 retention follows it by at most one day per hour"
             );
             self.warned_at = Some(now.monotonic);
         }

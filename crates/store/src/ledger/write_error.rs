@@ -9,12 +9,13 @@ pub enum WriteError {
     /// Permission is denied, or the folder does not exist.
     #[error("the file cannot be written to: {0}; check the folder and its permissions")]
     Unwritable(String),
-    #[error("another process writes to it: {0}")]
+    #[error("another process is writing to the file: {0}")]
     Locked(String),
     /// A newer version of tokengauge wrote the file.
     #[error(
-        "it is of version {found}, this program knows {known}; it is left as it is: run the newer program again, \
-         or name another file with `path` in [ledger] until then"
+        "the file has version {found}, but this version of tokengauge supports only {known}. The \
+         file is unchanged: run the newer tokengauge again, or set `path` in [ledger] to another \
+         file"
     )]
     Newer {
         /// The file's version.
@@ -23,12 +24,12 @@ pub enum WriteError {
         known: i64,
     },
     /// The file is a database of another program.
-    #[error("it is a database of another program; name another file")]
+    #[error("the file is a database of another program; configure another file")]
     Foreign,
-    #[error("it is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Damaged(String),
     /// The file at the path is not the open file.
-    #[error("it was removed, replaced or emptied while it was written to")]
+    #[error("the file was removed, replaced or emptied while it was in use")]
     Removed,
     /// The disk failed, or another error occurred.
     #[error("{0}")]

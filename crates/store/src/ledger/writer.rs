@@ -375,7 +375,7 @@ impl Writer {
                 let (identity, is_new) = (ledger.opened.identity, ledger.opened.is_new);
                 let is_other = |known: &KnownFile| is_new || known.identity != identity;
                 if let Some(contents) = ledger.opened.put_aside.take() {
-                    let why = WriteError::Damaged("it was put aside".to_owned());
+                    let why = WriteError::Damaged("it was renamed".to_owned());
                     self.lose_file(&why, &contents);
                 } else if self.file.as_ref().is_some_and(is_other) {
                     // The file was removed or emptied while it was closed.
@@ -401,7 +401,7 @@ impl Writer {
         }
         if self.failure_log.recovered() {
             let file = self.shared.settings.path.display();
-            tracing::info!(%file, "the ledger is written to again");
+            tracing::info!(%file, "the ledger can be written to again");
         }
     }
 
@@ -415,7 +415,7 @@ impl Writer {
         self.retry_at = Some(now + RETRY_AFTER);
         if self.failure_log.should_log(now) {
             let file = self.shared.settings.path.display();
-            tracing::error!(%file, "the ledger loses records, calls go on: {error}");
+            tracing::error!(%file, "the ledger loses records, traffic continues: {error}");
         }
     }
 

@@ -18,20 +18,22 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(
-        "cannot be reached: {0}; is the upstream running, and does `metrics_url` name its port?"
+        "cannot be reached: {0}; check that the upstream is running and that `metrics_url` has its \
+         port"
     )]
     Unreachable(String),
     #[error("took longer than {0:?}")]
     Timeout(Duration),
     /// A status other than 200.
     #[error(
-        "answered {0}; does `metrics_url` name the path of its metrics, and are they switched on?"
+        "answered {0}; check that `metrics_url` has the path of the metrics and that they are \
+         enabled"
     )]
     Status(StatusCode),
     #[error("sent more than {MAX_BYTES} bytes; are these an engine's metrics?")]
     TooLarge,
     /// Not HTTP, incomplete, or not text.
-    #[error("sent what cannot be read: {0}")]
+    #[error("sent a response that cannot be parsed: {0}")]
     Unreadable(String),
 }
 

@@ -199,7 +199,7 @@ impl Writer {
         };
         self.failed.increment(1);
         if self.failure_log.should_log((self.clock)()) {
-            tracing::error!(%error, "the call log cannot be written; calls go on");
+            tracing::error!(%error, "the call log cannot be written; traffic continues");
         }
     }
 }

@@ -199,7 +199,8 @@ impl Start<'_> {
                 Some(started)
             }
             Err(error) => {
-                tracing::error!(exporter, %error, "cannot export; calls go on without it");
+                tracing::error!(exporter, %error, "cannot start the exporter; traffic continues \
+                    without it");
                 None
             }
         }

@@ -183,11 +183,11 @@ impl Connections {
         };
         let todo = match version.cmp(&VERSION) {
             Ordering::Equal => return Ok(connection),
-            Ordering::Less => "a proxy of this version that runs with it brings it forward",
-            Ordering::Greater => "a newer tokengauge wrote it, which can read it",
+            Ordering::Less => "run a proxy of this version with it to upgrade the file",
+            Ordering::Greater => "read it with the newer tokengauge that wrote it",
         };
         Err(self.unavailable(format!(
-            "it is of version {version}, this program reads {VERSION}; {todo}"
+            "the file has version {version}, but this version of tokengauge reads {VERSION}; {todo}"
         )))
     }
 
@@ -257,6 +257,9 @@ mod tests {
         std::fs::write(&path, "").expect("created");
         let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
         let error = connections.ask(|_| Ok(())).expect_err("no ledger");
-        assert!(error.to_string().contains("it is of version 0"), "{error}");
+        assert!(
+            error.to_string().contains("the file has version 0"),
+            "{error}"
+        );
     }
 }

@@ -159,7 +159,7 @@ impl Receiver {
         let partial = response.ok().and_then(|response| response.partial_success);
         let rejected = partial.map_or(0, |partial| partial.rejected_spans);
         if let Ok(items @ 1..) = usize::try_from(rejected) {
-            let message = "the receiver took the message and left out some of it";
+            let message = "the receiver accepted only a part of the message";
             let failure = Failure {
                 reason: Reason::Rejected,
                 message: message.to_owned(),

@@ -103,7 +103,7 @@ impl Losses {
                 reason = failure.reason.as_str(),
                 lost = self.items.load(Ordering::Relaxed),
                 message = failure.message,
-                "export failed; calls go on"
+                "export failed; traffic continues"
             );
         }
     }
@@ -154,7 +154,7 @@ impl Gate {
             return true;
         }
         let message = if inside.closed {
-            "the exporter has ended"
+            "the exporter has stopped"
         } else {
             "too many wait"
         };

@@ -207,7 +207,7 @@ impl Reader<'_> {
         match self.of_signal(signal, "PROTOCOL") {
             Some((_, protocol)) if protocol == "grpc" => Transport::Grpc,
             Some((name, other)) if other != "http/protobuf" => {
-                let reason = "is neither `grpc` nor `http/protobuf`; the latter is taken";
+                let reason = "is neither `grpc` nor `http/protobuf`; `http/protobuf` is used";
                 self.problem(&name, format!("`{other}` {reason}"));
                 Transport::Http
             }
@@ -255,7 +255,7 @@ impl Reader<'_> {
         let members = list.split(',').filter(|member| !member.trim().is_empty());
         let headers: Vec<_> = members.map(header).collect();
         if headers.iter().any(Option::is_none) {
-            let reason = "must be a list such as `api-key=…,tenant=…`; what is not is left out";
+            let reason = "must be a list such as `api-key=…,tenant=…`; invalid entries are ignored";
             self.problem(&name, reason);
         }
         headers.into_iter().flatten().collect()
@@ -265,7 +265,7 @@ impl Reader<'_> {
         match self.of_signal(signal, "COMPRESSION") {
             Some((_, value)) if value == "gzip" => true,
             Some((name, other)) if other != "none" => {
-                let reason = format!("`{other}` is neither `gzip` nor `none`; the latter is taken");
+                let reason = format!("`{other}` is neither `gzip` nor `none`; `none` is used");
                 self.problem(&name, reason);
                 false
             }
@@ -281,7 +281,8 @@ impl Reader<'_> {
         };
         let (certificate, key) = (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY"));
         if certificate.is_some() != key.is_some() {
-            let reason = "goes with OTEL_EXPORTER_OTLP_CLIENT_KEY; nothing is sent with one alone";
+            let reason = "requires OTEL_EXPORTER_OTLP_CLIENT_KEY, and vice versa; nothing is sent \
+                with only one of them";
             self.problem("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", reason);
             return None;
         }
@@ -300,7 +301,7 @@ impl Reader<'_> {
             Ok(milliseconds) if milliseconds > 0 => Duration::from_millis(milliseconds),
             _ => {
                 let taken = default.as_millis();
-                let reason = format!("`{value}` is no number of milliseconds; {taken} is taken");
+                let reason = format!("`{value}` is not a number of milliseconds; {taken} is used");
                 self.problem(&name, reason);
                 default
             }
@@ -315,7 +316,7 @@ impl Reader<'_> {
             // `delta` and `lowmemory` differ only for instruments that tokengauge does not use.
             Some("delta" | "lowmemory") => true,
             Some(other) => {
-                let reason = "is none of `cumulative`, `delta`, `lowmemory`; the first is taken";
+                let reason = "is not `cumulative`, `delta` or `lowmemory`; `cumulative` is used";
                 self.problem(name, format!("`{other}` {reason}"));
                 false
             }
@@ -340,7 +341,7 @@ impl Reader<'_> {
         let named: Vec<_> = list.split(',').map(str::trim).collect();
         let known = ["tracecontext", "baggage", "none"];
         for other in named.iter().filter(|name| !known.contains(name)) {
-            let reason = "is none of `tracecontext`, `baggage`, `none`; it is passed over";
+            let reason = "is not `tracecontext`, `baggage` or `none`; it is ignored";
             self.problem(name, format!("`{other}` {reason}"));
         }
         named.contains(&"tracecontext")

@@ -122,7 +122,7 @@ pub fn tracer(propagates: bool) -> Arc<Tracer> {
     {
         tracing::warn!(
             name,
-            "OTEL_TRACES_SAMPLER is unknown; {} is taken",
+            "OTEL_TRACES_SAMPLER names an unknown sampler; {} is used",
             SAMPLERS[0]
         );
     }
