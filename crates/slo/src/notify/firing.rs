@@ -116,7 +116,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             status.name, alert.burn_long
         ),
         description: format!(
-            "{about}. Promised: {} for {}% over {}. Burn rate {:.2} over {long} and {:.2} over {short}, alert above {:.2}.",
+            "{about}. Objective: {} for {}% over {}. Burn rate {:.2} over {long} and {:.2} over {short}, alert above {:.2}.",
             status.promise,
             (status.objective * 1e6).round() / 1e4,
             status.window,

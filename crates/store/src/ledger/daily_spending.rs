@@ -21,7 +21,7 @@ const MAX_ROWS: usize = 100_000;
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
 const ROW_BYTES: u64 = 50;
-/// A full file may use one part in this number for rows.
+/// Once a file has reached its bound, rows may take a quarter of it.
 const SHARE_OF_FILE: u64 = 4;
 /// Number of rows that any file may have: the number for the smallest bound that can be configured.
 const ALWAYS: u64 = (16 << 20) / SHARE_OF_FILE / ROW_BYTES;

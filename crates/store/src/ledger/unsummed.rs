@@ -192,7 +192,7 @@ mod tests {
         let marks = ledger.unsummed;
         assert!(
             steps > 3 && marks.units > 0 && marks.spending > 0,
-            "it was under way"
+            "it was in progress"
         );
         same(&path, &whole);
         while ledger.unsummed.spending > 0 {

@@ -25,8 +25,8 @@ pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
     objectives.iter().filter_map(of).collect()
 }
 
-/// Removes the series of objectives that are not configured any more, and of objectives in `anew`,
-/// whose counts started again from 0.
+/// Removes the series of objectives that are not configured any more or whose counts started again
+/// from 0.
 pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<str>]) {
     registry.retain(|labels| {
         labels.of("slo").is_none_or(|slo| {
