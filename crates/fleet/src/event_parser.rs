@@ -16,7 +16,6 @@ pub(super) struct EventParser {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// The kind and the data of an event.
     Event(&'a str, &'a [u8]),
     TooLarge,
 }

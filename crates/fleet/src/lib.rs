@@ -89,7 +89,6 @@ pub struct Fleet {
     settings: FleetSettings,
     connecting: Semaphore,
     pods: Mutex<BTreeMap<SocketAddr, Followed>>,
-    /// Names that cannot be resolved: when resolution failed, and the error.
     unresolved: Mutex<BTreeMap<String, (SystemTime, String)>>,
     /// Number of addresses beyond the maximum number of pods.
     left_out: AtomicU64,

@@ -82,7 +82,6 @@ pub(super) struct PodObjective {
     pub(super) status: Box<str>,
 }
 
-/// The latest report of a pod.
 #[derive(Clone, Debug)]
 struct Said {
     pod: Option<Arc<PodName>>,
@@ -193,7 +192,6 @@ impl Pod {
         self.said.lock().state
     }
 
-    /// The pod's streams, newest first, their total number, and their throughput.
     pub(super) fn streams(&self) -> (Arc<Vec<StreamNow>>, usize, Rates) {
         let said = self.said.lock();
         (Arc::clone(&said.streams), said.total, said.rates)

@@ -26,7 +26,6 @@ const NAMED: usize = 10;
 /// Number of attempts for each batch of a replay.
 const TRIES: usize = 6;
 
-/// Sends the calls of a source to a warehouse until the process ends.
 pub(crate) struct Delivery<S> {
     pub(crate) name: String,
     pub(crate) sink: S,
@@ -35,7 +34,6 @@ pub(crate) struct Delivery<S> {
     pub(crate) batch_wait: Duration,
     pub(crate) metrics: SinkMetrics,
     pub(crate) status: SharedStatus,
-    /// Index of the source in the status.
     pub(crate) number: usize,
     /// Deadline for the last batches; `None` until the process ends.
     pub(crate) end: watch::Receiver<Option<Instant>>,
@@ -339,7 +337,6 @@ async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError>
     Ok(refused)
 }
 
-/// The result of sending calls again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
     /// Calls that were sent. A warehouse that recognizes each call may have had some of them.

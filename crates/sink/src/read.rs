@@ -112,7 +112,6 @@ impl WarehouseUrl {
         WarehouseUrl { settings }
     }
 
-    /// The address of the table, without secrets.
     pub fn address(&self) -> String {
         let at = self.settings.url.authority().map_or("", |at| at.as_str());
         format!("{at} {}.{}", self.settings.database, self.settings.table)
@@ -138,12 +137,10 @@ pub struct WarehouseRow {
 }
 
 impl WarehouseRow {
-    /// When the call began, in milliseconds since 1970.
     pub fn started_ms(&self) -> i64 {
         crate::table::started_ms(&self.values)
     }
 
-    /// The call's record, with the pod, and the number of streams in flight when the call began.
     pub fn record(&self) -> (CallRecord, Option<u32>) {
         let record = CallRecord {
             pod: self.pod.clone().map(Arc::new),

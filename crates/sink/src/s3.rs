@@ -213,7 +213,6 @@ impl Sink for S3 {
     }
 }
 
-/// The hour in which a call began, counted from 1970.
 fn hour(row: &Row) -> i64 {
     started_ms(row).div_euclid(HOUR)
 }

@@ -17,9 +17,7 @@ const THROTTLED: [&str; 3] = ["SlowDown", "Throttling", "ThrottlingException"];
 pub(crate) struct Said {
     /// The kind of failure; `None` if it is not known that a request reached a server.
     pub(crate) kind: Option<SendErrorKind>,
-    /// The error in one line, without secrets.
     pub(crate) text: String,
-    /// Whether credentials could not be obtained.
     pub(crate) of_credentials: bool,
 }
 

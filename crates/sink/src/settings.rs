@@ -15,7 +15,6 @@ pub enum SinkKind {
 }
 
 impl SinkKind {
-    /// The value in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -29,7 +28,6 @@ impl SinkKind {
         }
     }
 
-    /// How long the first call of a batch waits for others, by default.
     pub fn batch_wait(self) -> Duration {
         match self {
             SinkKind::ClickHouse => Duration::from_secs(5),
@@ -82,7 +80,6 @@ pub struct S3Settings {
     /// Defaults to the endpoint of AWS.
     pub url: Option<Uri>,
     pub bucket: String,
-    /// Prefix of object names; may be empty.
     pub prefix: String,
     /// Defaults to `AWS_REGION`, then `us-east-1`.
     pub region: Option<String>,
@@ -101,7 +98,6 @@ pub enum Location {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinkSettings {
-    /// The sink's name in metrics and in the ledger.
     pub name: String,
     pub location: Location,
     /// Maximum number of calls per batch. A batch of this size is sent at once.
@@ -120,7 +116,6 @@ impl SinkSettings {
         }
     }
 
-    /// The address of the sink for messages, without secrets.
     pub fn address(&self) -> String {
         match &self.location {
             Location::ClickHouse(to) => {

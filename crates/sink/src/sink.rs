@@ -54,7 +54,6 @@ impl SendErrorKind {
         SendErrorKind::Refused,
     ];
 
-    /// The value of the label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -33,7 +33,6 @@ pub enum SourceError {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Waiting {
-    /// Number of calls that wait.
     pub(crate) rows: u64,
     /// Seconds since the oldest waiting call ended.
     pub(crate) seconds: f64,
@@ -48,7 +47,6 @@ pub(crate) struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
-    /// Calls of the batch that retention has deleted.
     pub(crate) lost: u64,
     /// Number of the last call, valid for this opening of the file.
     last: i64,

@@ -18,12 +18,10 @@ pub(crate) const LEDGER: &str = "ledger";
 #[derive(Clone, Debug)]
 pub struct SinkMetrics {
     pub waiting: Gauge,
-    /// Waiting calls that are only in memory.
     pub in_memory: Gauge,
     /// Seconds since the oldest waiting call ended.
     pub lag: Gauge,
     pub batches: Counter,
-    /// Stored calls.
     pub rows: Counter,
     failures: HashMap<&'static str, Counter>,
     lost: HashMap<&'static str, Counter>,

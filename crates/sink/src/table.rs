@@ -33,7 +33,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The pod. If the pod has no name, it gets the name of the instance.
     pub fn pod(&self) -> Option<PodName> {
         let pod = PodName {
             cluster: self.cluster.clone(),
@@ -43,7 +42,6 @@ impl Origin {
         pod.known()
     }
 
-    /// The values, in the order of [`ORIGIN`].
     pub(crate) fn values(&self) -> [Value; 5] {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::text);
         [
@@ -71,7 +69,6 @@ pub(crate) fn id(row: &[Value]) -> &str {
     }
 }
 
-/// When a call began, in milliseconds since 1970.
 pub(crate) fn started_ms(row: &[Value]) -> i64 {
     match row.get(STARTED_AT) {
         Some(Value::Whole(ms)) => *ms,

@@ -71,7 +71,6 @@ impl Sink for AnySink {
     }
 }
 
-/// The queues of the sinks, in the order of the sinks, for calls that are in no ledger.
 #[derive(Clone, Debug)]
 pub struct SinkQueues(Vec<Arc<MemoryQueue>>);
 
@@ -166,7 +165,6 @@ impl Sinks {
     /// Lets the sinks send waiting calls and end. After `within`, unfinished batches are dropped.
     /// Returns whether all sinks ended. Blocks.
     pub fn finish(&self, within: Duration) -> bool {
-        /// Interval at which the threads are checked.
         const LOOK: Duration = Duration::from_millis(10);
         /// Extra time for the threads to end after the deadline.
         const MARGIN: Duration = Duration::from_secs(1);

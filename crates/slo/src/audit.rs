@@ -8,16 +8,11 @@ use super::tracker::SavedTracker;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// When and by which configuration objectives changed.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// Time of the change, RFC 3339 in UTC.
     pub at: String,
-    /// The account of the process, and the machine.
     pub who: String,
-    /// Path of the configuration file.
     pub config: String,
-    /// Digest of the configuration's text.
     pub digest: String,
 }
 

@@ -94,7 +94,6 @@ fn burn_down(tracker: &Tracker, now: f64) -> BurnDown {
     }
 }
 
-/// Index of the first bucket with events.
 fn begin(buckets: &[(u64, Sum)]) -> Option<usize> {
     buckets.iter().position(|(_, sum)| sum.all() > 0.0)
 }
@@ -103,7 +102,6 @@ fn time(seconds: u64) -> Timestamp {
     Timestamp::seconds(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// When the calendar month of `now` began, in seconds since 1970.
 fn month_begin(now: f64) -> f64 {
     let at: SystemTime = UNIX_EPOCH + Duration::from_secs_f64(now.max(0.0));
     let written = rfc3339_seconds(at).to_string();

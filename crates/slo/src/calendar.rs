@@ -7,7 +7,6 @@ use tokengauge_core::time::since_1970;
 /// Up to this difference, the two clocks only drift apart.
 const DRIFT: Duration = Duration::from_secs(60);
 
-/// Converts instants to seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     at: Instant,

@@ -17,7 +17,6 @@ pub struct Causes {
 #[derive(Clone, Debug)]
 pub struct Found {
     pub at: Instant,
-    /// Whether an alert fired when the cause was found.
     pub firing: bool,
     pub cause: Arc<Cause>,
 }

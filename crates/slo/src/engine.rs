@@ -44,14 +44,12 @@ pub struct EngineState {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
     judged: FastMap<Uuid, JudgedCall>,
-    /// A sample of recent calls with their verdicts.
     pub samples: Samples,
     /// Counts of objectives that are not configured any more.
     pub retired: BTreeMap<String, SavedTracker>,
     /// The counts of the previous process, as long as their age is uncertain because of a wrong
     /// clock.
     pub doubted: Option<Doubted>,
-    /// Whether an event was counted since the last save.
     pub changed: bool,
     bounds: Bounds,
 }
@@ -235,7 +233,7 @@ impl EngineState {
         let seconds = self.calendar.seconds(now) as u64;
         let second = throughput.second(now);
         if second == 0 {
-            return; // No call yet.
+            return;
         }
         for (tracker, under_way) in self.trackers.iter_mut().zip(under_way) {
             let judgement = &tracker.objective.judgement;

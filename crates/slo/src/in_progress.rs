@@ -8,7 +8,6 @@ use tokengauge_meter::settings::Measure;
 
 const SEGMENT: Duration = Duration::from_secs(10);
 
-/// Limits for segments of a stream whose speed is meaningful.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Minimum number of tokens after the first chunk.
@@ -29,25 +28,21 @@ impl Bounds {
 #[derive(Debug)]
 pub struct JudgedCall {
     pub seen: Instant,
-    /// Verdicts by the index of the objective.
     pub by: Vec<(usize, Partial)>,
 }
 
-/// Verdicts on a call in progress so far, and the start of its open segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Partial {
     pub so_far: PartialVerdict,
     boundary: Option<Boundary>,
 }
 
-/// The start of the open segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Boundary {
     at: Instant,
     tokens: u64,
 }
 
-/// Whether the objective can judge calls before they end.
 pub fn watches(objective: &Objective) -> bool {
     match objective.judgement.sli {
         Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,

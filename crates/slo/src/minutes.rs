@@ -19,7 +19,6 @@ const KEPT: usize = 120;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnderWay {
-    /// Streamed calls in progress.
     pub streams: u32,
     pub calls: u32,
 }
@@ -57,12 +56,10 @@ pub struct Minutes {
 }
 
 impl Minutes {
-    /// The minutes of a throughput objective; `None` for other objectives.
     pub fn of(judgement: &Judgement) -> Option<Minutes> {
         matches!(judgement.sli, Sli::Throughput(_)).then(Minutes::default)
     }
 
-    /// Judged minutes that began at `from`, in seconds since 1970, or later.
     pub fn judged(&self, from: f64) -> Vec<tokengauge_cause::Minute> {
         let judged = self.judged.iter().copied();
         judged.filter(|minute| minute.begin >= from).collect()
@@ -102,7 +99,6 @@ impl Minutes {
         Some(events)
     }
 
-    /// Moves the minutes by the seconds by which the clock was set.
     pub fn redate(&mut self, seconds: i64) {
         if self.from.is_some() {
             self.ahead += seconds as f64;

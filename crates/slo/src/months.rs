@@ -11,7 +11,6 @@ use tokengauge_core::time::rfc3339_seconds;
 
 /// Number of months that are kept, including the current one.
 const KEPT: usize = 14;
-/// Length of a name such as `2026-10`.
 const NAME: usize = 7;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +65,6 @@ impl Months {
         counts.sum()
     }
 
-    /// Every month with events, oldest first.
     pub fn attained(&self, now: f64, objective: f64) -> Vec<Attainment> {
         let current = name(now as u64);
         let all = self.0.iter().map(|(month, counts)| {

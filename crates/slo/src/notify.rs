@@ -54,13 +54,10 @@ impl std::fmt::Debug for Destination {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum ReceiverKind {
-    /// Alertmanager's API v2.
     Alertmanager,
     /// JSON in tokengauge's format.
     Webhook,
-    /// Slack's incoming webhooks.
     Slack,
-    /// PagerDuty's Events API v2.
     PagerDuty,
 }
 

@@ -10,11 +10,9 @@ pub const MAX_OBJECTIVES: usize = 100;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
-    /// The name, used as the `slo` label.
     pub name: Arc<str>,
     /// The share of events that must be good: above 0, at most 1.
     pub objective: f64,
-    /// The window of the objective, which is the period of the budget.
     pub window: Duration,
     /// Whether the period is the calendar month in UTC instead of a rolling window. Then `window`
     /// is the length of the longest month, which alerts use.
@@ -35,7 +33,6 @@ pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
     }
 }
 
-/// The length of the longest calendar month.
 pub const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
 
 impl Objective {
@@ -58,7 +55,6 @@ impl Objective {
 /// valid if only the objective or the window changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The indicator and its threshold.
     pub sli: Sli,
     pub select: Selector,
     pub weight: Weight,
@@ -103,12 +99,10 @@ pub enum Sli {
 }
 
 impl Sli {
-    /// The key in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// The threshold; `None` for availability.
     pub fn threshold(self) -> Option<f64> {
         match self {
             Sli::Availability => None,
@@ -125,7 +119,6 @@ impl Sli {
         }
     }
 
-    /// The indicator with another threshold. Availability has no threshold.
     pub fn with_threshold(self, value: f64) -> Sli {
         match self {
             Sli::Availability => Sli::Availability,
@@ -142,7 +135,6 @@ impl Sli {
         }
     }
 
-    /// Whether higher values are better.
     pub fn at_least(self) -> bool {
         matches!(
             self,
@@ -180,7 +172,6 @@ pub enum Weight {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     pub every: Duration,
-    /// The share of the slice's calls that must be good.
     pub target: f64,
 }
 

@@ -13,7 +13,6 @@ use tokengauge_core::selector::Selector;
 const VERSION: &str = "openslo/v1";
 const OURS: &str = "tokengauge.dev/";
 
-/// Why a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// The file is not YAML or does not follow OpenSLO's schema.
@@ -45,14 +44,12 @@ pub enum Unmeasurable {
          are supported"
     )]
     Calendar,
-    /// Slices without a length or a target.
     #[error("Timeslices need a {0}")]
     NoSlice(&'static str),
     #[error(
         "`{0}` is not a duration such as 5m, 1h or 28d (months and longer have no fixed length)"
     )]
     Duration(String),
-    /// An annotation names an unknown indicator.
     #[error("{OURS}sli is `{0}`, which is not an indicator")]
     Indicator(String),
     #[error("{OURS}{0} is missing")]
@@ -66,10 +63,8 @@ pub enum Unmeasurable {
          not say what is measured"
     )]
     NoMetric,
-    /// The query uses unknown series.
     #[error("its query has none of {0}")]
     Series(String),
-    /// The comparison has the wrong direction.
     #[error("{sli} supports only op {op}")]
     Operator {
         sli: &'static str,
@@ -497,7 +492,6 @@ fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, Unmeasur
     Ok(sli.with_threshold(value))
 }
 
-/// Reads a foreign SLO that uses one of the proxy's series.
 fn of_threshold(
     spec: &Spec,
     target: &Target,

@@ -2,10 +2,8 @@
 
 use super::objective::Sli;
 
-/// A set of objectives for a kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
-    /// The value in the configuration.
     pub name: &'static str,
     pub about: &'static str,
     /// The suffix of each objective's name, and its indicator.

@@ -11,20 +11,15 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::since_1970;
 
-/// The result of an objective on recorded calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub good: u64,
     pub bad: u64,
-    /// Excluded events by reason.
     pub excluded: BTreeMap<&'static str, u64>,
     /// The remaining share of the budget if all calls are in one window.
     pub remaining: f64,
-    /// The share of good events.
     pub ratio: Option<f64>,
-    /// How many pages would have been sent.
     pub pages: u32,
-    /// How many tickets would have been opened.
     pub tickets: u32,
 }
 

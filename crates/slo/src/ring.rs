@@ -111,11 +111,9 @@ impl Ring {
 #[derive(Clone, Debug, PartialEq)]
 struct Level {
     step: u64,
-    /// Number of the newest bucket.
     newest: u64,
     /// Good and bad events, oldest bucket first.
     buckets: VecDeque<[u64; 2]>,
-    /// Maximum number of buckets.
     length: usize,
 }
 

@@ -36,7 +36,6 @@ pub struct Group {
     pub notes: Vec<String>,
     /// Evaluation interval; `None` uses Prometheus' default.
     pub interval: Option<Duration>,
-    /// Rules in the order of evaluation.
     pub rules: Vec<Rule>,
 }
 
@@ -45,17 +44,13 @@ pub struct Rule {
     pub kind: RuleKind,
     /// PromQL, possibly with several lines.
     pub expr: String,
-    /// Labels in the order they are written.
     pub labels: Vec<(&'static str, String)>,
-    /// Annotations in the order they are written; empty for a recording.
     pub annotations: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
-    /// Records a series with this name.
     Record(String),
-    /// Fires an alert with this name after this duration.
     Alert(&'static str, Duration),
 }
 

@@ -11,7 +11,6 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
 use tokengauge_core::warm_ups::WarmUps;
 
-/// Number of minutes for which calls are kept.
 const MINUTES: usize = 120;
 /// Number of randomly selected calls that are kept per minute; all minutes together take about 4
 /// MB.
@@ -33,7 +32,6 @@ pub struct Samples {
 
 #[derive(Debug)]
 struct Minute {
-    /// The number of the minute since 1970.
     number: u64,
     /// Number of calls in the minute, including those that are not kept.
     seen: u64,
@@ -69,7 +67,6 @@ impl Verdicts {
         }
     }
 
-    /// Marks the call as counted by an objective that does not judge single calls.
     pub fn add_counted(&mut self, at: usize) {
         self.good |= bit(at);
     }
@@ -166,14 +163,12 @@ impl Samples {
         calls
     }
 
-    /// Moves the verdicts to new indices; verdicts of removed objectives are dropped.
     pub fn moved(&mut self, to: &[Option<usize>]) {
         for sample in self.minutes.iter_mut().flat_map(|minute| &mut minute.kept) {
             sample.verdicts = sample.verdicts.moved(to);
         }
     }
 
-    /// Drops all calls, because the clock was set.
     pub fn clear(&mut self) {
         self.minutes.clear();
     }

@@ -1,5 +1,3 @@
-//! The saved state of the objectives.
-
 use super::tracker::SavedTracker;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,5 +1,3 @@
-//! Writes an objective as a table of the configuration.
-
 use super::objective::{Objective, Sli, Weight};
 use std::fmt::Write;
 use tokengauge_core::time::span_text;

@@ -77,7 +77,6 @@ pub struct Tracker {
     /// Present if minutes are judged.
     pub minutes: Option<Minutes>,
     months: Months,
-    /// Events since the process started.
     totals: BTreeMap<(CallVerdict, Reason), u64>,
     spent: VecDeque<Spent>,
 }
@@ -129,7 +128,6 @@ impl Tracker {
         }
     }
 
-    /// Moves the counts to another objective or window.
     pub fn under(self, objective: &Arc<Objective>, now: u64) -> Tracker {
         let mut tracker = Tracker::new(objective, now);
         if self.objective.window == objective.window {
@@ -148,7 +146,6 @@ impl Tracker {
         }
     }
 
-    /// Restores saved counts, unless they belong to another judgement.
     pub fn restore(&mut self, now: u64, kept: &SavedTracker) {
         if kept.judgement == self.objective.judgement {
             self.ring.restore(now, &kept.ring);
@@ -188,7 +185,6 @@ impl Tracker {
         }
     }
 
-    /// Counts events at `now`, in seconds since 1970.
     pub fn count(&mut self, now: u64, events: &Events, call_ref: CallRef<'_>) {
         let (good, bad) = match events.verdict {
             CallVerdict::Good => (events.count, 0),
@@ -287,7 +283,6 @@ impl Tracker {
         &self.totals
     }
 
-    /// The last calls that spent budget, newest last.
     pub fn spent(&self) -> &VecDeque<Spent> {
         &self.spent
     }
@@ -311,7 +306,6 @@ impl Tracker {
         }
     }
 
-    /// Every calendar month with events, oldest first.
     pub fn attained(&self, now: f64) -> Vec<Attainment> {
         self.months.attained(now, self.objective.objective)
     }
@@ -324,7 +318,6 @@ impl Tracker {
         budget::burn_rate(self.sum(now, window), self.objective.objective)
     }
 
-    /// The windows of all alerts without duplicates, shortest first.
     pub fn windows(&self) -> Vec<Duration> {
         let pairs = self.tiers.iter().flat_map(|tier| [tier.short, tier.long]);
         let mut windows: Vec<Duration> = pairs.chain([self.objective.window]).collect();

@@ -7,13 +7,10 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
 use tokengauge_core::selector::Names;
 
-/// Events with one verdict, and the measured value, if any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Events {
-    /// Whether the events are good, bad or excluded.
     pub verdict: CallVerdict,
     pub reason: Reason,
-    /// The number of calls or tokens.
     pub count: u64,
     pub value: Option<f64>,
 }
@@ -57,7 +54,6 @@ impl Events {
     }
 }
 
-/// A finished call, as far as verdicts need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
     pub record: &'a CallRecord,
@@ -107,7 +103,6 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// The verdict on a call from while it was in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PartialVerdict {
     /// Whether a deadline passed, so that the verdict is final.
@@ -117,7 +112,6 @@ pub struct PartialVerdict {
     pub seconds: f64,
 }
 
-/// The events of a finished call; more than one if it has good and bad tokens.
 pub fn judge(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
     judge_rest(judgement, call, &PartialVerdict::default())
 }
@@ -191,7 +185,6 @@ fn availability(record: &CallRecord) -> Events {
     }
 }
 
-/// The reason for a call that is not complete.
 fn outcome(record: &CallRecord) -> Option<Reason> {
     match record.outcome {
         Outcome::Complete => None,
@@ -231,7 +224,6 @@ pub fn fault(record: &CallRecord) -> Option<Reason> {
 enum Missing {
     /// The value missed the threshold.
     Late(f64),
-    /// The value is unknown or could not exist.
     For(Reason),
 }
 
@@ -348,7 +340,6 @@ fn no_speed(record: &CallRecord) -> Missing {
     })
 }
 
-/// Whether gaps between tokens are observable.
 fn streamed(record: &CallRecord) -> Result<(), Missing> {
     if record.seconds.ttft.is_some() {
         return Ok(());

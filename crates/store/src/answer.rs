@@ -83,7 +83,6 @@ fn bands(sums: &Sums) -> Vec<Band> {
 }
 
 impl SeriesMetric {
-    /// The sketch of the metric's values.
     pub(crate) fn sketch(self, sums: &Sums) -> &Sketch {
         match self {
             SeriesMetric::Tps => &sums.tps,

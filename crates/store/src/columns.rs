@@ -58,7 +58,6 @@ impl Column {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Unknown.
     Null,
     Text(Box<str>),
     /// A count, or milliseconds since 1970.
@@ -497,7 +496,6 @@ pub fn values(call: &LedgerCall<'_>) -> Vec<Value> {
     COLUMNS.iter().map(value).collect()
 }
 
-/// The values of a row of `calls_readable`, in the order of [`COLUMNS`].
 pub(crate) fn values_of_row(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
     let columns = COLUMNS.iter().enumerate();
     columns
@@ -564,7 +562,6 @@ fn engine(call: &LedgerCall<'_>) -> EngineReport {
     call.record.engine.unwrap_or_default()
 }
 
-/// The values of a row, by the names of their columns.
 #[derive(Clone, Copy)]
 struct Named<'a>(&'a [Value]);
 
@@ -679,7 +676,6 @@ pub fn record(values: &[Value]) -> CallRecord {
     }
 }
 
-/// The number of streams in flight, which a record does not contain.
 pub fn concurrency(values: &[Value]) -> Option<u32> {
     Named(values).count("concurrency")
 }

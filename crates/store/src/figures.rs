@@ -43,7 +43,6 @@ pub(crate) struct CallFigures {
     pub(crate) ttft_us: Option<i64>,
     pub(crate) last_token_us: Option<i64>,
     pub(crate) tps_milli: Option<i64>,
-    /// Whether the record has a reason for a missing speed.
     pub(crate) tps_unavailable: bool,
     pub(crate) finish: FinishClasses,
     pub(crate) concurrency: Option<u32>,
@@ -115,7 +114,6 @@ impl CallFigures {
         Some(((tps * us as f64 / 1e6).round() as i64, us))
     }
 
-    /// Reported ÷ normalised output tokens of a complete answer.
     pub(crate) fn token_ratio(&self) -> Option<f64> {
         let normalised = self.normalised_output.filter(|tokens| *tokens > 0)?;
         let complete = self.outcome == Outcome::Complete;
@@ -142,7 +140,6 @@ impl CallFigures {
         began && lost
     }
 
-    /// Index of the prompt's class of length; `None` if its length is unknown.
     pub(crate) fn prompt_class(&self) -> Option<usize> {
         self.input
             .map(|tokens| prompt_length_class(u64::try_from(tokens).unwrap_or(0)))
@@ -173,7 +170,6 @@ fn scaled(value: Option<f64>, by: f64) -> Option<i64> {
 
 #[cfg(test)]
 impl CallFigures {
-    /// A complete answer with ten tokens.
     pub(crate) fn example() -> CallFigures {
         CallFigures {
             started_us: 0,

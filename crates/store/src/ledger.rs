@@ -62,7 +62,6 @@ use writer::{Message, Writer};
 
 /// Maximum number of finished calls that wait to be written; further calls are dropped and counted.
 const QUEUE: usize = 16_384;
-/// How long the process waits for the disk when it ends.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause before the next attempt to send to a full queue.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -74,11 +73,9 @@ pub struct Ledger {
     shared: Arc<Shared>,
 }
 
-/// State that the writer's thread shares with the ledger.
 pub(super) struct Shared {
     settings: Settings,
     figures: LedgerMetrics,
-    /// Subscribers that get the calls that are not written.
     unwritten: Vec<Arc<dyn Subscriber>>,
     backlog: Backlog,
     condition: Arc<Condition>,
@@ -130,7 +127,6 @@ impl Ledger {
         Ok(Arc::new(Ledger { queue, shared }))
     }
 
-    /// A reader of the file that limits the time of each query, measured with `clock`.
     pub fn reader(&self, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
         let condition = Some(Arc::clone(&self.shared.condition));
         Reader::with(&self.shared.settings.path, clock, limit, condition)
@@ -184,7 +180,6 @@ impl Ledger {
         let settings = &self.shared.settings;
         let tick = meter.tick((settings.clock)(), (settings.wall)());
         if tick != ThroughputTick::default() {
-            // Dropped if the queue is full.
             let _ = self.queue.try_send(Message::Throughput(tick));
         }
     }

@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// Number of calls per row group, which is held in memory: about 60 MB.
 const GROUP: usize = 50_000;
 
-/// A Parquet file that is being written.
 pub struct Table<W: Write + Send> {
     file: SerializedFileWriter<W>,
     fields: Vec<Field>,
@@ -26,7 +25,6 @@ pub struct Table<W: Write + Send> {
 
 pub type Field = (&'static str, ColumnKind);
 
-/// The known values of a column, and for each row whether its value is known.
 struct ColumnValues {
     known: Vec<i16>,
     values: Values,

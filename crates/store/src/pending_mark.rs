@@ -7,7 +7,6 @@ use std::time::Duration;
 use strum::VariantArray;
 use tokengauge_core::cells::Counter;
 
-/// How long a caller waits for the ledger.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]

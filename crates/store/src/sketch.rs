@@ -9,7 +9,6 @@ const MAX_CLASS: i32 = 1_046;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sketch {
-    /// The class of the first count.
     first: i32,
     counts: Vec<u64>,
 }
@@ -65,7 +64,6 @@ impl Sketch {
         counted.map(|(at, times)| (self.first + at as i32, *times))
     }
 
-    /// Number of counted values.
     pub(crate) fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -83,7 +81,6 @@ impl Sketch {
         None
     }
 
-    /// Number of values in this class and lower ones.
     pub(crate) fn at_most(&self, class: i32) -> u64 {
         let counted = self.classes().take_while(|(other, _)| *other <= class);
         counted.map(|(_, times)| times).sum()

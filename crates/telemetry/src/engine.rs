@@ -19,7 +19,6 @@ use tokengauge_net::tls::ClientTls;
 use tokio::time::MissedTickBehavior;
 pub use view::{Spent, View};
 
-/// An upstream whose metrics are scraped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
     pub upstream: Arc<str>,
@@ -134,11 +133,8 @@ const MISSED: u32 = 3;
 
 #[derive(Default)]
 struct ScrapeState {
-    /// The last successful scrape.
     last: Option<View>,
-    /// Failed scrapes since `last`.
     missed: u32,
-    /// Whether the upstream is shown as up.
     up: Option<bool>,
     /// Whether the restart was already reported when the upstream could not be reached.
     restart_reported: bool,
@@ -149,7 +145,6 @@ struct ScrapeState {
 
 #[derive(Debug, Default, PartialEq)]
 struct Step {
-    /// Whether the upstream has restarted since the last scrape.
     restarted: bool,
     up: bool,
     /// Time spent since the last scrape, or since a restart after it.
@@ -289,7 +284,6 @@ mod tests {
         assert!(!restarted(view(None)));
     }
 
-    /// The figures of an engine that does not report its start time.
     fn counted(tokens: f64, seconds: f64, times: f64) -> Result<View, Failure> {
         Ok(View {
             output_tokens: Some(tokens),

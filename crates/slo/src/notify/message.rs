@@ -178,7 +178,6 @@ fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str
     links.filter_map(|(text, link)| Some((text, link.as_deref().filter(|link| is_url(link))?)))
 }
 
-/// Whether `text` is a URL, and not a command that opens the page.
 fn is_url(text: &str) -> bool {
     text.parse::<http::Uri>().is_ok()
 }

@@ -16,7 +16,6 @@ pub fn file(groups: &[Group]) -> String {
     text
 }
 
-/// A `PrometheusRule` for the Prometheus operator.
 pub fn operator(groups: &[Group]) -> String {
     let mut text = HEAD.to_owned();
     text += "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: tokengauge\n  labels:\n    \

@@ -21,12 +21,10 @@ const MIN_MILLIS: u64 = 3_000;
 /// Concurrencies with less time than this, in milliseconds, are ignored.
 const SEEN: u64 = 1_000;
 
-/// Throughput of one upstream in a time bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityBucket {
     /// Start of the bucket in seconds since 1970.
     pub(crate) at: u64,
-    /// Throughput by concurrency.
     pub(crate) sums: BTreeMap<u32, CapacitySums>,
 }
 
@@ -117,7 +115,6 @@ fn contradict(one: (u32, &CapacitySums), other: (u32, &CapacitySums)) -> bool {
 mod tests {
     use super::*;
 
-    /// Buckets of ten seconds, each with a concurrency and the tokens per second of one stream.
     fn buckets(seen: &[(u32, f64)]) -> Vec<CapacityBucket> {
         let bucket = |(place, (concurrency, speed)): (usize, &(u32, f64))| {
             // A small variation, as in every backend.

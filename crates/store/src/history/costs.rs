@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use tokengauge_core::time::Timestamp;
 
-/// The costs of `calls`, which the caller has filtered by the query's filter.
 pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) -> Costs {
     let mut groups: HashMap<Option<String>, BTreeMap<u64, CostSums>> = HashMap::new();
     for past in calls {

@@ -2,7 +2,6 @@ use super::matching::matches;
 use super::timed_call::TimedCall;
 use crate::query::{Coverage, Filter};
 
-/// The coverage of those `calls` that the filter selects and whose operation class counts.
 pub fn coverage<'a>(calls: impl Iterator<Item = TimedCall<'a>>, filter: &Filter) -> Coverage {
     let mut coverage = Coverage::default();
     if let Some(filter) = filter.of_counted_classes() {

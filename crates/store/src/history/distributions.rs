@@ -21,7 +21,6 @@ pub fn distributions<'a>(
     found
 }
 
-/// The distributions of each hour, by its start, over all calls that match.
 pub fn hourly_distributions<'a>(
     calls: impl Iterator<Item = (TimedCall<'a>, Option<u32>)>,
     selector: &DistributionSelector,

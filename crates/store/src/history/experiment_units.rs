@@ -6,7 +6,6 @@ use crate::query::{
 };
 use std::collections::BTreeMap;
 
-/// The units of an experiment. The result equals the ledger's.
 pub fn experiment_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &UnitQuery,
@@ -16,7 +15,6 @@ pub fn experiment_units<'a>(
     tally.units()
 }
 
-/// The calls that match, summed by unit. All calls are read, without sampling.
 pub fn call_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &CallUnitQuery,
@@ -53,7 +51,6 @@ fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Optio
     }
 }
 
-/// Sums the calls of an experiment by unit, one call at a time.
 #[derive(Clone, Debug)]
 pub struct UnitTally {
     query: UnitQuery,

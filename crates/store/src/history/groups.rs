@@ -5,10 +5,8 @@ use crate::query::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Lower bounds of the classes of decode speed.
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
 
-/// Calls with equal values of the dimensions.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     totals: Totals,
@@ -41,7 +39,6 @@ impl Group {
         self.reported_seconds += decode;
     }
 
-    /// Adds a call without its speed and time to first token.
     pub fn add_unmeasured(&mut self, past: &TimedCall<'_>) {
         self.totals.add(past);
     }
@@ -88,7 +85,6 @@ impl Group {
     }
 }
 
-/// The number of values in each band.
 fn bands(sorted: &[f64]) -> Vec<Band> {
     let below = |bound: f64| sorted.partition_point(|tps| *tps < bound);
     let uppers = BANDS.iter().skip(1).map(|bound| Some(*bound)).chain([None]);
@@ -115,7 +111,6 @@ impl Groups {
         }
     }
 
-    /// The values of a call's dimensions, which identify its group.
     pub fn names(&self, past: &TimedCall<'_>) -> Vec<Option<String>> {
         let value = |by: &Dimension| by.of(past.record).map(Cow::into_owned);
         self.dimensions.iter().map(value).collect()
@@ -125,7 +120,6 @@ impl Groups {
         self.groups.entry(names).or_default()
     }
 
-    /// The rows, largest number of calls first.
     pub fn rows(self) -> Vec<GroupRow> {
         let groups = self.groups.into_iter();
         let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();

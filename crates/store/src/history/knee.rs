@@ -49,18 +49,12 @@ pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownKnee {
-    /// Fewer than two concurrencies have enough seconds.
     #[error("too few concurrencies were seen for long enough")]
     TooFewPoints,
-    /// There was no throughput at the lowest concurrency.
     #[error("no tokens came at the lowest concurrency")]
     NoTokens,
-    /// Throughput still grows at the highest concurrency.
     #[error("throughput still grew near the highest concurrency seen, {highest}")]
-    StillGrowing {
-        /// The highest observed concurrency.
-        highest: u32,
-    },
+    StillGrowing { highest: u32 },
 }
 
 /// The lowest concurrency above which throughput does not grow, or why it is unknown.

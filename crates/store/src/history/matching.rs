@@ -2,7 +2,6 @@ use super::timed_call::TimedCall;
 use crate::query::{Dimension, Filter, SessionQuery};
 use tokengauge_core::call::CallRecord;
 
-/// Whether a call matches. Names are compared as a whole.
 pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
     filter.since.is_none_or(|since| past.started >= since)
         && filter.until.is_none_or(|until| past.started < until)
@@ -14,7 +13,6 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
         && filter.has_class(past.record.operation_class)
 }
 
-/// Whether a call lacks a figure for the requested reason.
 fn lacks<R: PartialEq>(wanted: &Option<R>, reason: Option<R>) -> bool {
     wanted.is_none() || *wanted == reason
 }

@@ -142,7 +142,6 @@ fn newest<'a>(
         .map(|(_, name)| name.to_owned())
 }
 
-/// The sort key of a row.
 #[derive(Clone, Copy)]
 enum Value {
     Number(Option<f64>),

@@ -4,7 +4,6 @@ use super::quantile::{quantile, sorted};
 use crate::query::{TaskSeconds, Tasks};
 use std::time::Duration;
 
-/// Summarizes tasks by their `seconds`, in a window of length `within`.
 pub fn tasks(seconds: impl IntoIterator<Item = f64>, within: Option<Duration>) -> Tasks {
     let seconds = sorted(seconds);
     let count = seconds.len();

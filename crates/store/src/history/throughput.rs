@@ -18,7 +18,6 @@ const BUCKET: u64 = 10;
 /// Maximum number of buckets per upstream: one day without idle time.
 const MAX_BUCKETS: usize = 8_640;
 
-/// The throughput that the meter reported for each second.
 #[derive(Debug, Default)]
 pub struct ThroughputHistory {
     seen: Mutex<Seen>,
@@ -54,7 +53,6 @@ impl ThroughputHistory {
         }
     }
 
-    /// The throughput by concurrency of all upstreams, or of the `wanted` one.
     pub fn rows(&self, wanted: Option<&str>) -> Vec<CapacityRow> {
         let mut seen = self.seen();
         let meant = seen
@@ -66,7 +64,6 @@ impl ThroughputHistory {
             .collect()
     }
 
-    /// Streamed and spread tokens by second, for what `filter` selects.
     pub fn seconds(&self, filter: &RateFilter) -> Vec<(u64, f64, f64)> {
         let seen = self.seen();
         let meant: HashMap<u32, bool> = seen

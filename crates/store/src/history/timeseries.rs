@@ -11,7 +11,6 @@ use tokengauge_core::time::since_1970;
 /// Maximum number of points of a time series; older points are left out.
 pub const MAX_POINTS: usize = 1000;
 
-/// The calls that began within a step.
 #[derive(Default)]
 struct Step {
     calls: u64,

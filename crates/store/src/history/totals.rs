@@ -60,7 +60,6 @@ impl Totals {
         }
     }
 
-    /// Adds the time to first token of a call.
     pub(super) fn add_wait(&mut self, past: &TimedCall<'_>) {
         if let Some(ttft) = past.record.seconds.ttft {
             self.ttft_seconds += ttft;
@@ -68,7 +67,6 @@ impl Totals {
         }
     }
 
-    /// Times to first token divided by the durations of these calls.
     pub(super) fn ttft_share(&self) -> Option<f64> {
         (self.waited_seconds > 0.0).then(|| self.ttft_seconds / self.waited_seconds)
     }

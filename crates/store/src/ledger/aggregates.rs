@@ -27,11 +27,8 @@ pub(crate) struct Sums {
     pub(crate) reported_millitokens: i64,
     pub(crate) reported_us: i64,
     pub(crate) bands: [i64; BANDS.len() + 1],
-    /// Tokens per second.
     pub(crate) tps: Sketch,
-    /// Tokens per second in the provider's count.
     pub(crate) reported: Sketch,
-    /// Seconds.
     pub(crate) ttft: Sketch,
 }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 pub const COMMIT_WITHIN: Duration = Duration::from_millis(500);
 /// The writer hurries when the oldest call has waited this long.
 const HURRY_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 * 3 / 5);
-/// Placeholder for an instant when no call waits.
 const NONE: u64 = u64::MAX;
 
 /// Counts the finished calls in the queue, because a channel of the standard library does not
@@ -24,7 +23,6 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of an empty queue with this capacity.
     pub fn new(room: usize, clock: fn() -> Instant) -> Backlog {
         Backlog {
             waiting: AtomicUsize::new(0),
@@ -54,7 +52,6 @@ impl Backlog {
         self.oldest.store(nanos, Ordering::Relaxed);
     }
 
-    /// Records that the writer waits for calls.
     pub fn rest(&self) {
         self.oldest.store(NONE, Ordering::Relaxed);
     }

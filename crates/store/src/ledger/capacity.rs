@@ -5,7 +5,6 @@ use crate::query::Dimension;
 use rusqlite::{Connection, params};
 use tokengauge_core::throughput::BusySecond;
 
-/// Adds a second to the sums of its hour.
 pub(super) fn save(
     second: &BusySecond,
     dictionary: &mut Dictionary,

@@ -4,18 +4,14 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The reason before the file is opened for the first time.
 const STARTING: &str = "starting";
 
 #[derive(Debug)]
 pub(super) struct Condition {
-    /// Why the file cannot be written to.
     unwritable: Mutex<Option<&'static str>>,
     /// Increases whenever the file is opened. Data that was read earlier may be from another file.
     opened: AtomicU64,
-    /// Whether a reader has found damage.
     suspect: AtomicBool,
-    /// Undelivered calls in lost files, by sink.
     lost: Mutex<HashMap<String, u64>>,
 }
 
@@ -50,7 +46,6 @@ impl Condition {
         self.opened.fetch_add(1, Ordering::Release);
     }
 
-    /// Marks the file as possibly damaged.
     pub(super) fn suspect(&self) {
         self.suspect.store(true, Ordering::Relaxed);
     }

@@ -12,7 +12,6 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, HashMap};
 use tokengauge_core::dimension::SPENDING;
 
-/// The length of a UTC day in seconds.
 pub(super) const DAY: i64 = 86_400;
 /// Maximum number of rows per day. Further calls have `other` as their tools, because requests can
 /// name any number of tools. Above twice this number they also have `other` as user and key.
@@ -122,7 +121,6 @@ impl RowCounts {
     }
 }
 
-/// The rows that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct DailySpending {
     sums: BTreeMap<SpendingKey, Sums>,
@@ -225,7 +223,6 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Sums> {
     })
 }
 
-/// Deletes the oldest day if it began before `second`. Returns whether there was one.
 pub(super) fn forget(
     connection: &Connection,
     second: i64,
@@ -251,7 +248,6 @@ pub(super) fn most_rows(bytes: u64) -> u64 {
     ALWAYS.max(bytes / SHARE_OF_FILE / ROW_BYTES)
 }
 
-/// Deletes the oldest day, but never the last one, if there are more rows than `most`.
 pub(super) fn shrink(
     connection: &Connection,
     most: u64,

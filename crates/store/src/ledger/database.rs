@@ -72,7 +72,6 @@ impl SumsOfBatch {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
-    /// Number of written records.
     pub records: u64,
     /// Number of names and combinations that became `other`, and of calls of units and spending
     /// beyond the bounds.
@@ -281,7 +280,6 @@ impl LedgerDatabase {
     }
 }
 
-/// The integer columns of `calls`, in the order of [`integers`].
 const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, operation, \
     model_requested, answered, streamed, status, error_type, finish_reasons, warm_up, \
     normalised_answer, normalised_reasoning, normalised_tool_call, normalised_output, \

@@ -58,7 +58,6 @@ impl NameKind {
         all.find(|kind| kind.as_str() == name)
     }
 
-    /// The kind's name in the file.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             NameKind::Of(dimension) => dimension.column(),
@@ -96,7 +95,6 @@ const PLACES: [Option<usize>; DIMENSIONS.len()] = {
 };
 
 impl SeriesNames {
-    /// Reads the columns of [`COMMON`], which begin at column `from`.
     pub(crate) fn read(row: &Row<'_>, from: usize) -> rusqlite::Result<SeriesNames> {
         let mut names = SeriesNames::default();
         for (at, name) in names.0.iter_mut().enumerate() {
@@ -105,7 +103,6 @@ impl SeriesNames {
         Ok(names)
     }
 
-    /// The id of the name of a dimension in series.
     pub(crate) fn of(&self, by: Dimension) -> Option<i64> {
         PLACES[by as usize].and_then(|at| self.0[at])
     }
@@ -115,7 +112,6 @@ impl SeriesNames {
     }
 }
 
-/// The statement that reads the id and the [`SeriesNames`] of every combination.
 pub(crate) fn select_series() -> String {
     format!(
         "SELECT id, {} FROM series",
@@ -181,7 +177,6 @@ impl Dictionary {
         self.kinds.get(&id).copied()
     }
 
-    /// The id of a name, which is added if it is new.
     pub(crate) fn name(
         &mut self,
         connection: &Connection,
@@ -215,7 +210,6 @@ impl Dictionary {
             .transpose()
     }
 
-    /// The id of a series, which is added if it is new.
     pub(crate) fn series(
         &mut self,
         connection: &Connection,

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of combinations of model, route and workload. In further ones model and workload
 /// are `other`.
 const MAX_SERIES: usize = 2_000;
-/// The length of a step in seconds.
 pub(super) const HOUR: i64 = 3_600;
 
 /// Ids of model, route and workload; 0 for a missing name.
@@ -27,7 +26,6 @@ pub(super) struct SeriesIds {
 }
 
 impl SeriesIds {
-    /// Deletes series without distributions, and loads the others.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<SeriesIds> {
         connection.execute(
             "DELETE FROM distribution_series WHERE NOT EXISTS

@@ -51,7 +51,6 @@ impl UnitCounts {
         Ok(counts)
     }
 
-    /// Reserves a unit. Returns `false` if there is no room.
     fn admit(&mut self, experiment: i64) -> bool {
         let units = self.by_experiment.entry(experiment).or_default();
         let room = *units < self.max_units && self.all < self.max_rows;
@@ -70,7 +69,6 @@ impl UnitCounts {
     }
 }
 
-/// The units that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     sums: BTreeMap<UnitKey, UnitSums>,

@@ -110,7 +110,6 @@ impl Reader {
     }
 }
 
-/// Writes the next calls. Returns their number, and the key of the last call.
 fn chunk(
     connection: &Connection,
     from: i64,
@@ -225,7 +224,6 @@ fn csv_line(
     Ok(file.write_all(&line))
 }
 
-/// When the call of a row began, in milliseconds since 1970.
 fn instant(row: &Row<'_>) -> rusqlite::Result<i64> {
     Ok(started_ms(row.get("key")?))
 }

@@ -32,12 +32,9 @@ const STEPS: &[&str] = &[
     "ALTER TABLE series ADD COLUMN served_by INTEGER",
     "ALTER TABLE series ADD COLUMN reasoning_effort INTEGER",
 ];
-/// The view of sessions, based on the tables of the newest version.
 const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
-/// How long to wait for the lock of another connection.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The newest known version.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
 /// Number of attempts to take the writer's lock, and the pause between them. A child process
@@ -46,7 +43,6 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Suffixes of SQLite's write-ahead log and its index.
 const LOGS: [&str; 2] = ["-wal", "-shm"];
 
 /// Suffixes of damaged files that are kept, newest first.
@@ -127,7 +123,6 @@ pub(super) enum Place {
     Gone,
 }
 
-/// A file that is locked for writing.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     pub(super) connection: Connection,
@@ -242,7 +237,6 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
     LedgerFile::new(path, opened, contents, lock)
 }
 
-/// Checks the whole file for damage.
 fn check(connection: &Connection) -> Result<(), WriteError> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match found.as_str() {

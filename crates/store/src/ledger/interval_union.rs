@@ -9,11 +9,9 @@ const MAX_SPANS: usize = 32;
 /// A union of intervals, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IntervalUnion {
-    /// Total length of the forgotten intervals.
     forgotten: i64,
     /// End of the forgotten intervals. Time before it is not counted any more.
     from: Option<i64>,
-    /// Ascending and disjoint.
     spans: Vec<(i64, i64)>,
 }
 

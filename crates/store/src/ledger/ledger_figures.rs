@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use tokengauge_core::call::{Operation, OperationClass, Outcome};
 
-/// The columns of [`LedgerFigures::read`].
 const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, warm_up, \
     normalised_input, normalised_output, reported_input, reported_cached_input, reported_output, \
     cost_nano_usd, ttft_us, last_token_us, duration_us, tps_output_milli, \
@@ -47,7 +46,6 @@ pub(super) fn series_key(common: &SeriesNames) -> SeriesKey {
     [Model, Route, Workload].map(|by| common.of(by).unwrap_or(0))
 }
 
-/// Reads calls, and looks up each name and series once.
 pub(super) struct FiguresReader<'c> {
     connection: &'c Connection,
     series: HashMap<i64, SeriesNames>,
@@ -72,7 +70,6 @@ impl<'c> FiguresReader<'c> {
         }
     }
 
-    /// Calls `each` for every call that `condition` selects.
     pub(super) fn read(
         &mut self,
         condition: &str,

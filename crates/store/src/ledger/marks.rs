@@ -33,14 +33,12 @@ fn micros(at: std::time::SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Deletes marks that are older than `before_us` or beyond the bound.
 pub(super) fn forget(connection: &Connection, before_us: i64) -> rusqlite::Result<()> {
     let sql = "DELETE FROM marks WHERE at_us < ?1 OR id <= (SELECT max(id) FROM marks) - ?2";
     let mut forget = connection.prepare_cached(sql)?;
     forget.execute([before_us, MAX_MARKS]).map(|_| ())
 }
 
-/// The marks that match, newest first.
 pub(super) fn marks(connection: &Connection, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
     let from = query.from.map_or(i64::MIN, micros);
     let to = query.to.map_or(i64::MAX, micros);

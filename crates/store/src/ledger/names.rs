@@ -3,7 +3,6 @@ use super::row::{Entry, word};
 use rusqlite::Connection;
 use tokengauge_core::dimension::{Dimension, SPENDING};
 
-/// Ids of a call's names.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) common: SeriesNames,

@@ -14,11 +14,9 @@ use super::write_error::WriteError;
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// Number of calls and sessions that are deleted in one step.
 const STEP: usize = 2_000;
 /// Free pages that are kept for new data.
 const SPARE_PAGES: i64 = 512;
-/// Pages that are vacuumed in one step.
 const PAGES: i64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +105,6 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
 }
 
-/// When the newest call began, in milliseconds since 1970.
 fn newest_ms(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT max(key) FROM calls";
     let newest: Option<i64> = connection
@@ -116,14 +113,12 @@ fn newest_ms(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     Ok(newest.map(started_ms))
 }
 
-/// Deletes some of the calls with a smaller key, oldest first. Returns their number.
 fn forget_calls(connection: &Connection, key: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM calls WHERE key IN \
         (SELECT key FROM calls WHERE key < ? ORDER BY key LIMIT ?)";
     connection.prepare_cached(sql)?.execute((key, STEP as i64))
 }
 
-/// Deletes sessions whose last call ended before `us`.
 fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
     let old = "SELECT id FROM sessions WHERE last_us < ?1 ORDER BY last_us LIMIT ?2";
     let names = format!("DELETE FROM session_names WHERE session IN ({old})");
@@ -134,7 +129,6 @@ fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
     Ok(gone == STEP)
 }
 
-/// Deletes units of experiments whose last call ended before `us`.
 fn forget_units(
     connection: &Connection,
     us: i64,
@@ -152,7 +146,6 @@ fn forget_units(
     Ok(gone == STEP)
 }
 
-/// Deletes distributions of hours before a time.
 fn forget_distributions(
     connection: &Connection,
     hour: i64,

@@ -20,7 +20,6 @@ const LOG_EVERY: Duration = Duration::from_secs(3_600);
 pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS retention_clock \
     (id INTEGER PRIMARY KEY CHECK (id = 1), at_ms INTEGER NOT NULL)";
 
-/// A moment on two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub monotonic: Instant,
@@ -129,10 +128,8 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
     const DAY_MS: i64 = 24 * HOUR_MS;
-    /// In 2026.
     const NOW: i64 = 1_780_000_000_000;
 
-    /// Two clocks that can be set independently.
     struct Clocks {
         monotonic: Instant,
         wall_ms: i64,

@@ -18,7 +18,6 @@ pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, outp
     decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \
     ttft_us, waited_us, reported_millitokens, reported_us, tps_reported";
 
-/// The sums that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct Rollups {
     sums: HashMap<(i64, i64, i64), Sums>,

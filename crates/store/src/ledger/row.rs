@@ -11,7 +11,6 @@ use tokengauge_core::time::{Timestamp, duration_since_1970};
 
 /// Milliseconds from 1970 to 2020, the origin of keys.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
-/// Number of bits of a key below the milliseconds.
 pub(super) const KEY_BITS: u32 = 22;
 /// Upper bounds of the classes of decode speed, in tokens per second.
 pub(crate) const BANDS: [f64; 4] = [5.0, 15.0, 30.0, 60.0];
@@ -36,7 +35,6 @@ pub(crate) fn timestamp(ms: i64) -> Timestamp {
     (SystemTime::UNIX_EPOCH + since).into()
 }
 
-/// A record to be stored, with derived values.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) record: &'a CallRecord,
@@ -82,7 +80,6 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The contribution of a call to sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) error: bool,
@@ -96,9 +93,7 @@ pub(crate) struct Share {
     pub(crate) cost_nano: Option<i64>,
     /// Tokens after the first chunk, and the microseconds they took.
     pub(crate) decode: Option<(i64, i64)>,
-    /// Tokens per second.
     pub(crate) tps: Option<f64>,
-    /// Seconds.
     pub(crate) ttft: Option<f64>,
     pub(crate) duration_us: Option<i64>,
     /// Tokens per second in the provider's count, and its parts: thousandths of tokens, because

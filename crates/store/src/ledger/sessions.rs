@@ -17,7 +17,6 @@ pub(super) const COLUMNS: &str = "started_us, last_us, calls, errors, input_toke
     cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, unpriced_calls, \
     decode_tokens, decode_us, ttft, busy";
 
-/// The sessions that a batch adds to.
 #[derive(Debug)]
 pub(super) struct Sessions {
     open: HashMap<String, Open>,
@@ -156,7 +155,6 @@ impl Sessions {
 }
 
 impl Open {
-    /// Adds a name, unless there are too many of its kind.
     fn called(&mut self, name: i64, dictionary: &Dictionary) {
         if self.names.contains(&name) {
             return;
@@ -196,7 +194,6 @@ fn load(connection: &Connection, name: &str) -> rusqlite::Result<Option<Open>> {
     }))
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionSums> {
     let mut sums = Sums {
         calls: row.get(2)?,

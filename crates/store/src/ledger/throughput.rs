@@ -13,7 +13,6 @@ pub(super) const LEVELS: [(i64, Option<i64>); 3] =
     [(1, Some(2 * DAY)), (60, Some(8 * DAY)), (3_600, None)];
 const DAY: i64 = 86_400;
 
-/// Adds deltas to the sums of their second, minute and hour.
 pub(super) fn save(
     deltas: &[ThroughputDelta],
     dictionary: &mut Dictionary,

@@ -6,7 +6,6 @@ use crate::columns::{Value, values_of_row};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
 
-/// Number of rows that are deleted in one step of retention.
 const STEP: i64 = 2_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +23,6 @@ pub struct SinkProgress {
     pub oldest_ms: Option<i64>,
 }
 
-/// Number of undelivered calls by sink.
 pub(super) fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
     let sql = "SELECT name, (SELECT count(*) FROM undelivered WHERE seq > delivered) FROM sinks";
     let mut statement = connection.prepare(sql)?;
@@ -37,9 +35,7 @@ pub(super) fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<Strin
 /// A copy in memory of the sinks' progress, for when the file cannot be read any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cursors {
-    /// The number of the last call.
     last: i64,
-    /// The number of the last call that each sink has.
     pub(super) delivered: HashMap<String, i64>,
 }
 
@@ -64,7 +60,6 @@ impl Cursors {
         }
     }
 
-    /// Number of undelivered calls by sink.
     pub(super) fn waiting(&self) -> HashMap<String, u64> {
         let sinks = self.delivered.iter();
         let waiting = |delivered: i64| (self.last - delivered).max(0).unsigned_abs();
@@ -74,7 +69,6 @@ impl Cursors {
     }
 }
 
-/// The number of the newest call.
 pub(super) const NEWEST: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
 
@@ -87,13 +81,11 @@ pub struct UndeliveredCall {
     pub values: Option<Vec<Value>>,
 }
 
-/// Adds a call that has just been written.
 pub(super) fn add(connection: &Connection, key: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO undelivered (key) VALUES (?)";
     connection.prepare_cached(sql)?.execute([key]).map(|_| ())
 }
 
-/// Deletes entries that every sink has.
 pub(super) fn forget_delivered(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM undelivered WHERE seq <= \
         (SELECT coalesce(min(delivered), 9223372036854775807) FROM sinks)";

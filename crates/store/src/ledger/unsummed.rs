@@ -76,7 +76,6 @@ impl LedgerDatabase {
     }
 }
 
-/// The spending of the calls from one key to another.
 fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<DailySpending> {
     let sql = format!("SELECT key, series, {SHARE_COLUMNS} FROM calls WHERE key >= ? AND key < ?");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -119,7 +118,6 @@ mod tests {
         ledger.write(&calls).expect("written");
     }
 
-    /// Totals of experiments and distributions.
     fn answers(path: &Path) -> (usize, u64, Distributions) {
         let reader = Reader::new(path, Instant::now);
         let query = UnitQuery {

@@ -6,7 +6,6 @@ use rusqlite::Connection;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) units: i64,
-    /// The mark of spending by day.
     pub(super) spending: i64,
 }
 

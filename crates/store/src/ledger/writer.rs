@@ -32,9 +32,7 @@ const BATCH_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as
 const TRANSACTION: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 / 4);
 /// How long to wait after a failure before the file is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Interval of retention while there is nothing to delete.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// Interval of retention while there is more to delete.
 const TIDY_AGAIN: Duration = Duration::from_millis(50);
 /// Minimum interval between complete checks of a file that seems damaged, because they read all of
 /// it.
@@ -54,22 +52,18 @@ pub(super) enum Message {
 
 #[derive(Clone)]
 pub struct LedgerMetrics {
-    /// Records in committed batches.
     pub written: Counter,
     /// Seconds from the end of the oldest call of the last batch until the commit.
     pub delay: Gauge,
     /// Records lost, by reason; see [`WriteError::REASONS`].
     pub lost: HashMap<&'static str, Counter>,
-    /// Names that became `other`.
     pub collapsed: Counter,
-    /// Size of the file and its log.
     pub bytes: Gauge,
     /// 1 while the file is open for writing, otherwise 0.
     pub writable: Gauge,
 }
 
 impl LedgerMetrics {
-    /// Takes one cell for each reason.
     pub fn new(
         (written, delay): (Counter, Gauge),
         lost: impl Fn(&'static str) -> Counter,
@@ -110,11 +104,9 @@ pub struct Settings {
 pub(super) struct Writer {
     shared: Arc<Shared>,
     ledger: Option<LedgerDatabase>,
-    /// The file that was opened last.
     file: Option<KnownFile>,
     /// The file is not opened again before this instant.
     retry_at: Option<Instant>,
-    /// Why the file cannot be written to.
     reason: &'static str,
     /// Whether to check the file for damage when it is opened.
     suspect: bool,
@@ -126,7 +118,6 @@ pub(super) struct Writer {
 /// What is known about a file without reading it.
 struct KnownFile {
     identity: Option<Identity>,
-    /// Approximate number of calls.
     calls: u64,
     cursors: Cursors,
 }
@@ -327,7 +318,6 @@ impl Writer {
         }
     }
 
-    /// Closes the ledger and returns it.
     fn close(&mut self) -> Option<LedgerDatabase> {
         let mut ledger = self.ledger.take()?;
         if let Some(file) = &mut self.file {
@@ -394,7 +384,6 @@ impl Writer {
         }
     }
 
-    /// Records a successful write.
     fn works(&mut self) {
         if self.shared.condition.set_unwritable(None) {
             self.shared.figures.writable.set(1.0);
@@ -438,7 +427,6 @@ impl Writer {
         }
     }
 
-    /// Runs a step of retention, and schedules the next.
     fn tidy(&mut self) {
         let now = self.now();
         if now < self.tidy_at {

@@ -1,12 +1,9 @@
-//! Sums of an upstream's throughput at one concurrency.
-
 use super::CapacityPoint;
 use tokengauge_core::throughput::BusySecond;
 
 /// Concurrencies up to this value are kept separately, higher ones in steps of an eighth.
 const EXACT: u32 = 32;
 
-/// Sums over the seconds at one concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CapacitySums {
     /// Milliseconds with streams in flight.
@@ -32,7 +29,6 @@ impl CapacitySums {
         self.decode_millis += second.decode_millis;
     }
 
-    /// Adds the sums of another time at this concurrency.
     pub(crate) fn merge(&mut self, other: &CapacitySums) {
         self.busy_millis += other.busy_millis;
         self.tokens += other.tokens;
@@ -40,7 +36,6 @@ impl CapacitySums {
         self.decode_millis += other.decode_millis;
     }
 
-    /// The API's point of the curve.
     pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
         let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;
         CapacityPoint {

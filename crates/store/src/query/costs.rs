@@ -118,7 +118,6 @@ impl CostSeries {
     }
 }
 
-/// The length of a day in seconds.
 const DAY: u64 = 86_400;
 
 impl CostQuery {

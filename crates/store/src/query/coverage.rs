@@ -30,7 +30,6 @@ pub struct Coverage {
 pub(crate) struct Covered<R> {
     pub(crate) priced: bool,
     pub(crate) cost_unavailable: Option<R>,
-    /// Whether the call has a decode speed.
     pub(crate) timed: bool,
     pub(crate) tps_unavailable: Option<R>,
 }

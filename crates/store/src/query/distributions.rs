@@ -112,7 +112,6 @@ impl Distributions {
         cells.map(|((_, bucket), cell)| (*bucket, cell))
     }
 
-    /// The distribution of a signal over all buckets.
     pub fn all(&self, signal: Signal) -> Distribution {
         let mut all = Distribution::default();
         self.buckets(signal).for_each(|(_, cell)| all.merge(cell));
@@ -163,7 +162,6 @@ impl Distributions {
         }
     }
 
-    /// Adds a call of a session, by a number that distinguishes sessions.
     pub fn observe_session(&mut self, session: u64) {
         self.observe(
             Signal::Session,
@@ -268,7 +266,6 @@ impl Distribution {
     }
 }
 
-/// A signal, its bucket, and the value in the signal's unit; `None` for counts.
 pub(crate) type Observation = (Signal, usize, Option<f64>);
 
 pub(crate) fn observations(call: &CallFigures, mut observe: impl FnMut(Observation)) {
@@ -323,7 +320,6 @@ pub(crate) fn hours(since: Option<SystemTime>, until: Option<SystemTime>) -> (i6
     (since as i64, until as i64)
 }
 
-/// The length of a step in seconds.
 const HOUR: u64 = 3_600;
 
 #[cfg(test)]

@@ -17,13 +17,11 @@ impl Names {
         self.0.iter().map(|(by, name)| (*by, name.as_str()))
     }
 
-    /// Whether only these dimensions have names.
     pub fn are_of(&self, some: &[Dimension]) -> bool {
         self.0.keys().all(|by| some.contains(by))
     }
 }
 
-/// Leaves out dimensions without a name.
 impl FromIterator<(Dimension, Option<String>)> for Names {
     fn from_iter<I: IntoIterator<Item = (Dimension, Option<String>)>>(names: I) -> Names {
         let names = names.into_iter();
@@ -59,13 +57,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The classes that are counted by default.
     pub fn counted() -> Vec<OperationClass> {
         let all = OperationClass::ALL.into_iter();
         all.filter(|class| class.counts()).collect()
     }
 
-    /// Whether calls with this outcome match.
     pub fn has_outcome(&self, outcome: Outcome) -> bool {
         self.outcomes.is_empty() || self.outcomes.contains(&outcome)
     }
@@ -146,23 +142,17 @@ pub struct Page<T> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionSort {
-    /// End of the last call.
     #[default]
     LastAt,
-    /// Start of the first call.
     StartedAt,
-    /// Cost in US dollars.
     Cost,
-    /// Sum of input and output tokens.
     Tokens,
     Calls,
     /// Time from the first start to the last end.
     Duration,
-    /// Number of failed calls.
     Errors,
     /// Median time to first token.
     Ttft,
-    /// Decode speed in tokens per second.
     Tps,
 }
 
@@ -192,14 +182,12 @@ pub struct SessionQuery {
     /// A part of the session's id or of an agent's name, case-insensitive.
     pub search: Option<String>,
     pub sort: SessionSort,
-    /// Whether the smallest value comes first.
     pub ascending: bool,
     pub page: Paging,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SeriesMetric {
-    /// Decode speed in tokens per second.
     #[default]
     Tps,
     /// Time to first token in seconds.

@@ -114,7 +114,6 @@ impl Default for CallUnits {
 }
 
 impl CallUnits {
-    /// Scales the costs of agents and users to all of their sessions, if some were not read.
     pub(crate) fn scale_costs(&mut self, unit: UnitKind) {
         if unit != UnitKind::Session {
             for unit in &mut self.units {

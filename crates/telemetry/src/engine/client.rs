@@ -46,7 +46,6 @@ impl Failure {
         "unreadable",
     ];
 
-    /// The value of the label.
     pub(super) fn word(&self) -> &'static str {
         let [unreachable, timeout, status, too_large, unreadable] = Self::WORDS;
         match self {
@@ -66,7 +65,6 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Reads the TLS files.
     pub(super) fn new(scrape: &Scrape) -> Result<Client, NoClient> {
         let url = scrape.endpoint.url();
         let client = client::Client::new(&url, &scrape.tls, Protocol::Http1)?;

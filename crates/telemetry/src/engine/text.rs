@@ -1,10 +1,8 @@
 //! A parser for Prometheus' text format, as far as engines use it.
 
-/// One line of the text format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample<'a> {
     pub(super) name: &'a str,
-    /// The text between the braces.
     labels: &'a str,
     pub(super) value: f64,
 }
@@ -24,7 +22,6 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The samples of a text in their order. Other lines are skipped.
 pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     text.lines().filter_map(sample)
 }

@@ -11,19 +11,14 @@ use super::text::{Sample, samples};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     pub queue_depth: Option<f64>,
-    /// Requests that the engine is working on.
     pub running: Option<f64>,
     /// Share of the KV cache in use; 1 is full.
     pub kv_cache: Option<f64>,
-    /// Start of the process, in Unix seconds.
     pub started: Option<f64>,
-    /// Total time in the queue.
     pub queue: Option<Spent>,
-    /// Total time of prefill.
     pub prefill: Option<Spent>,
     pub prompt_tokens: Option<f64>,
     pub output_tokens: Option<f64>,
-    /// Total number of finished requests.
     pub requests: Option<f64>,
 }
 
@@ -170,7 +165,6 @@ const RULES: &[Rule] = &[
 ];
 
 impl View {
-    /// Reads the figures from a text. Figures of several models or engines are combined.
     pub fn read(text: &str) -> View {
         let mut found = vec![Found::default(); RULES.len()];
         for sample in samples(text).filter(first_rank) {
@@ -213,7 +207,6 @@ impl View {
             || counters.any(|(before, now)| before.zip(now).is_some_and(|(one, other)| other < one))
     }
 
-    /// The counters, which only rise while the engine runs.
     fn counters(&self) -> [Option<f64>; 7] {
         let [queue, prefill] = [self.queue, self.prefill];
         [
@@ -227,7 +220,6 @@ impl View {
         ]
     }
 
-    /// Whether the engine reports any figure.
     pub(super) fn is_known(&self) -> bool {
         let figures = View {
             started: None,

@@ -10,7 +10,6 @@ pub use tokengauge_core::cells::{Counter, Gauge, Sum};
 
 pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
 
-/// The value of a series of a [`Family`](super::names::Family).
 pub trait Cell: Sized {
     const KIND: MetricKind;
 

@@ -48,9 +48,7 @@ fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> UpstreamInfo<'a> {
 /// The parts of a configuration that are labels of series.
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled<'a> {
-    /// The source of upstreams' facts.
     pub measure: &'a Measure,
-    /// The source of GPUs.
     pub prices: &'a PriceList,
     pub budgets: &'a [Budget],
 }

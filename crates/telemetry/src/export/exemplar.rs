@@ -3,17 +3,13 @@
 use std::time::SystemTime;
 use tokengauge_meter::FinishedCall;
 
-/// One observation and the trace of its call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar {
-    /// The W3C trace id.
     pub trace: u128,
     pub value: f64,
-    /// Wall-clock time of the observation.
     pub at: SystemTime,
 }
 
-/// The trace of the observations of one call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trace {
     id: u128,

@@ -5,7 +5,6 @@ pub use tokengauge_core::concurrency::concurrency;
 use tokengauge_core::lengths::prompt_length;
 pub use tokengauge_core::throughput::{ModelLabels, UNKNOWN};
 
-/// The class of prompt length that a call belongs to.
 pub fn context(record: &CallRecord) -> &'static str {
     let tokens = &record.tokens;
     let input = tokens.reported.input.or(tokens.normalised.input);

@@ -68,8 +68,6 @@ fn line(
     write(record, call);
 }
 
-/// Whether a call is logged as a warning. Errors of the upstream are warnings; errors of the agent
-/// are not.
 fn is_trouble(finished_call: &FinishedCall) -> bool {
     let record = &finished_call.record;
     match record.outcome {

@@ -22,7 +22,6 @@ const BATCH: usize = 256;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub enum Target {
-    /// Standard output, or another open stream.
     Stream(Box<dyn Write + Send>),
     /// A file to append to. It is reopened if it was moved away.
     File(PathBuf),
@@ -30,9 +29,7 @@ pub enum Target {
 
 #[derive(Clone)]
 pub struct Losses {
-    /// Lines that could not be written.
     pub failed: Counter,
-    /// Lines dropped because the queue was full.
     pub dropped: Counter,
 }
 
@@ -286,7 +283,6 @@ mod tests {
         assert!(CallLog::open(target, losses(), Instant::now).is_err());
     }
 
-    /// A writer that reports when a write begins, and fails it once `held` is closed.
     struct Held {
         begun: Sender<()>,
         held: Receiver<()>,

@@ -36,7 +36,6 @@ impl Unit {
 
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Metric {
-    /// The full name with its prefix.
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: Unit,

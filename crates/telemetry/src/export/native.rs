@@ -19,7 +19,6 @@ pub struct Buckets {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Observations in the zero bucket.
     pub zero: u64,
     /// Number and count of the other buckets that are not empty, ascending.
     pub buckets: Vec<(i32, u64)>,
@@ -63,7 +62,6 @@ impl Buckets {
     }
 }
 
-/// Octave and bucket within it; `None` for the zero bucket.
 fn place(value: f64) -> Option<(usize, usize)> {
     let at = usize::try_from(number(value)? - OCTAVES.start * PER_OCTAVE - 1).ok()?;
     Some((at / PER_OCTAVE as usize, at % PER_OCTAVE as usize))

@@ -138,12 +138,10 @@ impl Otlp {
         traces.chain(metrics).chain(logs).collect()
     }
 
-    /// Creates the spans of calls; `None` if traces are not exported.
     pub fn tracer(&self) -> Option<Arc<Tracer>> {
         self.tracer.clone()
     }
 
-    /// Starts to export metrics, if that is configured.
     pub fn begin_metrics(&self, series: &Arc<Prometheus>, meter: &Arc<Meter>) {
         if let Some(metrics) = &self.metrics {
             metrics.begin(Arc::clone(series), Arc::clone(meter));
@@ -207,7 +205,6 @@ impl Start<'_> {
     }
 }
 
-/// The limit in a variable of the SDK, parsed as by the SDK.
 fn bound(name: &str) -> usize {
     let named = std::env::var(name).ok();
     let bound = named.and_then(|value| value.parse().ok());

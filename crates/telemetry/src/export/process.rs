@@ -7,14 +7,12 @@ const TICKS: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// User and system CPU time.
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
     pub open_files: u64,
     pub threads: u64,
 }
 
-/// The current resource usage; `None` if the system does not report it.
 pub fn figures() -> Option<Process> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -25,7 +25,6 @@ pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
     }
 }
 
-/// Updates the series, which all exist from the start.
 pub fn quotas(registry: &Registry, quotas: &Quotas) {
     for status in quotas.statuses() {
         let quota = &*status.name;
@@ -54,7 +53,6 @@ pub fn quotas(registry: &Registry, quotas: &Quotas) {
     }
 }
 
-/// Updates the series of the quota store.
 pub fn sharing(registry: &Registry, status: &SharingStatus) {
     for (result, count) in [("answered", status.answered), ("failed", status.failed)] {
         let labels = labels::ByResult { result };

@@ -111,7 +111,6 @@ impl std::fmt::Debug for Registry {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     pub metric: &'static str,
-    /// The bound, in the metric's unit.
     pub at: f64,
 }
 

@@ -9,7 +9,6 @@ use std::time::SystemTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus text 0.0.4.
     Classic,
     OpenMetrics,
 }
@@ -125,7 +124,6 @@ fn write_exemplar(text: &mut String, exemplar: &Exemplar) -> Result {
     )
 }
 
-/// Labels in braces; empty if there are none.
 struct Braced<'a>(&'a str);
 
 impl Display for Braced<'_> {
@@ -137,7 +135,6 @@ impl Display for Braced<'_> {
     }
 }
 
-/// A value in the syntax of both formats.
 struct Number(f64);
 
 impl Display for Number {

@@ -12,7 +12,6 @@ use tokengauge_core::call::{CallRecord, OperationClass};
 /// The output file, and the state for the next line.
 pub(super) struct Trace {
     file: BufWriter<Box<dyn Write + Send>>,
-    /// When the first call began, in milliseconds since 1970.
     first: Option<i64>,
     /// When the last call so far of each session ended, in milliseconds since 1970.
     ended: HashMap<String, i64>,
@@ -85,7 +84,6 @@ impl Trace {
     }
 }
 
-/// Input and output tokens of a generation, preferably as reported.
 fn lengths(record: &CallRecord) -> Option<(u64, u64)> {
     let (reported, normalised) = (&record.tokens.reported, &record.tokens.normalised);
     let input = reported.input.or(normalised.input)?;

@@ -1,5 +1,3 @@
-//! Pages of call records, newest first.
-
 use super::QueryError;
 use super::matching::Matching;
 use crate::columns::values_of_row;

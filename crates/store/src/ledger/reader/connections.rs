@@ -35,7 +35,6 @@ struct PoolState {
     open: usize,
 }
 
-/// A connection, and the identities of its file and log.
 struct Open {
     connection: Connection,
     file: Option<Identity>,
@@ -191,7 +190,6 @@ impl Connections {
         )))
     }
 
-    /// A connection, and the version of the file.
     fn open(&self) -> rusqlite::Result<(Connection, i64)> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;

@@ -59,7 +59,6 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
     })
 }
 
-/// The names of all series, most expensive first.
 type Ranked = Vec<Option<String>>;
 
 /// Sums by series and step, in seconds since 1970.
@@ -77,7 +76,6 @@ struct CostScan<'a> {
 }
 
 impl CostScan<'_> {
-    /// Upper bound of the number of sums by name and step.
     fn most_cells(&self) -> Result<i64, QueryError> {
         let (Some(since), Some(until)) = (self.matching.since, self.matching.until) else {
             return Ok(i64::MAX);
@@ -134,7 +132,6 @@ impl CostScan<'_> {
         Ok((series, cells))
     }
 
-    /// The sums by the result of `series` and by step.
     fn cells(
         &self,
         parts: &[Part],

@@ -47,7 +47,6 @@ pub(super) fn experiment_units(
     })
 }
 
-/// Sums by variant and unit.
 struct Found {
     kind: UnitKind,
     units: BTreeMap<(i64, i64), UnitSums>,
@@ -101,7 +100,6 @@ fn summed(connection: &Connection, experiment: i64, found: &mut Found) -> Result
     Ok(())
 }
 
-/// Adds calls that are not in the sums yet.
 fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Result<(), QueryError> {
     let mark = Marks::load(connection)?.units;
     match mark {

@@ -19,7 +19,6 @@ pub(super) struct Matching {
     pub(super) series: FastMap<i64, SeriesNames>,
     /// The filter's names that are in series.
     names: Vec<(Dimension, i64)>,
-    /// Whether every combination matches.
     pub(super) all: bool,
     /// Columns that only calls have, such as session and user, and the ids that each may have.
     of_calls: Vec<IdsOfColumn>,
@@ -130,7 +129,6 @@ fn of_calls(
     Ok(Some(found))
 }
 
-/// Ids of the names of a dimension that [`Dimension::selects`] allows.
 pub(super) fn selected(
     connection: &Connection,
     by: Dimension,
@@ -160,7 +158,6 @@ fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i6
         .optional()
 }
 
-/// Ids of the classes of operations that match; `None` if all match.
 fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<Vec<i64>>> {
     if filter.operation_classes.is_empty() {
         return Ok(None);
@@ -172,7 +169,6 @@ fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<
     Ok(Some(ids))
 }
 
-/// Ids of the outcomes that match; `None` if all match.
 pub(super) fn outcomes(
     connection: &Connection,
     filter: &Filter,

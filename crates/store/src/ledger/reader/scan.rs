@@ -37,7 +37,6 @@ impl SketchSelection {
     };
 }
 
-/// The source of sums over a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Calls,
@@ -167,7 +166,6 @@ struct Scan<'a> {
     connection: &'a Connection,
     matching: &'a Matching,
     errors: HashSet<i64>,
-    /// The class of operations that generate.
     generation: Option<i64>,
 }
 
@@ -287,7 +285,6 @@ impl Scan<'_> {
     }
 }
 
-/// Index of the sums to add to.
 pub(super) type SlotId = usize;
 
 #[derive(Default)]
@@ -302,7 +299,6 @@ impl Slots {
     }
 }
 
-/// Ids of the outcomes that are errors.
 fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     let mut statement =
         connection.prepare_cached("SELECT id, name FROM names WHERE kind = 'outcome'")?;
@@ -317,7 +313,6 @@ fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     Ok(errors)
 }
 
-/// Id of the class of operations that generate.
 fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     name(
         connection,

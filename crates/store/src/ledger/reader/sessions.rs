@@ -170,7 +170,6 @@ fn named(connection: &Connection, ids: &[i64]) -> rusqlite::Result<String> {
     })
 }
 
-/// Searches for a text in the session's name and in the names of its agents.
 fn searched(
     connection: &Connection,
     search: &str,
@@ -204,7 +203,6 @@ fn searched(
     Ok(())
 }
 
-/// The sort expression, as a whole number, and whether it may be NULL.
 fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     match sort {
         SessionSort::LastAt => ("last_us", false),
@@ -226,7 +224,6 @@ fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     }
 }
 
-/// Adds the condition that rows come after a cursor.
 fn after(
     conditions: &mut Conditions,
     cursor: &str,
@@ -252,7 +249,6 @@ fn after(
     Ok(())
 }
 
-/// Reads a row of `COLUMNS, id, name, workload, user, experiment, variant`.
 fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let session = read(row)?;
     let sums = &session.sums;

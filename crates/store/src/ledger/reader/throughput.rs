@@ -68,7 +68,6 @@ fn known_since(connection: &Connection, step: i64) -> rusqlite::Result<Option<(i
     Ok(first.map(|first| (level, first)))
 }
 
-/// Calls back with the tokens of every matching call.
 fn each_call(
     connection: &Connection,
     matching: &Matching,
@@ -102,7 +101,6 @@ fn each_call(
     Ok(())
 }
 
-/// When a call generated its tokens, and how many; `None` without tokens.
 fn generated(row: &Row<'_>) -> rusqlite::Result<Option<Generated>> {
     let Some(tokens) = row.get::<_, Option<i64>>(2)? else {
         return Ok(None);

@@ -37,7 +37,6 @@ struct Receiver {
     destination: Destination,
     client: client::Client,
     losses: Arc<Losses>,
-    /// Whether the process is ending, so that nothing is retried.
     closing: watch::Sender<bool>,
 }
 
@@ -93,7 +92,6 @@ impl Client {
         self.to.closing.send_replace(true);
     }
 
-    /// Waits until [`Client::close`] is called.
     pub(super) async fn closed(&self) {
         let mut closing = self.to.closing.subscribe();
         // The sender is a field of `self`, so it is not dropped first.
@@ -211,7 +209,6 @@ impl Receiver {
     }
 }
 
-/// The body of a successful response.
 fn judge(response: ClientResponse) -> Result<Bytes, Attempt> {
     if response.status.is_success() {
         return Ok(response.body);

@@ -38,7 +38,6 @@ impl Name {
 }
 
 pub const OPERATION: Name = Name::both("gen_ai.operation.name");
-/// The provider of the model that answers.
 pub const PROVIDER: Name = Name {
     current: Some("gen_ai.provider.name"),
     draft: Some("gen_ai.system"),
@@ -68,16 +67,12 @@ pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
 pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
 pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
 pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
-/// The number of candidate tokens for sampling.
 pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
 pub const REQUEST_MAX_TOKENS: Name = Name::both("gen_ai.request.max_tokens");
-/// The penalty for frequent tokens.
 pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency_penalty");
-/// The penalty for tokens that occurred at all.
 pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
 pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
 pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
-/// The length of an embedding.
 pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
 pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
 pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
@@ -216,7 +211,6 @@ fn by_dialect(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Host and port of an endpoint.
 pub fn address(endpoint: &str) -> (&str, Option<u16>) {
     match endpoint.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !port.ends_with(']') => {

@@ -67,7 +67,6 @@ const fn metric(
     }
 }
 
-/// Metrics in the order of [`GenAi::series`].
 const METRICS: [Metric; 7] = [
     metric(
         "gen_ai.client.token.usage",

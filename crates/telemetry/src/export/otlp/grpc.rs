@@ -113,7 +113,6 @@ struct Delay {
     nanos: i32,
 }
 
-/// The retry delay in the details of a status, if any.
 fn retry_info(details: &str) -> Option<Duration> {
     let bytes = STANDARD_NO_PAD.decode(details.trim_end_matches('=')).ok()?;
     let status = RpcStatus::decode(Bytes::from(bytes)).ok()?;

@@ -14,21 +14,17 @@ pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
     Full,
-    /// The receiver could not be reached.
     Connect,
-    /// The receiver took too long.
     Timeout,
     Throttled,
     /// The receiver refused the message: a wrong key or path, or a limit.
     Refused,
-    /// The receiver failed.
     Unavailable,
     /// The receiver accepted only a part of the message.
     Rejected,
 }
 
 impl Reason {
-    /// The value of the label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -67,13 +63,11 @@ impl Losses {
         }
     }
 
-    /// Records a failed attempt, which may be retried.
     pub fn failed(&self, failure: Failure) {
         self.tell(&failure);
         *self.last.lock() = Some(failure);
     }
 
-    /// Records that the message was delivered.
     pub fn arrived(&self) {
         self.last.lock().take();
     }
@@ -95,7 +89,6 @@ impl Losses {
         self.tell(&failure);
     }
 
-    /// Logs that exports fail, and how many items have been lost.
     fn tell(&self, failure: &Failure) {
         if self.failure_log.should_log((self.clock)()) {
             tracing::warn!(
@@ -167,7 +160,6 @@ impl Gate {
         false
     }
 
-    /// Records that `items` have left the queue.
     pub fn leave(&self, items: usize, arrived: bool) {
         let mut inside = self.inside();
         // Items in the queue were counted as lost when the gate closed.

@@ -55,7 +55,6 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The state before the first message, with `start` as the beginning.
     pub(super) fn since(start: SystemTime) -> Sent {
         Sent {
             at: start,

@@ -107,7 +107,6 @@ impl Metrics {
         self.source.lock()
     }
 
-    /// Sends all current values, and returns whether they were delivered.
     async fn send(&self) -> bool {
         let Some((request, points)) = self.request() else {
             return true;
@@ -126,7 +125,6 @@ impl Metrics {
         sent
     }
 
-    /// The message, and the number of its data points.
     fn request(&self) -> Option<(ExportMetricsServiceRequest, usize)> {
         let now = (self.clock)();
         let source = self.source();

@@ -76,7 +76,6 @@ pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
         .build()
 }
 
-/// An attribute of the resource; `None` if the environment does not set it.
 pub fn attribute_of(variables: Variables<'_>, key: &'static str) -> Option<String> {
     let value = resource(variables, "").get(&Key::from_static_str(key))?;
     Some(value.to_string()).filter(|value| !value.is_empty())

@@ -45,7 +45,6 @@ fn retry_after(head: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The waits between the attempts of one message.
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// When the first attempt failed.

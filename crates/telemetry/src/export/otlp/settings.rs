@@ -13,7 +13,6 @@ use tokengauge_net::tls::ClientTls;
 const DEFAULT_HTTP: &str = "http://localhost:4318";
 const DEFAULT_GRPC: &str = "http://localhost:4317";
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Default interval between exports of metrics.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -64,7 +63,6 @@ impl Signal {
         }
     }
 
-    /// The exporter's name in labels and in the log.
     pub fn exporter(self) -> &'static str {
         match self {
             Signal::Traces => "otlp_traces",
@@ -76,7 +74,6 @@ impl Signal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A gRPC call over HTTP/2.
     Grpc,
     Http,
 }
@@ -98,7 +95,6 @@ pub struct Destination {
 pub struct Settings {
     pub traces: Option<Destination>,
     pub metrics: Option<Destination>,
-    /// The time between two exports of metrics.
     pub interval: Duration,
     /// Whether metrics have delta temporality instead of cumulative.
     pub delta: bool,
@@ -367,7 +363,6 @@ fn header(member: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((key.trim().to_ascii_lowercase().parse().ok()?, value))
 }
 
-/// Decodes percent-encoding.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

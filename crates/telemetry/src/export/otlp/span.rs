@@ -39,14 +39,12 @@ impl Attributes {
         }
     }
 
-    /// Adds an attribute of the conventions, if its value is known.
     pub(super) fn convention(&mut self, name: Name, value: Option<impl Into<Value>>) {
         if let (Some(name), Some(value)) = (name.by(self.conventions), value) {
             self.list.push(KeyValue::new(name, value));
         }
     }
 
-    /// Adds an attribute of tokengauge, if its value is known.
     pub(super) fn ours(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.list.push(KeyValue::new(name, value));
@@ -309,7 +307,6 @@ fn asked(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.convention(names::OPENAI_REQUEST_TIER, tier);
 }
 
-/// The strings as an array; `None` if there are none.
 fn texts(all: &[String]) -> Option<Value> {
     let all: Vec<StringValue> = all.iter().cloned().map(Into::into).collect();
     (!all.is_empty()).then_some(Value::Array(Array::String(all)))

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// Values by name and labels.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
 
 /// Writes every metric of the table with these label values in both ways, ours first.
@@ -61,7 +60,6 @@ fn rendered(label_values: &[&str]) -> [String; 2] {
     [ours, theirs.handle().render()]
 }
 
-/// Reads Prometheus text.
 fn samples(text: &str) -> Samples {
     let lines = text.lines().filter(|line| !line.is_empty());
     let lines = lines.filter(|line| !line.starts_with('#'));
