@@ -240,9 +240,9 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
     let line = process.line("the ledger loses records").await;
     for part in [
         format!("version {}", known + 1),
-        format!("this program knows {known}"),
+        format!("supports only {known}"),
         "`path` in [ledger]".to_owned(),
-        "left as it is".to_owned(),
+        "unchanged".to_owned(),
     ] {
         assert!(line.contains(&part), "{part}: {line}");
     }
@@ -406,7 +406,7 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     aside.push(".damaged");
     assert_eq!(
         Path::new(&aside).exists(),
-        process.find("it was put aside").is_some()
+        process.find("it was renamed").is_some()
     );
     metric(&process, WRITABLE, 1.0).await;
     let before = process.metrics().await["tokengauge_ledger_records_total"];

@@ -218,7 +218,7 @@ async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pau
     assert!(taken.len() >= 21, "batches of ten: {taken:?}");
     let full = taken.iter().filter(|batch| batch.rows == 10).count();
     assert!(full >= 19, "{taken:?}");
-    process.line("the store takes calls again").await;
+    process.line("the store accepts calls again").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +235,7 @@ async fn a_call_that_the_store_refuses_is_named_and_left_out() {
     fixture.stored(8).await;
     let refused = "tokengauge_sink_lost_records_total{sink=\"clickhouse\",reason=\"refused\"}";
     assert_eq!(metric(&process, refused, 1.0).await, 1.0);
-    let line = process.line("the store does not take this call").await;
+    let line = process.line("the store refuses this call").await;
     let missing: Vec<_> = fixture
         .ids()
         .difference(&fixture.warehouse.ids())

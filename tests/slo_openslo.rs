@@ -101,7 +101,7 @@ fn what_cannot_be_measured_is_named() {
         (
             "op: lte",
             "op: gte",
-            "SLO `first`: ttft can only be promised with op lte",
+            "SLO `first`: ttft supports only op lte",
         ),
         ("duration: 4w", "duration: 1M", "`1M` is not a duration"),
         ("isRolling: true", "isRolling: false", "only rolling"),

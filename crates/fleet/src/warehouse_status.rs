@@ -1,40 +1,40 @@
-//! How the store of a fleet stands.
+//! The state of the warehouse that a fleet reads.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_core::time::Timestamp;
 
-/// Whether the store is followed.
+/// Whether the warehouse is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "StoreState")]
 pub enum WarehouseState {
-    /// Its calls are read for the first time since the start.
+    /// The warehouse is being read for the first time since the start.
     Reading,
-    /// Everything that it has is here, but for the last seconds.
+    /// Everything in the warehouse has been read, except for the last seconds.
     Following,
-    /// It does not answer; what it has is read when it does again.
+    /// The warehouse does not respond. Its calls are read once it responds again.
     Away,
 }
 
-/// How the store of a fleet stands.
+/// The state of the warehouse that a fleet reads.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "FleetStore")]
 pub struct WarehouseStatus {
-    /// Where it is, without secrets.
+    /// The address of the warehouse, without secrets.
     pub address: String,
-    /// Whether it is followed.
+    /// Whether the warehouse is followed.
     pub state: WarehouseState,
-    /// Since when, RFC 3339, UTC.
+    /// When the warehouse entered this state, as RFC 3339 in UTC.
     pub since: Timestamp,
-    /// Why it is away, and what to do.
+    /// Why the warehouse is away, and what to do.
     pub error: Option<String>,
-    /// Calls that were taken from it since the start.
+    /// Number of calls read from the warehouse since the start.
     pub calls: u64,
-    /// When it was last read to its end; null before the first time.
+    /// When all calls of the warehouse had last been read; null before the first time.
     pub read_at: Option<Timestamp>,
-    /// Requests to it that failed.
+    /// Number of failed requests to the warehouse.
     pub failures: u64,
 }
 
@@ -51,7 +51,7 @@ impl WarehouseStatus {
         }
     }
 
-    /// It was read to its end. Whether it was away before.
+    /// Marks the warehouse as read to its end. Returns whether it was away before.
     pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
         self.turn(WarehouseState::Following, now);
@@ -59,7 +59,7 @@ impl WarehouseStatus {
         back
     }
 
-    /// It failed. Whether that is new.
+    /// Marks the warehouse as away. Returns whether the state is new.
     pub(super) fn failed(&mut self, error: String, now: SystemTime) -> bool {
         let new = self.state != WarehouseState::Away;
         self.turn(WarehouseState::Away, now);

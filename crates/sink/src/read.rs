@@ -1,5 +1,3 @@
-//! Calls read back from ClickHouse.
-
 use crate::clickhouse::{ClickHouse, quoted};
 use crate::settings::{ClickHouseSettings, Secret};
 use crate::sink::SendError;
@@ -20,14 +18,15 @@ use tokengauge_net::client::NoClient;
 use tokengauge_net::tls::ClientTls;
 use tokengauge_store::columns::{COLUMNS, ColumnKind, Value, concurrency, record};
 
-/// The table where the URL names none.
+/// The table that is read if the URL names none.
 const TABLE: &str = "tokengauge_calls";
-/// Calls of one request: an answer may have 32 MiB, and a call has some 2.5 KB, 8 with long names and segments.
+/// Number of calls per request. A response may have 32 MiB; a call has about 2.5 KB, or 8 KB with
+/// long names and segments.
 const PAGE: usize = 4_000;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A table of ClickHouse as a URL: `clickhouse://user@host:8123/database?table=calls`; `clickhouses` is with TLS, as
-/// `https` is.
+/// A ClickHouse table as a URL: `clickhouse://user@host:8123/database?table=calls`. The scheme
+/// `clickhouses` uses TLS.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarehouseUrl {
     settings: ClickHouseSettings,
@@ -38,7 +37,7 @@ impl FromStr for WarehouseUrl {
 
     fn from_str(text: &str) -> Result<WarehouseUrl, String> {
         let expected =
-            "is no URL such as clickhouse://user@host:8123/database?table=tokengauge_calls";
+            "is not a URL such as clickhouse://user@host:8123/database?table=tokengauge_calls";
         let uri: Uri = text.parse().map_err(|_| expected.to_owned())?;
         let (scheme, port) = match uri.scheme_str() {
             Some("clickhouse") => (Scheme::HTTP, 8123),
@@ -51,7 +50,9 @@ impl FromStr for WarehouseUrl {
         let (user, host) = match authority.as_str().rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
                 return Err(
-                    "has a password; give it by CLICKHOUSE_PASSWORD or password_file".to_owned(),
+                    "contains a password; use CLICKHOUSE_PASSWORD or password_file \
+                     instead"
+                        .to_owned(),
                 );
             }
             Some((user, host)) => (Some(user.to_owned()), host),
@@ -90,7 +91,8 @@ impl FromStr for WarehouseUrl {
                 "password_file" => settings.password = Secret::File(PathBuf::from(&*value)),
                 other => {
                     return Err(format!(
-                        "has `{other}`; table, ca, certificate, key and password_file are known"
+                        "has the unknown parameter `{other}`; use table, ca, certificate, key or \
+                         password_file"
                     ));
                 }
             }
@@ -110,7 +112,6 @@ impl WarehouseUrl {
         WarehouseUrl { settings }
     }
 
-    /// Where it is, for people.
     pub fn address(&self) -> String {
         let at = self.settings.url.authority().map_or("", |at| at.as_str());
         format!("{at} {}.{}", self.settings.database, self.settings.table)
@@ -121,10 +122,10 @@ impl WarehouseUrl {
 pub enum ReadError<E: std::error::Error> {
     #[error(transparent)]
     Warehouse(#[from] SendError),
-    /// What it answers is no call.
-    #[error("the store's answer cannot be read: {0}")]
+    /// A response is not a list of calls.
+    #[error("the response of the store cannot be parsed: {0}")]
     Response(String),
-    /// The calls cannot be taken.
+    /// The receiver of the calls returned an error.
     #[error(transparent)]
     Taken(E),
 }
@@ -132,17 +133,14 @@ pub enum ReadError<E: std::error::Error> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarehouseRow {
     pub pod: Option<PodName>,
-    /// A value for each of [`COLUMNS`].
     pub values: Vec<Value>,
 }
 
 impl WarehouseRow {
-    /// When it began, in milliseconds since 1970.
     pub fn started_ms(&self) -> i64 {
         crate::table::started_ms(&self.values)
     }
 
-    /// Its record, with the pod, and the streams in flight when it began.
     pub fn record(&self) -> (CallRecord, Option<u32>) {
         let record = CallRecord {
             pod: self.pod.clone().map(Arc::new),
@@ -152,7 +150,7 @@ impl WarehouseRow {
     }
 }
 
-/// The calls that began within a time, in milliseconds since 1970: from the first on, before the second.
+/// A time range for the start of calls, in milliseconds since 1970; the end is excluded.
 pub type Span = (i64, i64);
 
 #[derive(Debug)]
@@ -162,10 +160,10 @@ pub struct WarehouseReader {
 }
 
 impl WarehouseReader {
-    /// A reader of the table that a URL names.
+    /// A reader of the table that the URL names.
     ///
     /// # Errors
-    /// Where the URL or a file of TLS cannot be used.
+    /// If the URL or a TLS file cannot be used.
     pub fn new(url: &WarehouseUrl) -> Result<WarehouseReader, NoClient> {
         Ok(WarehouseReader {
             client: ClickHouse::new(url.settings.clone(), &Origin::default())?,
@@ -173,11 +171,12 @@ impl WarehouseReader {
         })
     }
 
-    /// Reads the calls in the order of their start, and gives them away some thousand at a time; how many there were. A
-    /// column that the table does not have is unknown, one that this version does not know is left out.
+    /// Reads the calls in the order of their start, and passes them on a few thousand at a time.
+    /// Returns the number of calls. Columns that the table lacks are unknown; columns that this
+    /// version does not know are ignored.
     ///
     /// # Errors
-    /// Where the warehouse does not answer or the calls cannot be taken.
+    /// If the warehouse does not respond or the receiver returns an error.
     pub async fn read<E: std::error::Error>(
         &self,
         (since, until): Span,
@@ -199,11 +198,11 @@ impl WarehouseReader {
         }
     }
 
-    /// How many calls began in each interval of `every` milliseconds; by the number of the interval since 1970, without
-    /// those that have none.
+    /// The number of calls that began in each interval of `every` milliseconds, by the number of
+    /// the interval since 1970. Intervals without calls are left out.
     ///
     /// # Errors
-    /// Where the warehouse does not answer.
+    /// If the warehouse does not respond.
     pub async fn counts(
         &self,
         (since, until): Span,
@@ -242,17 +241,17 @@ impl WarehouseReader {
     }
 }
 
-/// 2200-01-01: DateTime64 ends before 2300.
+/// 2200-01-01 in milliseconds: DateTime64 ends before 2300.
 const LATEST: i64 = 7_258_118_400_000;
 
-/// How numbers and rows are written.
+/// Settings for how ClickHouse formats numbers and rows.
 const FORMAT: &str = "SETTINGS output_format_json_quote_64bit_integers = 0, output_format_json_quote_denormals = 0, \
     do_not_merge_across_partitions_select_final = 1 FORMAT JSONEachRow";
 
-/// The calls that began within a time, each once.
+/// The `FROM` clause for calls that began in a time range, each call once.
 fn from(settings: &ClickHouseSettings, since: i64, until: i64) -> String {
     let (database, table) = (quoted(&settings.database), quoted(&settings.table));
-    // An id stays within one part, which is a day: parts need not be merged with each other.
+    // Rows with equal ids are in the same partition, which is one day, so partitions need no merge.
     format!(
         "FROM {database}.{table} FINAL WHERE started_at >= {} AND started_at < {}",
         at(since),
@@ -281,7 +280,7 @@ fn select(
     format!("SELECT * {table}{behind} ORDER BY started_at, id LIMIT {PAGE} {FORMAT}")
 }
 
-/// The values of a row. What is not there or of another kind is unknown.
+/// The values of a row. A missing value, or one of another type, is unknown.
 fn row(object: &Map<String, Json>) -> WarehouseRow {
     let columns = COLUMNS.iter();
     let values = columns.map(|column| {

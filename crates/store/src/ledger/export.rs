@@ -1,4 +1,4 @@
-//! Call records as files for analysis: CSV, JSON lines, Parquet; and as traces to replay.
+//! Exports call records: as CSV, JSON lines or Parquet for analysis, and as traces for replay.
 
 mod mooncake;
 
@@ -14,29 +14,29 @@ use rusqlite::{Connection, Row};
 use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 
-/// Calls that are read in one query, so that the writer can checkpoint in between.
+/// Number of calls per query. Between queries the writer can checkpoint.
 const CHUNK: i64 = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// Typed columns, compressed.
     Parquet,
-    /// Comma-separated values with a line of names (RFC 4180).
+    /// Comma-separated values with a header line (RFC 4180).
     Csv,
-    /// One call record per line, as the call log has it.
+    /// One call record per line, as in the call log.
     Jsonl,
-    /// A trace to replay: start, input length, output length, session; a call per line.
+    /// A trace for replay, with one call per line: start, input length, output length, session.
     Mooncake,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
-    /// Calls that began from here on.
+    /// Selects calls that began at this time or later.
     pub since: Option<SystemTime>,
-    /// Calls that began before.
+    /// Selects calls that began before this time.
     pub until: Option<SystemTime>,
     pub format: FileFormat,
-    /// Whether texts in CSV that a spreadsheet would take for a formula begin with `'`.
+    /// Whether text in CSV that a spreadsheet would take for a formula begins with `'`.
     pub spreadsheet: bool,
 }
 
@@ -48,11 +48,11 @@ pub enum ExportError {
     File(#[from] io::Error),
 }
 
-/// Writes the calls that `options` select to `file`, in the order of their start; returns how
-/// many.
+/// Writes the calls that `options` select to `file`, in the order of their start. Returns the
+/// number of calls.
 ///
 /// # Errors
-/// Where the ledger cannot be read or the file not be written.
+/// If the ledger cannot be read or the file cannot be written.
 pub fn export(
     reader: &Reader,
     options: &ExportOptions,
@@ -77,15 +77,15 @@ pub fn export(
     Ok(written - left_out)
 }
 
-/// A page of rows, and the key behind which the next one begins.
+/// A page of rows, and the key after which the next page begins.
 pub type RowPage = (Vec<Vec<Value>>, Option<i64>);
 
 impl Reader {
-    /// The values of the calls that began within a time, in the order of their start, at most `limit`: from the first
-    /// on, or behind `after`.
+    /// The values of calls that began within a time, in the order of their start, at most `limit`:
+    /// from the first call, or after the key `after`.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn rows(
         &self,
         (since, until): (SystemTime, SystemTime),
@@ -110,7 +110,6 @@ impl Reader {
     }
 }
 
-/// Writes the next calls; returns how many, and the key of the last.
 fn chunk(
     connection: &Connection,
     from: i64,
@@ -179,7 +178,7 @@ impl Output {
         }
     }
 
-    /// Calls that were not written, since the file has no place for them.
+    /// Number of calls that were not written because the format cannot represent them.
     fn left_out(&self) -> u64 {
         match self {
             Output::Mooncake(trace) => trace.left_out,
@@ -225,7 +224,6 @@ fn csv_line(
     Ok(file.write_all(&line))
 }
 
-/// When the call of a row began, in milliseconds since 1970.
 fn instant(row: &Row<'_>) -> rusqlite::Result<i64> {
     Ok(started_ms(row.get("key")?))
 }
