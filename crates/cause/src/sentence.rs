@@ -7,7 +7,7 @@ use crate::report::{
 };
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
+/// `may_have_begun` is true if the newest calls may be bad for another reason, and are too few to decide that.
 pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     if !cause.known {
         return unknown(cause, basis, may_have_begun);
@@ -19,7 +19,7 @@ pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -
         .iter()
         .filter(|one| is_shown(one.signal))
         .collect();
-    // What makes them bad comes first.
+    // The signal of the mechanism is shown first.
     moved.sort_by_key(|one| Some(one.signal) != main);
     parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
     parts.extend(
@@ -101,7 +101,7 @@ pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
     }
 }
 
-/// A rate in a sentence: small ones with a digit behind the point.
+/// A rate with one decimal place if it is small.
 fn rate(value: f64) -> String {
     if value < 10.0 {
         format!("{value:.1}")
@@ -188,7 +188,7 @@ fn since(cause: &Cause) -> String {
     format!(" since {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// What the sentence tells of: a first token says more than where the delay began.
+/// Whether the sentence shows a signal. The first token says more than the connection where a delay begins.
 fn is_shown(signal: Signal) -> bool {
     signal != Signal::ColdStarts
 }
