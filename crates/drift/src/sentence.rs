@@ -3,12 +3,12 @@
 use crate::report::{ChangePoint, DriftState, Figures, Series, SignalDrift, Why};
 use crate::signal::SignalName;
 
-/// The largest share of calls of unknown class with which a decomposition says anything.
+/// A decomposition is reported only up to this share of calls with unknown class.
 const MOST_UNKNOWN: f64 = 0.2;
-/// A mean that changed by less than this share is called unchanged.
+/// A mean is unchanged if it changed by less than this share.
 const SAME_MEAN: f64 = 0.05;
 
-/// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.
+/// The sentence of a series whose other fields are set. A part of a mean below the share `min_change` is small.
 pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
     if let Some(replaced) = &series.replaced {
         let model = series.model.as_deref().unwrap_or("another model");
@@ -119,7 +119,7 @@ fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
     format!("{share} of {what} {rest} ({kind}: {was} → {is})")
 }
 
-/// When the level jumped in that direction for the last time, of signals over all classes.
+/// When the level last jumped in the given direction, over all classes.
 fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     let same = |point: &&ChangePoint| {
         point.signal == one.signal
@@ -173,7 +173,7 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
     format!("{how} (mean {was} → {is}{})", unit(signal))
 }
 
-/// That TTFT did not follow the prompts.
+/// Says that TTFT did not change although the prompts did.
 fn unchanged_ttft(series: &Series) -> Option<String> {
     let stable = series
         .signals
@@ -186,7 +186,7 @@ fn unchanged_ttft(series: &Series) -> Option<String> {
 }
 
 impl ChangePoint {
-    /// What jumped, and by how much: “prompts rose by 98 % (median 1204 → 2420 tokens)”.
+    /// The jump and its size, such as “prompts rose by 98 % (median 1204 → 2420 tokens)”.
     pub fn sentence(&self) -> String {
         let signal = self.signal;
         let how = if self.change < 0.0 { "fell" } else { "rose" };
@@ -208,7 +208,7 @@ impl ChangePoint {
     }
 }
 
-/// What the decomposition of a mean says.
+/// The result of a decomposition, in words.
 fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let (name, equal) = match why.signal {
         SignalName::Ttft => ("TTFT", "prompt length"),
@@ -249,7 +249,7 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     }
 }
 
-/// Whether prompts changed: then calls of one class differ in length, too, and the store has no finer classes.
+/// Whether prompts changed. If so, calls of one class also differ in length, and the store has no finer classes.
 fn grew_within_classes(series: &Series, why: &Why) -> bool {
     why.signal == SignalName::Ttft && has_drifted(series, SignalName::InputTokens)
 }
@@ -263,7 +263,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Three significant digits, whole numbers from 100 on.
+/// Three significant digits; whole numbers from 100 up.
 fn number(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! How calls end.
+//! Drift in how calls end.
 
 use crate::traffic::{Level, WEEK, hours, seen, signal};
 use tokengauge_drift::{DriftState, Settings, SignalName};
