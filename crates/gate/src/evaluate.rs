@@ -1,4 +1,4 @@
-//! Whether a rollout may continue.
+//! Decides whether a rollout may continue.
 
 use crate::check::{Levels, at_most, burn, not_worse_by};
 use crate::forecast::{self, Course};
@@ -13,22 +13,22 @@ use tokengauge_experiments::{Group, Metric, words};
 /// The share of units that may have calls of both sides.
 const MAX_MIXED: f64 = 0.2;
 
-/// When a gate is evaluated, and by which configuration.
+/// When a gate is evaluated, and with which configuration.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub now: SystemTime,
-    /// The start of the rollout, where the caller gives one.
+    /// The start of the rollout, if the caller gives one.
     pub since: Option<SystemTime>,
     pub config_sha256: String,
 }
 
-/// How a gate stands by the calls of a store, whose errors are passed on.
+/// Evaluates a gate with the calls of a store, whose errors are passed on.
 pub fn evaluate_calls<C: Calls>(gate: &Gate, asked: &Asked, calls: &C) -> Result<Report, C::Error> {
     let observed = observe(gate, asked.since, asked.now, calls)?;
     Ok(evaluate(gate, &observed, asked))
 }
 
-/// How a gate stands. It may be asked at any time and as often as one likes. It never passes or fails by waiting.
+/// Evaluates a gate. It may be evaluated at any time and any number of times. Waiting never makes it pass or fail.
 pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let mixed = observed.mixed().len() as u64;
     let complete = observed.complete(asked.now, gate.rules.settled_after);
@@ -87,7 +87,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     }
 }
 
-/// How many units there are and how fast they become complete; `None` before the first could.
+/// The number of units, and how fast units become complete. `None` before the first unit could be complete.
 fn course(gate: &Gate, groups: [&Group; 2], waited: Duration) -> Option<Course> {
     let waited = waited.checked_sub(gate.rules.settled_after)?.as_secs_f64();
     let units = groups.map(|group| group.units() as f64);
@@ -108,7 +108,7 @@ fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport 
     }
 }
 
-/// Why nothing is said.
+/// Why there is no verdict.
 fn withheld(
     gate: &Gate,
     observed: &Observed,

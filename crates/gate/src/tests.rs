@@ -1,4 +1,4 @@
-//! Every verdict, and what must not pass.
+//! Every verdict, and rollouts that must not pass.
 
 use crate::*;
 use std::time::{Duration, SystemTime};
@@ -48,7 +48,7 @@ struct Traffic {
     upstream: &'static str,
     sessions: u64,
     tps: f64,
-    /// One session in n has one answer with this finish reason. If n is 1, all answers have it.
+    /// One session in n has one response with this finish reason. If n is 1, all responses have it.
     finish: Option<(u64, &'static str)>,
     cost: Option<f64>,
 }
@@ -69,7 +69,7 @@ impl Traffic {
 
     fn call(self, session: u64, number: u64) -> CallRecord {
         let started = at(session % 60 + 60 * number);
-        // Sessions differ by up to 10 %, the same on both sides.
+        // Sessions differ by up to 10 % in the same way on both sides.
         let differs = 1.0 + 0.1 * ((session * 7_919) % 101) as f64 / 101.0;
         let tps = self.tps * differs;
         let every = |every: u64| session.is_multiple_of(every);
@@ -216,7 +216,7 @@ fn where_every_session_is_truncated_it_fails() {
     assert_eq!(report.verdict, GateVerdict::Fail, "{report:#?}");
     assert_eq!(truncated.verdict, GateVerdict::Fail, "{truncated:#?}");
     assert_eq!(truncated.value, Some(1.0), "of the calls");
-    // The same on both sides is not worse.
+    // Equal traffic on both sides is not worse.
     let old = Traffic {
         finish: Some((1, "length")),
         ..FINE
