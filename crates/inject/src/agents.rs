@@ -1,4 +1,4 @@
-//! Containers that call models: sets their base URLs to the sidecar, where they have none.
+//! Containers that call models: sets their base URLs to the sidecar if none are set.
 
 use super::annotations::{Annotations, BaseUrls};
 use super::error::InjectError;
@@ -14,9 +14,9 @@ use tokengauge_config::Config;
 pub(super) struct ReachableProviders {
     port: u16,
     native: bool,
-    /// The path prefixes of the routes; `None` where they are not known.
+    /// The path prefixes of the routes. `None` if they are unknown.
     prefixes: Option<Vec<String>>,
-    /// Upstreams whose URLs were base URLs in the pod.
+    /// The names and URLs of upstreams whose URLs were base URLs in the pod.
     taken: Vec<(String, String)>,
 }
 
@@ -30,7 +30,6 @@ impl ReachableProviders {
         }
     }
 
-    /// The providers that the routes of a configuration forward.
     pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> ReachableProviders {
         let config = Config::parse(text, "").ok();
         let prefixes = config.map(|config| {
@@ -48,7 +47,7 @@ impl ReachableProviders {
         }
     }
 
-    /// The same at a port; init containers reach a `native` sidecar only.
+    /// The providers at a port. Init containers reach only a `native` sidecar.
     pub(super) fn at(self, port: u16, native: bool) -> ReachableProviders {
         ReachableProviders {
             port,
@@ -82,8 +81,7 @@ fn groups<'a>(
     groups
 }
 
-/// The base URLs in the pod that become upstreams, where that is requested: the provider's
-/// name and the URL.
+/// The base URLs in the pod that become upstreams, as provider names and URLs. Empty unless the pod requests this.
 pub(super) fn taken_over(
     pod: &Pod,
     annotations: &Annotations,
@@ -121,7 +119,6 @@ pub(super) fn taken_over(
     Ok(taken)
 }
 
-/// Sets base URLs to the sidecar.
 pub(super) fn point(
     pod: &mut Pod,
     annotations: &Annotations,
@@ -241,7 +238,7 @@ fn point_one(
     Ok(())
 }
 
-/// Warns of unknown variables with base URLs, by which calls bypass the sidecar.
+/// Warns about unknown variables that contain a base URL. Such calls bypass the sidecar.
 fn warn_of_lookalikes(
     container: &Value,
     settings: &Settings,
@@ -311,7 +308,7 @@ fn sets(container: &Value, name: &str) -> bool {
     variables(container).any(|variable| variable["name"] == name)
 }
 
-/// The literal value of a variable, where it has one.
+/// The literal value of a variable. `None` for a reference.
 fn literal<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     let mut named = variables(container).filter(|variable| variable["name"] == name);
     named.find_map(|variable| variable["value"].as_str())

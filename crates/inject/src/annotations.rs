@@ -7,7 +7,7 @@ use super::resources;
 use clap::ValueEnum;
 use tokengauge_config::environment::OnRefusedConfig;
 
-/// All annotations, without the prefix.
+/// The names of all annotations, without the prefix.
 const KNOWN: &[&str] = &[
     "inject",
     "config",
@@ -26,19 +26,19 @@ const KNOWN: &[&str] = &[
     super::WARNINGS,
 ];
 
-/// The annotation with the configuration, which the pod mounts as a file.
+/// The annotation that contains the configuration, which the pod mounts as a file.
 pub(super) const CONFIG: &str = "proxy-config";
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
-/// In which containers base URLs are set.
+/// The containers in which base URLs are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BaseUrls {
-    /// Where the container has none, and no `envFrom` that could set one.
+    /// Containers without a base URL, and without an `envFrom` that could set one.
     #[default]
     Unset,
-    /// Also where there is an `envFrom`.
+    /// Containers without a base URL, even if they have an `envFrom`.
     OverEnvFrom,
-    /// Everywhere: a URL that is set already becomes the upstream.
+    /// All containers. A URL that is already set becomes the upstream.
     Replace,
     None,
 }
@@ -55,7 +55,7 @@ pub(super) enum Slo {
 pub(super) struct Engine {
     pub(super) port: u16,
     pub(super) moves_to: Option<u16>,
-    /// The path of its own metrics.
+    /// The path of the engine's own metrics.
     pub(super) metrics: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Engine {
 pub(super) struct Annotations {
     pub(super) config: Option<String>,
     pub(super) on_refused_config: Option<OnRefusedConfig>,
-    /// Names and URLs.
+    /// The names and URLs of upstreams.
     pub(super) upstreams: Vec<(String, String)>,
     pub(super) port: Option<u16>,
     pub(super) workload: Option<String>,
@@ -75,7 +75,7 @@ pub(super) struct Annotations {
     pub(super) resources: resources::Overrides,
 }
 
-/// Whether the pod opts in or out; `None` where it does neither.
+/// Whether the pod opts in or out. `None` if it does neither.
 pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, InjectError> {
     match pod.annotation("inject") {
         None => Ok(None),
@@ -110,7 +110,7 @@ impl Annotations {
         })
     }
 
-    /// Whether it needs a configuration of its own.
+    /// Whether the annotations change the sidecar's configuration.
     pub(super) fn composes(&self) -> bool {
         !self.upstreams.is_empty() || self.workload.is_some() || !self.slos.is_empty()
     }
@@ -147,7 +147,7 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, InjectError> {
     }
 }
 
-/// Parses `URL`, which is OpenAI's, or a list of `NAME=URL`.
+/// Parses `URL`, which becomes OpenAI's, or a list of `NAME=URL`.
 fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, InjectError> {
     let all = list(pod, "upstream").unwrap_or_default().into_iter();
     all.map(|one| {
@@ -179,7 +179,7 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, InjectError> {
     Ok(all)
 }
 
-/// Parses the inside of an inline table.
+/// Parses the content of an inline table.
 fn table(body: &str) -> Result<toml::Table, InjectError> {
     let explain =
         "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";

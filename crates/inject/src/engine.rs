@@ -1,8 +1,8 @@
 //! A sidecar in front of a container that serves models.
 //!
-//! A webhook cannot redirect packets. It can give the sidecar the *name* of the engine's port,
-//! so that Services that target the name reach the sidecar; or move the engine to another port
-//! and listen on the old one, so that Services that target the number do, too.
+//! A webhook cannot redirect packets. The sidecar can take the *name* of the engine's port, so that Services that target
+//! the name reach the sidecar. Or the engine moves to another port and the sidecar listens on the old one, so that Services
+//! that target the number also reach it.
 
 use super::Front;
 use super::PREFIX;
@@ -13,17 +13,17 @@ use super::pod::{List, Pod, is_foreign, list_of, object};
 use serde_json::{Value, json};
 
 pub(super) struct EngineSidecar {
-    /// The sidecar's `containerPort`, with the name of the engine's.
+    /// The sidecar's `containerPort`, with the name of the engine's port.
     pub(super) port: Value,
-    /// A configuration that forwards everything to the engine, unless the pod names another.
+    /// A configuration that forwards everything to the engine, unless the pod names another configuration.
     pub(super) config: String,
 }
 
-/// Probes and hooks that name a port.
+/// The fields of a container with probes and hooks that name a port.
 const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 const HOOKS: &[&str] = &["postStart", "preStop"];
 const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
-/// The options by which engines name their port: `--http_port` is that of KServe's runtimes.
+/// The options that set an engine's port. KServe's runtimes use `--http_port`.
 const PORT_OPTIONS: [&str; 3] = ["--port", "--http-port", "--http_port"];
 
 /// Puts the sidecar, which listens on `traffic`, in front of the engine.
@@ -72,7 +72,7 @@ pub(super) fn front(
     Ok(EngineSidecar { port, config })
 }
 
-/// The warning about Services that bypass the sidecar of an engine that keeps its port.
+/// The warning that Services may bypass the sidecar of an engine that keeps its port.
 fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     match name {
         Some(name) => format!(
@@ -85,7 +85,7 @@ fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     }
 }
 
-/// The container with that port; else the one that is named; else the only one.
+/// The container with the engine's port, otherwise the named container, otherwise the only container.
 fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, InjectError> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
@@ -112,7 +112,7 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
     }
 }
 
-/// Changes the port in arguments and variables; returns how often.
+/// Changes the port in arguments and variables. Returns the number of changes.
 fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
     let mut places = 0;
     for key in ["command", "args"] {
@@ -171,7 +171,7 @@ fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
     None
 }
 
-/// Removes the name of the engine's port, and changes its number.
+/// Changes the number of the engine's port. Removes and returns its name.
 fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
     let ports = list_of(container, "ports")?;
     let port = ports

@@ -27,23 +27,23 @@ use serde_json::Value;
 pub use settings::Settings;
 use sidecar::{Sidecar, Source};
 
-/// Before the name of every annotation and label.
+/// The prefix of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
 pub const SIDECAR: &str = "tokengauge";
 /// The annotation with warnings for the pod's author.
 const WARNINGS: &str = "warnings";
-/// Bytes of that annotation.
+/// The largest size of the annotation with warnings, in bytes.
 const MAX_WARNINGS: usize = 1024;
 
-/// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
+/// The largest size of a fallback, in bytes. Linux does not start a program with a variable above 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
 
 /// What decides whether a pod gets a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectBy {
-    /// Its namespace, or the command; a pod may opt out.
+    /// The namespace or the command requests sidecars. A pod may opt out.
     Namespace,
-    /// An annotation of the pod itself.
+    /// An annotation of the pod requests the sidecar.
     Annotation,
 }
 
@@ -54,9 +54,9 @@ pub enum Outcome {
         pod: Value,
         warnings: Vec<String>,
     },
-    /// It was not requested, or is there already.
+    /// The sidecar was not requested, or the pod already has one.
     Left,
-    /// It was requested and is impossible: why, and what to do.
+    /// The sidecar was requested but is impossible. The text says why and what to do.
     Refused(String),
 }
 
@@ -64,8 +64,8 @@ pub fn inject(pod: &Value, by: InjectBy, settings: &Settings) -> Outcome {
     inject_template(pod, pod, false, by, settings)
 }
 
-/// Puts the sidecar into a pod template of `object`. `ends` is whether its pods run to
-/// completion although the template does not say so.
+/// Adds the sidecar to a pod template of `object`. `ends` is whether its pods run to completion although the template does
+/// not say so.
 fn inject_template(
     object: &Value,
     template: &Value,
@@ -189,7 +189,6 @@ impl Front<'_> {
     }
 }
 
-/// Sets the base URLs of containers that call models to the sidecar.
 fn serve_agents(
     pod: &mut Pod,
     sidecar: &mut Sidecar,
@@ -210,7 +209,7 @@ fn serve_agents(
     Ok(source)
 }
 
-/// A text shortened to the length of an annotation.
+/// A text shortened to the size of an annotation.
 fn bounded(text: &str) -> String {
     if text.len() <= MAX_WARNINGS {
         return text.to_owned();
@@ -250,7 +249,7 @@ fn two_sources() -> InjectError {
     ))
 }
 
-/// The configuration that annotations change.
+/// The configuration that the annotations change.
 fn base(settings: &Settings) -> &str {
     settings
         .base

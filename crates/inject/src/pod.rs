@@ -1,5 +1,4 @@
-//! Access to the parts of a pod. Missing lists are empty; what should be a list and is none
-//! is refused.
+//! Access to the parts of a pod. Missing lists count as empty. A value of the wrong type is refused.
 
 use super::PREFIX;
 use super::error::InjectError;
@@ -21,11 +20,11 @@ const FOREIGN: &[&str] = &[
     "vault-agent",
     "vault-agent-init",
 ];
-/// Those of them that do not change the pod's network.
+/// Foreign containers that do not change the pod's network.
 const OFF_NETWORK: &[&str] = &["cloud-sql-proxy", "vault-agent", "vault-agent-init"];
 /// The sysctl that lets every user listen on low ports.
 const LOW_PORTS: &str = "net.ipv4.ip_unprivileged_port_start";
-/// Those of them that are a mesh's proxies.
+/// Foreign containers that are a mesh's proxy.
 const MESH: &[&str] = &[
     "istio-proxy",
     "linkerd-proxy",
@@ -33,12 +32,12 @@ const MESH: &[&str] = &[
     "consul-dataplane",
 ];
 
-/// Labels of nodes with their operating system.
+/// Node labels that contain the operating system.
 const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const LINUX: &str = "linux";
 
-/// A pod, or a template of pods.
+/// A pod, or a pod template.
 pub(super) struct Pod(Value);
 
 /// One of the two lists of containers.
@@ -60,7 +59,7 @@ impl List {
 }
 
 impl Pod {
-    /// Refuses what has no list of containers.
+    /// Fails if the pod has no list of containers.
     pub(super) fn new(pod: Value) -> Result<Pod, InjectError> {
         for list in List::BOTH {
             let containers = &pod["spec"][list.key()];
@@ -100,12 +99,12 @@ impl Pod {
         self.0
     }
 
-    /// The value of one of our annotations.
+    /// The value of a tokengauge annotation, by its name without the prefix.
     pub(super) fn annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
     }
 
-    /// The names of all of ours, without the prefix.
+    /// The names of all tokengauge annotations, without the prefix.
     pub(super) fn annotations(&self) -> Vec<&str> {
         let all = self.0["metadata"]["annotations"].as_object();
         let all = all.into_iter().flat_map(Map::keys);
@@ -117,7 +116,7 @@ impl Pod {
         self.0["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether it has a label, of any value but an empty one.
+    /// Whether the pod has a label with a value that is not empty.
     pub(super) fn has_label(&self, name: &str) -> bool {
         let value = self.0["metadata"]["labels"][name].as_str();
         value.is_some_and(|value| !value.is_empty())
@@ -155,14 +154,14 @@ impl Pod {
             .any(|label| spec["nodeSelector"][label] == WINDOWS);
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         let terms = &spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"];
-        // A node has to match one of the terms, and all of its expressions.
+        // A node must match at least one term, including all expressions of that term.
         let by_affinity = terms
             .as_array()
             .is_some_and(|terms| !terms.is_empty() && terms.iter().all(excludes_linux));
         spec["os"]["name"] == WINDOWS || selected || by_affinity
     }
 
-    /// Whether it runs to completion, as pods of Jobs do.
+    /// Whether the pod runs to completion, as pods of Jobs do.
     pub(super) fn ends_by_itself(&self) -> bool {
         matches!(
             self.0["spec"]["restartPolicy"].as_str(),
@@ -170,7 +169,6 @@ impl Pod {
         )
     }
 
-    /// The termination grace period in seconds.
     pub(super) fn grace(&self) -> u64 {
         let grace = &self.0["spec"]["terminationGracePeriodSeconds"];
         grace.as_u64().unwrap_or(30)
@@ -192,7 +190,6 @@ impl Pod {
         all.map_or(&[], Vec::as_slice)
     }
 
-    /// The list, which is created where it is missing.
     pub(super) fn containers_mut(&mut self, list: List) -> &mut Vec<Value> {
         list_mut(&mut self.0["spec"], list.key())
     }
@@ -212,7 +209,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Resources of the pod as a whole, which Kubernetes has from 1.34 on.
+    /// Pod-level resources, which Kubernetes has since 1.34.
     pub(super) fn resources(&self) -> &Value {
         &self.0["spec"]["resources"]
     }
@@ -221,8 +218,8 @@ impl Pod {
         &mut self.0["spec"]["resources"]
     }
 
-    /// Lets an unprivileged user listen below 1024, which many container runtimes forbid. The
-    /// restricted pod security standard allows this.
+    /// Lets an unprivileged user listen below port 1024, which many container runtimes forbid. The restricted pod security
+    /// standard allows this.
     pub(super) fn allow_low_ports(&mut self) -> Result<(), InjectError> {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
@@ -238,7 +235,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Adds secrets by which images are pulled, after the pod's own.
+    /// Adds image pull secrets after the pod's own.
     pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), InjectError> {
         if names.is_empty() {
             return Ok(());
@@ -261,7 +258,7 @@ impl Pod {
     }
 }
 
-/// Whether no node with Linux matches a term of a node's affinity.
+/// Whether a term of a node affinity matches no Linux node.
 fn excludes_linux(term: &Value) -> bool {
     let all = term["matchExpressions"].as_array().into_iter().flatten();
     let mut of_systems = all.filter(|one| OS_LABELS.iter().any(|label| one["key"] == **label));
@@ -289,7 +286,7 @@ pub(super) fn takes_network(container: &Value) -> bool {
     is_foreign(container) && !OFF_NETWORK.contains(&name)
 }
 
-/// The object, which is created where it is missing.
+/// The object in `value`, which is created if it is missing.
 pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if value.is_null() {
         *value = json!({});
@@ -297,13 +294,13 @@ pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// The list under `key`, where there is one. What is missing stays missing.
+/// The list under `key`, if there is one.
 pub(super) fn list_of<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     value.get_mut(key)?.as_array_mut()
 }
 
-/// The list under `key`, which is created where it is missing. What is no list is replaced;
-/// callers have checked that.
+/// The list under `key`, which is created if it is missing. A value of another type is replaced; callers have already
+/// refused such a value.
 pub(super) fn list_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let place = &mut value[key];
     if !place.is_array() {
