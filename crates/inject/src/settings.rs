@@ -16,9 +16,11 @@ pub enum NativeSidecar {
     /// The sidecar is native if the cluster has Kubernetes 1.29 or later.
     #[default]
     Auto,
+    /// The sidecar is always native.
     #[serde(alias = "always")]
     #[value(alias = "always")]
     On,
+    /// The sidecar is never native.
     #[serde(alias = "never")]
     #[value(alias = "never")]
     Off,

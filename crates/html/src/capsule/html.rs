@@ -1,4 +1,4 @@
-//! The file's text.
+//! The HTML of an incident file.
 
 use super::calls::named_by;
 use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
@@ -17,7 +17,7 @@ use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
 const MAX_MARKS: usize = 50;
 
-/// The style of this page, beside that of all pages.
+/// The style sheet of this page, in addition to the style sheet of all pages.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;padding:.6rem;border:1px solid var(--grid)}\
 pre.text{max-height:20rem;overflow:auto}@media print{pre.text{max-height:none;overflow:visible}}\
@@ -52,7 +52,6 @@ fn title(capsule: &Capsule) -> String {
     }
 }
 
-/// An instant in whole seconds.
 fn written(at: SystemTime) -> String {
     rfc3339_seconds(at).to_string()
 }
@@ -143,7 +142,7 @@ fn known_cause(cause: &Cause) -> Markup {
     }
 }
 
-/// A table of texts, of which the first columns are names.
+/// A table of texts. The first `named` columns are names.
 fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -> Markup {
     let rows = rows
         .iter()
@@ -151,19 +150,19 @@ fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -
     page::table(named, heads.into_iter(), rows)
 }
 
-/// What a cell is sorted by: the number that it begins with.
+/// The sort key of a cell: the number at its start.
 fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.trim_end_matches('%').parse().ok()
 }
 
-/// With a digit behind the point where it has fewer than three before it.
+/// A percentage. It has one decimal place if it has fewer than three digits before the point.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = usize::from(percent.abs() < 100.0);
     format!("{percent:.digits$}%")
 }
 
-/// What is left of a budget, or by how much it is overdrawn.
+/// The remaining budget, or the overspent part.
 fn budget_left(left: f64) -> String {
     if left < 0.0 {
         format!("Its budget is overdrawn by {}", percent(-left))
@@ -172,7 +171,7 @@ fn budget_left(left: f64) -> String {
     }
 }
 
-/// The long window of an alert, and what of it was observed where that is less.
+/// The long window of an alert, and how much of it was observed if not all.
 fn window(alert: &Alert) -> String {
     let long = span_text(alert.tier.long);
     if alert.observed_seconds < alert.tier.long.as_secs_f64() {
@@ -222,7 +221,7 @@ fn burn_down(objective: &Objective) -> Markup {
     }
 }
 
-/// The time that a curve is over.
+/// The time that a curve covers.
 fn length(points: &Series) -> Duration {
     let ends = points.first().zip(points.last());
     ends.map_or(Duration::ZERO, |((first, _), (last, _))| {
@@ -237,7 +236,8 @@ fn curves(capsule: &Capsule) -> Markup {
         .map(|mark| since_1970(mark.time.time()))
         .collect();
     let made = since_1970(capsule.made);
-    // A last point with half of its calls would look like a fall or a recovery, so it is drawn only where it is alone.
+    // The last point has only some of its calls and would look like a fall or a recovery. So it is drawn only if it is the
+    // only point.
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
         let points = points.map(|point| (since_1970(point.at.time()), value(point)));
@@ -436,7 +436,7 @@ fn configuration_in_force(configuration: &Configuration, span: &Span) -> Markup 
     html! {
         h2 { "The configuration" }
         p { (printable(&about)) }
-        // Not in a fold: browsers do not print closed folds.
+        // Browsers do not print closed folds, so the text is not in one.
         pre.text role="region" aria-label="Its text" tabindex="0" { (text) }
     }
 }
