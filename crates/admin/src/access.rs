@@ -1,4 +1,4 @@
-//! Access to the admin address: TLS, the bearer token, and the `host` names that are accepted.
+//! Access to the admin address: TLS, the bearer token, and the accepted values of `host`.
 
 use super::host::Hosts;
 use super::own_use_limit::OwnUseLimit;
@@ -18,18 +18,18 @@ use tokengauge_net::tls::{self, Acceptor};
 
 const MAX_HOOK_BYTES: usize = 64 * 1024;
 
-/// Access to the admin address. The default is everybody, without TLS.
+/// Access to the admin address. By default everyone has access, without TLS.
 #[derive(Default)]
 pub struct Access {
     pub(super) tls: Option<Arc<Acceptor>>,
     token: Option<Arc<Token>>,
     hosts: Hosts,
-    /// Whether the metrics address requires the token and the host names, too.
+    /// Whether the metrics address also requires the token and the host names.
     metrics_token: bool,
     metrics_hosts: Hosts,
-    /// How often whoever has a key may ask for its use; `None` where nobody may.
+    /// How often a client with a key may ask for the key's usage. `None` if `/api/v1/me` is disabled.
     own_use: Option<Arc<OwnUseLimit>>,
-    /// Whether only health and metrics are served, at any address.
+    /// Whether only health checks and metrics are served, at any address.
     pub(super) restricted: bool,
 }
 
@@ -47,10 +47,10 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// Access by the configuration. Reads certificate, key and token file, at `now`.
+    /// Builds the access rules from the configuration. Reads certificate, key and token file.
     ///
     /// # Errors
-    /// When one of them cannot be used; the text says which and why.
+    /// Fails if one of the files cannot be used. The error names the file and the reason.
     pub fn new(admin: &config::Admin, now: Instant) -> Result<Access, AccessError> {
         let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
         let token = admin.token.as_ref().map(|token| Token::new(token, now));
@@ -82,14 +82,14 @@ impl Access {
     }
 }
 
-/// The access rules and the clock by which they are checked.
+/// The access rules, and the clock for them.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) access: Arc<Access>,
     pub(super) clock: fn() -> Instant,
 }
 
-/// Middleware that forwards a request with access, and answers others with 401 or 421.
+/// Middleware that forwards requests with access and answers others with 401 or 421.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     if request.method() == Method::POST && api::is_hook(request.uri().path()) {
         return hook(&guard, request, next).await;
@@ -118,7 +118,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
 }
 
-/// A question for the use of a key, which needs no token.
+/// Answers a request for the usage of a key, which needs no token.
 async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(limit) = &guard.access.own_use else {
         let message = "the use of a key is told where `own_use` of [admin] is on alone";
@@ -139,7 +139,8 @@ async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     response
 }
 
-/// A hook of a rollout: it needs the token, in the header or, as Flagger's hooks have no headers, in the `metadata` of its body.
+/// Answers a hook of a rollout, which needs the token. The token is in the header or, since Flagger's hooks have no
+/// headers, in the `metadata` of the body.
 async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(token) = &guard.access.token else {
         return no_token("this decides on a rollout");
@@ -159,14 +160,14 @@ async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     }
 }
 
-/// What needs a token where there is none.
+/// The response to a request without a token that needs one.
 fn no_token(what: &str) -> Response {
     let message =
         format!("{what} and needs a token, and none is configured: set `token_file` in [admin]");
     api::Problem::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
-/// The token in the body of a hook, as the header would have it.
+/// The token in the body of a hook, as an `authorization` header.
 fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
     #[derive(serde::Deserialize)]
     struct Hook {

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The paths of health checks: answered to everybody, also on reserved connections.
+/// The paths of health checks. They need no token and are served on reserved connections.
 pub(super) const PATHS: [&str; 2] = [LIVE, READY];
 pub(super) const LIVE: &str = "/livez";
 pub(super) const READY: &str = "/readyz";
@@ -19,14 +19,14 @@ const DRAINING: u8 = 2;
 /// Which configuration is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Running {
-    /// The one that was read last.
+    /// The configuration that was read last.
     #[default]
     Configured,
-    /// The one before: the last was refused.
+    /// The previous configuration, since the last one was refused.
     Previous,
-    /// The fallback: the one at the start was refused. Calls are forwarded.
+    /// The fallback, since the configuration at the start was refused. Calls are forwarded.
     Fallback,
-    /// The fallback, and calls are refused: the configuration may limit them.
+    /// The fallback. Calls are refused, since the refused configuration may limit them.
     Refusing,
 }
 
@@ -49,7 +49,7 @@ impl Running {
     }
 }
 
-/// Whether the process is ready for traffic. At first it is not.
+/// Whether the process is ready for traffic. Initially it is not.
 #[derive(Debug, Default)]
 pub struct Readiness {
     phase: AtomicU8,
@@ -57,14 +57,14 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// The listeners accept connections.
+    /// Records that the listeners accept connections.
     pub fn listening(&self) {
         let _ =
             self.phase
                 .compare_exchange(STARTING, LISTENING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Not ready any more, for good: no new traffic should be sent.
+    /// Records that the process drains. It never becomes ready again.
     pub fn draining(&self) {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
@@ -90,9 +90,9 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Answers `ready` or not, with `?verbose` also which configuration is in use and whether the ledger is written to, which is
-/// no condition for traffic. The reason for
-/// a refusal is only logged, since it may quote the configuration.
+/// Responds with the readiness. With `?verbose` the response also contains which configuration is in use and whether the
+/// ledger can be written, which does not affect readiness. The reason for a refusal is only logged, since it may quote the
+/// configuration.
 pub(super) async fn ready(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

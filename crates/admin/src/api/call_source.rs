@@ -1,5 +1,5 @@
-//! The source of finished calls that answers queries: the ledger where there is one, else the
-//! calls in memory. Queries run on blocking threads, with a timeout.
+//! The source of finished calls that answers queries: the ledger if there is one, otherwise the calls in memory. Queries
+//! run on blocking threads with a timeout.
 
 use super::problem::Problem;
 use crate::Services;
@@ -19,19 +19,19 @@ use tokengauge_store::query::{
     SessionRow, Timeseries, UnitQuery,
 };
 
-/// How long a query may take. The ledger has a shorter limit of its own.
+/// The timeout of a query. The ledger has its own shorter timeout.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The source that answers queries about finished calls.
 #[derive(Clone)]
 pub enum CallSource {
-    /// The last finished calls, and throughput since the process started.
+    /// The most recent finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
     /// All finished calls.
     Ledger(Arc<Reader>),
 }
 
-/// A time span with calls; its end is after its start.
+/// A time span with calls. Its end is after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) since: SystemTime,
@@ -72,12 +72,12 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Which store answers.
+/// The store that answers.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Store")]
 pub(super) enum CallSourceName {
-    /// The last finished calls, in memory.
+    /// The most recent finished calls, in memory.
     Memory,
     /// The ledger.
     Ledger,
@@ -90,7 +90,6 @@ impl CallSource {
         ledger.map_or_else(memory, CallSource::Ledger)
     }
 
-    /// The ledger, if that is the source.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
             CallSource::Memory(..) => None,
@@ -105,7 +104,7 @@ impl CallSource {
         }
     }
 
-    /// The error for a session without a finished call. In memory, its calls may have been dropped.
+    /// The error for a session without a finished call. In memory, its calls may already have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
             CallSource::Ledger(_) => "no finished call names this session".to_owned(),
@@ -128,7 +127,7 @@ impl CallSource {
         }
     }
 
-    /// The same calls, each as the values of the columns of exports.
+    /// Like `calls`, with each call as the values of the export columns.
     pub(super) fn call_rows(
         &self,
         filter: &Filter,
@@ -187,8 +186,8 @@ impl CallSource {
         }
     }
 
-    /// The part of the requested time, up to `now`, that the source has: in calls or in the
-    /// ledger's `sums`. `None` where it has none of it.
+    /// The part of the requested time, up to `now`, for which the source has calls or the ledger's `sums`. `None` if it has
+    /// no part.
     pub(super) fn span(
         &self,
         filter: &Filter,
@@ -209,7 +208,7 @@ impl CallSource {
         Ok(oldest.map(span).filter(|span| span.since < span.until))
     }
 
-    /// The durations of the sessions whose last call ended within the time, in seconds.
+    /// The durations in seconds of the sessions whose last call ended within the time.
     pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
             CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
@@ -279,8 +278,8 @@ impl CallSource {
         }
     }
 
-    /// The throughput of upstreams by concurrency. Without a ledger it is of the whole time since
-    /// the process started, whatever times the filter has.
+    /// The throughput of upstreams by concurrency. Without a ledger it covers the whole time since the process started,
+    /// regardless of the filter's times.
     pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
             CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
@@ -322,8 +321,8 @@ fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'
         .map(|finished_call| TimedCall::of_finished(finished_call))
 }
 
-/// The newest calls first, each as `read` makes it: ids sort by start, and a cursor is the id of the last call of
-/// the page before.
+/// The newest calls first, each converted by `read`. Ids sort by start. A cursor is the id of the last call of the previous
+/// page.
 fn calls_in<T>(
     recent: &RecentCalls,
     filter: &Filter,
@@ -349,7 +348,7 @@ fn calls_in<T>(
     })
 }
 
-/// A page of `rows`: a cursor is how many come before it.
+/// A page of `rows`. A cursor is the number of rows before the page.
 fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
     let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
     let from: usize = from.map_err(|_| not_a_cursor())?;

@@ -13,7 +13,7 @@ use tokengauge_store::query;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Coverage {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,

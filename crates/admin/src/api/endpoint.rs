@@ -8,19 +8,19 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// The id of the operation in the OpenAPI document.
+    /// The `operationId` in the OpenAPI document.
     pub(super) id: &'static str,
-    /// What it answers, in a sentence.
+    /// What the endpoint returns, in a sentence.
     pub(super) summary: &'static str,
     pub(super) handler: MethodRouter<Services>,
-    /// Its parameters in the query.
+    /// The parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
     pub(super) response: ResponseFormat,
     pub(super) subject: Option<&'static Subject>,
-    /// Statuses of problems that other endpoints do not have, or mean otherwise.
+    /// Statuses of problems that other endpoints do not have, or that have another meaning here.
     pub(super) problems: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<RequestBody>,
-    /// Whether the key of a provider takes the place of the token.
+    /// Whether a provider key is accepted instead of the token.
     pub(super) for_keys: bool,
 }
 
@@ -33,18 +33,18 @@ pub(super) enum ResponseFormat {
 }
 
 pub(super) enum RequestBody {
-    /// What Flagger sends.
+    /// The body of Flagger's hooks.
     Hook,
     Mark,
 }
 
-/// What the path of an endpoint names.
+/// The object that the path of an endpoint names.
 pub(super) struct Subject {
-    /// The parameter in the path.
+    /// The name of the parameter in the path.
     pub(super) parameter: &'static str,
     pub(super) about: &'static str,
     pub(super) is_uuid: bool,
-    /// What status 404 means.
+    /// The meaning of status 404.
     pub(super) unknown: &'static str,
 }
 

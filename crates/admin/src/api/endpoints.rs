@@ -1,4 +1,4 @@
-//! Every endpoint of the API: what answers it, what it is asked, and what the OpenAPI document says of it.
+//! Every endpoint of the API: its handler, its parameters, and its text in the OpenAPI document.
 
 use super::calls::{self, Call, Calls, OF_CALLS};
 use super::calls_file;

@@ -1,4 +1,4 @@
-//! `/api/v1/experiments`: how the experiments stand.
+//! `/api/v1/experiments`: the state of the experiments.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::{JsonResponse, Problem};
@@ -16,9 +16,9 @@ use tokengauge_store::query::{UnitKind, UnitQuery};
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Experiments {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// Those of the configuration, in its order.
+    /// The configured experiments, in the order of the configuration.
     experiments: Vec<Report>,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn experiments(
     ask(&services, question).await.map(Json)
 }
 
-/// One experiment: a configured one, or one that agents name.
+/// One experiment: a configured experiment, or one that agents name.
 pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
@@ -66,7 +66,7 @@ pub(super) async fn experiment(
     Ok(Json(report))
 }
 
-/// Every experiment that is configured. Blocks.
+/// Evaluates every configured experiment. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
     reports(&services.call_source, &configured, (services.wall)())

@@ -1,4 +1,4 @@
-//! Queries about the present: calls in progress, objectives, pods.
+//! Queries about the present: calls in flight, objectives, pods.
 
 use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokengauge_fleet::Streams;
 use tokengauge_slo::BurnDown;
 
-/// The calls in progress, newest first.
+/// The calls in flight, newest first.
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

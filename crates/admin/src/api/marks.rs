@@ -1,4 +1,4 @@
-//! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
+//! `/api/v1/marks`: events at an instant, which charts show next to the figures.
 
 use super::call_source::{CallSourceName, blocking, problem};
 use super::problem::{JsonResponse, Problem};
@@ -20,20 +20,19 @@ pub const PATH: &str = "/api/v1/marks";
 pub(super) const OF_MARKS: [&str; 8] = [
     "from", "to", "kind", "model", "upstream", "route", "workload", "limit",
 ];
-/// Characters of a text at most.
+/// The largest number of characters in a text.
 pub(super) const MAX_TEXT: usize = 1_000;
-/// Tags of a mark at most, and characters of one.
 pub(super) const MAX_TAGS: usize = 10;
 pub(super) const MAX_TAG: usize = 100;
-/// Bytes of a body: everything at its longest, with every character escaped.
+/// The largest body in bytes: all fields at their longest, with every character escaped.
 const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Marks")]
 pub(super) struct AllMarks {
-    /// Where they are kept.
+    /// The store that keeps the marks.
     store: CallSourceName,
-    /// The newest first.
+    /// The marks, newest first.
     marks: Vec<Mark>,
 }
 
@@ -55,7 +54,7 @@ struct Posted {
 #[serde(untagged)]
 enum Time {
     Milliseconds(u64),
-    /// To JSON, 5.0 is an integer, too.
+    /// JSON does not distinguish 5.0 from the integer 5.
     WithFraction(f64),
     Text(String),
 }
@@ -84,7 +83,7 @@ pub(super) async fn marks(
     Ok(Json(AllMarks { store, marks }))
 }
 
-/// Adds a mark, and answers with it once it is kept.
+/// Adds a mark, and returns it once it is stored.
 pub(super) async fn add(
     State(services): State<Services>,
     body: Body,
@@ -157,7 +156,7 @@ impl Time {
             Time::Milliseconds(ms) => since_1970(*ms),
             Time::WithFraction(ms) if ms.fract() == 0.0 && *ms >= 0.0 => since_1970(*ms as u64),
             Time::WithFraction(_) => None,
-            // Not a duration back.
+            // A body may not contain a duration before now.
             Time::Text(text) if text.contains('T') => instant(text, SystemTime::UNIX_EPOCH),
             Time::Text(_) => None,
         }

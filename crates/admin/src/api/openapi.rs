@@ -1,5 +1,5 @@
-//! The OpenAPI document, `/api/v1/openapi.json`: schemas are derived from the types of the
-//! answers, their descriptions from the comments there.
+//! The OpenAPI document, `/api/v1/openapi.json`. Schemas and their descriptions are derived from the types of the responses
+//! and their doc comments.
 
 mod parameters;
 mod schemas;
@@ -116,7 +116,7 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     described
 }
 
-/// What Flagger sends; the token alone is read.
+/// The body of Flagger's hooks. Only the token in it is read.
 fn hook_body() -> Value {
     let token =
         json!({"type": "string", "description": "The token of [admin], where no header has it."});

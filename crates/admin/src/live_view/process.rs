@@ -1,4 +1,4 @@
-//! A process: its own calls in flight and objectives, and the services that a fleet does not have.
+//! A process: its calls in flight and objectives, and the services that a fleet does not have.
 
 use super::{CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::{Problem, StreamFilter};
@@ -19,7 +19,7 @@ use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::Sinks;
 use tokengauge_slo::{Objective, Slos as Objectives};
 
-/// The services that only a process has. A fleet does not answer an endpoint whose handler takes them.
+/// The services that only a process has. An endpoint whose handler takes them does not exist in a fleet.
 pub struct ProcessServices {
     pub meter: Arc<Meter>,
     pub slos: Arc<Objectives>,
@@ -34,7 +34,7 @@ pub struct ProcessServices {
 }
 
 impl ProcessServices {
-    /// Without sinks, upstreams, drift and gates.
+    /// Creates the services without sinks, upstreams, drift and gates.
     pub fn new(meter: Arc<Meter>, slos: Arc<Objectives>) -> ProcessServices {
         ProcessServices {
             meter,
@@ -61,9 +61,9 @@ impl LiveView for ProcessServices {
             total = total.max(counted.sum());
         }
         let tokens_per_second = match filter.rates() {
-            // Throughput per second is not counted by agent and the like.
+            // Throughput by second is not counted by agent and some other dimensions.
             None => Rates {
-                // A sum of nothing would be -0.
+                // The sum of no values would be -0.
                 now: streams
                     .iter()
                     .filter_map(|stream| stream.tps)

@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What takes longer hangs.
+/// A test that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Long enough for peers that do as they should on a busy machine.
+/// Long enough for well-behaved peers on a busy machine.
 const SHORT: Timeouts = Timeouts {
     head: Duration::from_secs(1),
     idle: Duration::from_secs(1),
@@ -33,7 +33,7 @@ impl Drop for Server {
     }
 }
 
-/// A response body without end.
+/// A response body that never ends.
 async fn endless() -> Body {
     let piece = || async { Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; 65_536])), ())) };
     Body::from_stream(stream::unfold((), move |()| piece()))
@@ -85,7 +85,7 @@ impl Server {
         self.has(count, Slots::open).await;
     }
 
-    /// Waits until there are so many connections of this kind.
+    /// Waits until `count` connections are of this kind.
     async fn has(&self, count: usize, counted: fn(&Slots) -> usize) {
         let reached = async {
             while counted(&self.slots) != count {

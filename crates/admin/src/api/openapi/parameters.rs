@@ -15,12 +15,12 @@ use tokengauge_store::query::Dimension;
 
 /// A whole number of seconds, minutes, hours, days or weeks.
 const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
-/// The same, up to 400 days.
+/// A [`DURATION`] of up to 400 days.
 const STEP: &str = "([1-9][0-9]{0,5}s|\
     ([1-9][0-9]{0,4}|[1-4][0-9]{5}|5[0-6][0-9]{4}|57[0-5][0-9]{3}|576000)m|\
     ([1-9][0-9]{0,2}|[1-8][0-9]{3}|9[0-5][0-9]{2}|9600)h|\
     ([1-9]|[1-9][0-9]|[1-3][0-9]{2}|400)d|([1-9]|[1-4][0-9]|5[0-7])w)";
-/// RFC 3339 in UTC from 1970 on. The pattern leaves February 29 out, which is accepted.
+/// RFC 3339 in UTC from 1970 on. The pattern does not match February 29, which is nevertheless accepted.
 const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
     ((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
     T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?Z";
