@@ -69,9 +69,7 @@ pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoi
 
 fn too_few(hours: usize) -> String {
     let needed = 2 * Options::default().min_points;
-    format!(
-        "has {hours} of the {needed} hours with at least {MIN_HOURLY_CALLS} calls that are needed"
-    )
+    format!("has {hours} of the {needed} required hours with at least {MIN_HOURLY_CALLS} calls")
 }
 
 fn levels(hours: &Hours, signal: SignalName) -> Vec<Level> {

@@ -69,14 +69,14 @@ pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
         .find(|(_, window)| window.sessions() < needed);
     few.map(|(name, window)| {
         let sessions = window.sessions().floor();
-        format!("the {name} has {sessions} of the {needed} sessions that are needed")
+        format!("the {name} has {sessions} of the {needed} required sessions")
     })
 }
 
 /// The reason for learning if chance cannot be estimated yet.
 pub(crate) fn too_few_windows() -> String {
     format!(
-        "needs {} earlier windows to tell a change from chance",
+        "needs {} earlier windows to distinguish a change from chance",
         chance::MIN_WINDOWS
     )
 }

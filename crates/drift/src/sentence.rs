@@ -109,11 +109,11 @@ fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
     let share = percent(one.distance.unwrap_or_default());
     let (what, kind) = match one.signal {
         SignalName::Outcome => ("calls end", "complete"),
-        _ => ("finish reasons are of", "stop"),
+        _ => ("finish reasons are", "stop"),
     };
     let rest = match one.signal {
-        SignalName::Outcome => "in another way",
-        _ => "another kind",
+        SignalName::Outcome => "differently",
+        _ => "different",
     };
     let (was, is) = (percent(was.mean), percent(is.mean));
     format!("{share} of {what} {rest} ({kind}: {was} → {is})")
@@ -127,7 +127,7 @@ fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     };
     match series.change_points.iter().rev().find(same) {
         Some(point) => format!("at {}", point.at),
-        None => "(since when is not known)".to_owned(),
+        None => "(start unknown)".to_owned(),
     }
 }
 
@@ -167,7 +167,7 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
         0.45..0.55 => "about halved".to_owned(),
         _ if ratio >= 1.0 + SAME_MEAN => format!("rose by {}", percent(ratio - 1.0)),
         _ if ratio <= 1.0 - SAME_MEAN => format!("fell by {}", percent(1.0 - ratio)),
-        _ => "kept the mean, but not the spread".to_owned(),
+        _ => "changed its spread but not its mean".to_owned(),
     };
     let (was, is) = (number(was.mean), number(is.mean));
     format!("{how} (mean {was} → {is}{})", unit(signal))
@@ -217,7 +217,7 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let unknown = why.strata.iter().find(|one| one.name == "unknown");
     if let Some(one) = unknown.filter(|one| one.share_before.max(one.share_after) > MOST_UNKNOWN) {
         let share = percent(one.share_before.max(one.share_after));
-        return format!("why {name} changed is not known: the {equal} of {share} of calls is not");
+        return format!("why {name} changed is not known: {share} of calls have no known {equal}");
     }
     let unit = unit(why.signal);
     let signed = |value: f64| {
@@ -236,15 +236,16 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     match (small(why.mix), small(why.within)) {
         (true, true) => format!("why {name} changed is not known: its mean is about the same"),
         (false, true) => format!(
-            "at equal {equal} {name} is unchanged: of {all} in the mean, {mix} come from the mix of calls"
+            "at equal {equal}, {name} is unchanged: the mean changed by {all}, of which {mix} come from the mix of calls"
         ),
         (_, false) if grew_within_classes(series, why) => format!(
-            "of {all} in the mean {name}, {mix} come from the mix of lengths; {within} lie within classes of length, in which \
-             prompts changed as well, so that {name} at equal length is not known"
+            "the mean {name} changed by {all}, of which {mix} come from the mix of prompt lengths and {within} from changes within length classes. Prompts also changed within these classes, so {name} at equal length is not known"
         ),
-        (true, false) => format!("{name} changed at equal {equal}: {within} of {all} in the mean"),
+        (true, false) => {
+            format!("{name} changed at equal {equal}: {within} of the mean's change by {all}")
+        }
         (false, false) => format!(
-            "of {all} in the mean {name}, {mix} come from the mix of calls and {within} from calls at equal {equal}"
+            "the mean {name} changed by {all}, of which {mix} come from the mix of calls and {within} from calls at equal {equal}"
         ),
     }
 }

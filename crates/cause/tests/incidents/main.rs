@@ -187,7 +187,7 @@ fn few_calls_say_nothing() {
         judge(&mut calls, incident.phases);
         let cause = answer(&calls, incident.phases);
         assert!(!cause.known, "{}", cause.sentence);
-        let told = "The cause is not known: too few calls to tell";
+        let told = "The cause is not known: there are too few calls";
         assert!(cause.sentence.starts_with(told), "{}", cause.sentence);
     }
     assert!(!answer(&[], ALL).known);

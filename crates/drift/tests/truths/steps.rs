@@ -102,7 +102,7 @@ fn load_and_speed_at_equal_load_are_kept_apart() {
     assert!(
         series
             .sentence
-            .contains("at equal concurrency TPS is unchanged"),
+            .contains("at equal concurrency, TPS is unchanged"),
         "{}",
         series.sentence
     );
@@ -119,7 +119,7 @@ fn prompts_that_grew_within_one_class_leave_the_reason_open() {
     let series = seen(&hours, CHANGE + 5, &Settings::new("all"));
     assert!(drifted(&series).contains(&SignalName::Ttft));
     let sentence = &series.sentence;
-    let open = sentence.contains("so that TTFT at equal length is not known");
+    let open = sentence.contains("so TTFT at equal length is not known");
     assert!(open, "{sentence}");
 }
 
