@@ -192,7 +192,8 @@ fn refuse(refused: Refused) -> Response {
     let (challenge, message) = match refused {
         Refused::Missing => (
             "Bearer realm=\"tokengauge\"",
-            "this address wants the token of [admin]: send it as `authorization: Bearer …`, a hook of Flagger in its `metadata` as `token`",
+            "this address wants the token of [admin]: send it as `authorization: Bearer …`, a hook of Flagger in its \
+             `metadata` as `token`",
         ),
         Refused::Wrong => (
             "Bearer realm=\"tokengauge\", error=\"invalid_token\"",

@@ -113,7 +113,8 @@ pub(super) async fn ready(
             text += &match ledger.unwritable() {
                 None => "ledger: it is written to\n".to_owned(),
                 Some(reason) => format!(
-                    "ledger: it cannot be written ({reason}); traffic is not touched, and sinks send calls from memory. The log says why\n"
+                    "ledger: it cannot be written ({reason}); traffic is not touched, and sinks send calls from memory. \
+                     The log says why\n"
                 ),
             };
         }

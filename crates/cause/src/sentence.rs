@@ -114,12 +114,14 @@ fn unknown(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     let counts = format!("{} of {} calls are bad", basis.bad, basis.all);
     if basis.all < MIN_CALLS || basis.bad < MIN_BAD {
         return format!(
-            "The cause is not known: there are too few calls. {counts}, and at least {MIN_BAD} bad calls of {MIN_CALLS} are needed."
+            "The cause is not known: there are too few calls. {counts}, and at least {MIN_BAD} bad calls of {MIN_CALLS} \
+             are needed."
         );
     }
     if may_have_begun {
         return format!(
-            "The cause is not known yet: {counts}; the newest calls may be bad for another reason, and there are too few of them to decide."
+            "The cause is not known yet: {counts}; the newest calls may be bad for another reason, and there are too few \
+             of them to decide."
         );
     }
     let moved = cause.moved.iter().map(|moved| clause(cause, moved));
@@ -130,7 +132,8 @@ fn unknown(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
         format!("the changes do not explain it ({})", moved.join("; "))
     };
     format!(
-        "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much more than its share of bad calls, and {moved}.",
+        "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much \
+         more than its share of bad calls, and {moved}.",
         since(cause)
     )
 }

@@ -239,7 +239,8 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
             "at equal {equal}, {name} is unchanged: the mean changed by {all}, of which {mix} come from the mix of calls"
         ),
         (_, false) if grew_within_classes(series, why) => format!(
-            "the mean {name} changed by {all}, of which {mix} come from the mix of prompt lengths and {within} from changes within length classes. Prompts also changed within these classes, so {name} at equal length is not known"
+            "the mean {name} changed by {all}, of which {mix} come from the mix of prompt lengths and {within} from \
+             changes within length classes. Prompts also changed within these classes, so {name} at equal length is not known"
         ),
         (true, false) => {
             format!("{name} changed at equal {equal}: {within} of the mean's change by {all}")

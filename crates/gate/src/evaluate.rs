@@ -61,8 +61,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
         .filter(|_| open);
     if let Some((_, most)) = over {
         let most = span_text(most);
-        reason =
-            format!("no verdict within `max_wait`, {most}, so that you have to decide: {reason}");
+        reason = format!("no verdict within `max_wait` ({most}), so you must decide: {reason}");
     }
     let seconds = |span: Duration| span.as_secs_f64();
     let [baseline, candidate] = complete.each_ref().map(Group::units);
@@ -122,13 +121,13 @@ fn withheld(
     ] {
         if side.calls == 0 {
             return Some(format!(
-                "no finished call is of the {what} ({}): is there traffic?",
+                "no finished call belongs to the {what} ({}); check that it has traffic",
                 select.in_words()
             ));
         }
         if side.units.is_empty() {
             return Some(format!(
-                "no call of the {what} names its {unit}; send the header that names it, or set `unit` to one that calls name"
+                "no call of the {what} has a {unit}; send the header for it, or set `unit` to one that calls have"
             ));
         }
     }
@@ -136,7 +135,7 @@ fn withheld(
     let different = all as u64 - mixed;
     if mixed as f64 > MAX_MIXED * different as f64 {
         return Some(format!(
-            "{mixed} of {different} {unit}s have calls of both sides, so that they cannot be compared; send each {unit} to one side"
+            "{mixed} of {different} {unit}s have calls of both sides and cannot be compared; send each {unit} to only one side"
         ));
     }
     let needed = gate.rules.min_units;
@@ -144,7 +143,8 @@ fn withheld(
         if units.units() < needed {
             let settled = span_text(gate.rules.settled_after);
             return Some(format!(
-                "too few {unit}s: the {what} has {} complete ones of {needed} (one is complete {settled} after its last call)",
+                "too few {unit}s: the {what} has {} complete {unit}s of {needed} (a {unit} is complete {settled} after its \
+                 last call)",
                 units.units()
             ));
         }

@@ -94,7 +94,7 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
         units_per_minute: enough.then_some(per_second * 60.0),
         reason: (!enough).then(|| {
             format!(
-                "the baseline ({}) had {} {unit}s in the last {}; {} are needed to know how they vary",
+                "the baseline ({}) had {} {unit}s in the last {}; {} are needed to estimate their variance",
                 gate.baseline.in_words(),
                 group.units(),
                 span_text(gate.window),
@@ -272,12 +272,12 @@ impl Forecast {
         );
         let now = match at.seconds {
             Some(_) => format!(
-                "a candidate as good as the baseline passes {} at this rate ({rate}), last of all `{}`",
+                "at this rate ({rate}), a candidate as good as the baseline passes {}; the last condition is `{}`",
                 at.in_words(),
                 at.slowest_check
             ),
             None => format!(
-                "at this rate ({rate}) even a candidate as good as the baseline does not pass within 30 days, for `{}`",
+                "at this rate ({rate}), even a candidate as good as the baseline does not pass within 30 days because of `{}`",
                 at.slowest_check
             ),
         };

@@ -253,7 +253,7 @@ fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
     assert!(
         report
             .reason
-            .contains("the candidate has 20 complete ones of 50"),
+            .contains("the candidate has 20 complete sessions of 50"),
         "{}",
         report.reason
     );
@@ -284,7 +284,7 @@ fn no_traffic_never_passes() {
             report.reason
         );
         assert!(
-            report.reason.contains("is there traffic?"),
+            report.reason.contains("check that it has traffic"),
             "{}",
             report.reason
         );
@@ -298,7 +298,7 @@ fn no_traffic_never_passes() {
     );
     assert!(
         late.reason
-            .starts_with("no verdict within `max_wait`, 1h, so that you have to decide: "),
+            .starts_with("no verdict within `max_wait` (1h), so you must decide: "),
         "{}",
         late.reason
     );
