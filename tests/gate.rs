@@ -41,8 +41,7 @@ impl Folder {
         let path = self.path("proxy.toml");
         let upstream = |name: &str| {
             format!(
-                "[[upstream]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\npath = \"/{name}\"\nupstream = \
-                 \"{name}\"\n"
+                "[[upstream]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n"
             )
         };
         let text = format!(

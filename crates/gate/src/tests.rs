@@ -372,7 +372,7 @@ fn ceilings_and_burn_are_about_the_candidate_alone() {
         unpriced.reason.starts_with("not shown yet: cost at most; ")
             && unpriced
                 .reason
-                .contains("does not pass within 30 days, for `cost at most`"),
+                .contains("does not pass within 30 days because of `cost at most`"),
         "the baseline costs more: {}",
         unpriced.reason
     );

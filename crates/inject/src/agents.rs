@@ -104,7 +104,7 @@ pub(super) fn taken_over(
             };
             if !url.starts_with("http://") && !url.starts_with("https://") || url.contains("$(") {
                 warnings.push(format!(
-                    "container {}: `{url}` is put together when it starts, so it stays",
+                    "container {}: the base URL `{url}` is not a fixed http or https URL, so it is not changed",
                     container["name"]
                 ));
                 continue;
@@ -146,7 +146,7 @@ pub(super) fn point(
         for (at, container) in pod.containers_mut(list).iter_mut().enumerate() {
             if at < unreached && is_wanted(container, annotations) {
                 warnings.push(format!(
-                    "container {}: it runs before the mesh and the sidecar, so its calls do not come by",
+                    "container {}: it runs before the mesh and the sidecar, so its calls bypass the sidecar",
                     container["name"]
                 ));
             } else if is_wanted(container, annotations) {
@@ -169,7 +169,7 @@ fn check(pod: &Pod, annotations: &Annotations, settings: &Settings) -> Result<()
     for name in annotations.variables.iter().flatten() {
         if !settings.base_urls.contains_key(name) {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}variables: `{name}` leads to no path; the injector's `base_urls` name one"
+                "{PREFIX}variables: `{name}` has no path; add it to the injector's `base_urls`"
             )));
         }
     }
@@ -193,7 +193,7 @@ fn point_one(
 ) -> Result<(), InjectError> {
     let who = format!("container {}", container["name"]);
     if !matches!(container["env"], Value::Null | Value::Array(_)) {
-        return Err(InjectError::Refused(format!("{who}: env is no list")));
+        return Err(InjectError::Refused(format!("{who}: env is not a list")));
     }
     let from = container["envFrom"].as_array();
     let could =
@@ -212,8 +212,8 @@ fn point_one(
                 pointed = true;
             } else {
                 warnings.push(format!(
-                    "{who} sets {first} itself: those calls do not come by the sidecar \
-                     ({PREFIX}base-urls: replace takes them over)"
+                    "{who} sets {first} itself, so its calls bypass the sidecar; set {PREFIX}base-urls to `replace` to \
+                     redirect them"
                 ));
             }
             continue;
@@ -226,13 +226,12 @@ fn point_one(
     }
     if unsure {
         warnings.push(format!(
-            "{who} has envFrom, which could set base URLs, so none is set \
-             ({PREFIX}base-urls: over-env-from sets them all the same)"
+            "{who} has envFrom, which could set base URLs, so none is set; set {PREFIX}base-urls to `over-env-from` to set them"
         ));
     }
     if pointed && goes_by_a_proxy(container) {
         warnings.push(format!(
-            "{who} has HTTP_PROXY and no 127.0.0.1 in NO_PROXY: its calls go to that proxy first"
+            "{who} has HTTP_PROXY without 127.0.0.1 in NO_PROXY, so its calls go to that proxy and bypass the sidecar"
         ));
     }
     Ok(())
@@ -248,8 +247,7 @@ fn warn_of_lookalikes(
     let names = lookalikes::names(container, settings, port);
     if !names.is_empty() {
         warnings.push(format!(
-            "container {} sets {}: calls to what is there pass the sidecar by, unless the injector's \
-             `base_urls` name it or it is pointed at the sidecar",
+            "container {} sets {}: calls to that address bypass the sidecar; add the variable to the injector's `base_urls`, or point it at the sidecar",
             container["name"],
             names.join(", ")
         ));

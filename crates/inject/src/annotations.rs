@@ -81,7 +81,7 @@ pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, InjectError> {
         None => Ok(None),
         Some("true" | "enabled") => Ok(Some(true)),
         Some("false" | "disabled") => Ok(Some(false)),
-        Some(other) => Err(wrong("inject", other, "is `true` or `false`")),
+        Some(other) => Err(wrong("inject", other, "must be `true` or `false`")),
     }
 }
 
@@ -90,7 +90,7 @@ impl Annotations {
         for name in pod.annotations() {
             if !known().any(|known| known == name) && !name.starts_with("slo.") {
                 return Err(InjectError::Refused(format!(
-                    "there is no annotation {PREFIX}{name}; there are {}",
+                    "the annotation {PREFIX}{name} does not exist; the annotations are {}",
                     known().collect::<Vec<_>>().join(", ")
                 )));
             }
@@ -143,7 +143,7 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, InjectError> {
     };
     match text.parse::<u16>() {
         Ok(port @ 1..) => Ok(Some(port)),
-        _ => Err(wrong(name, &text, "is no port from 1 to 65535")),
+        _ => Err(wrong(name, &text, "is not a port from 1 to 65535")),
     }
 }
 
@@ -181,8 +181,7 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, InjectError> {
 
 /// Parses the content of an inline table.
 fn table(body: &str) -> Result<toml::Table, InjectError> {
-    let explain =
-        "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
+    let explain = "is not the content of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));
     let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         InjectError::text(explain, error.message().trim().to_owned())
@@ -203,7 +202,7 @@ fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, InjectError> 
         wrong(
             ON_REFUSED_CONFIG,
             &text,
-            "is none of `refuse-if-limited`, `pass`, `refuse`",
+            "must be `refuse-if-limited`, `pass` or `refuse`",
         )
     })
 }
@@ -217,7 +216,7 @@ fn base_urls(pod: &Pod) -> Result<BaseUrls, InjectError> {
         Some(other) => Err(wrong(
             "base-urls",
             other,
-            "is none of `unset`, `over-env-from`, `replace`, `none`",
+            "must be `unset`, `over-env-from`, `replace` or `none`",
         )),
     }
 }
@@ -235,7 +234,7 @@ fn engine(pod: &Pod) -> Result<Option<Engine>, InjectError> {
     };
     if moves_to == Some(port) {
         return Err(InjectError::Refused(format!(
-            "{PREFIX}engine-moves-to is where it is already"
+            "{PREFIX}engine-moves-to is the engine's present port; name another port"
         )));
     }
     if metrics != "none" && !metrics.starts_with('/') {

@@ -149,7 +149,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
                 .map(|problem| format!("{}: {}", problem.key, problem.reason))
                 .collect();
             Err(InjectError::Refused(format!(
-                "what the annotations {PREFIX}… ask for is no configuration: {}",
+                "the annotations {PREFIX}… make an invalid configuration: {}",
                 problems.join("; ")
             )))
         }

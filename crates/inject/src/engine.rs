@@ -40,7 +40,7 @@ pub(super) fn front(
     } = front;
     if !annotations.upstreams.is_empty() {
         return Err(InjectError::Refused(format!(
-            "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
+            "{PREFIX}engine-port makes the engine the upstream; remove {PREFIX}upstream"
         )));
     }
     let at = find(pod, engine, annotations)?;
@@ -55,8 +55,8 @@ pub(super) fn front(
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
         return Err(InjectError::Refused(format!(
-            "container {name}: nothing tells it to listen on {0}, neither `--port {0}` nor a variable PORT; \
-             say so there, and {PREFIX}engine-moves-to can change it",
+            "container {name}: neither `--port {0}` nor a variable PORT tells it to listen on {0}; set one of them, so \
+             that {PREFIX}engine-moves-to can change it",
             engine.port
         )));
     }
@@ -76,11 +76,11 @@ pub(super) fn front(
 fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     match name {
         Some(name) => format!(
-            "Services that target port {name} by name reach tokengauge now; those that target {port} by number \
-             still pass it by ({PREFIX}engine-moves-to changes that)"
+            "Services that target port {name} by name reach tokengauge now; Services that target {port} by number still \
+             bypass it ({PREFIX}engine-moves-to changes that)"
         ),
         None => format!(
-            "port {port} has no name that Services could follow: point them at {traffic}, or set {PREFIX}engine-moves-to"
+            "port {port} has no name that Services could target: point Services at {traffic}, or set {PREFIX}engine-moves-to"
         ),
     }
 }
@@ -106,7 +106,7 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
     match (found, own.as_slice()) {
         (Some(at), _) | (None, &[at]) => Ok(at),
         _ => Err(InjectError::Refused(format!(
-            "{PREFIX}engine-port: no container has the port {}; {PREFIX}containers names the engine",
+            "{PREFIX}engine-port: no container has the port {}; name the engine's container in {PREFIX}containers",
             engine.port
         ))),
     }

@@ -174,7 +174,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
             "WorkflowTemplate",
             "ClusterWorkflowTemplate",
         ],
-        "its templates are single containers, of which Argo makes the pods",
+        "its templates are single containers, from which Argo creates the pods",
     ),
     (
         "serving.kserve.io",
@@ -185,32 +185,32 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
             "ServingRuntime",
             "ClusterServingRuntime",
         ],
-        "KServe makes the pods of a runtime and of parts of it",
+        "KServe creates the pods from a runtime and from parts of this object",
     ),
     (
         "sparkoperator.k8s.io",
         &["SparkApplication", "ScheduledSparkApplication"],
-        "Spark makes the pods, and driver and executor have no template here",
+        "Spark creates the pods, and this object has no template for driver and executor",
     ),
     (
         "trainer.kubeflow.org",
         &["TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"],
-        "Kubeflow makes the pods of a runtime and of parts of it",
+        "Kubeflow creates the pods from a runtime and from parts of this object",
     ),
     (
         "kagent.dev",
         &["Agent"],
-        "kagent makes the pods, and there is no template here",
+        "kagent creates the pods, and this object has no template",
     ),
     (
         "apps.nvidia.com",
         &["NIMService", "NIMPipeline"],
-        "the NIM operator makes the pods, and there is no template here",
+        "the NIM operator creates the pods, and this object has no template",
     ),
     (
         "nvidia.com",
         &["DynamoGraphDeployment", "DynamoComponentDeployment"],
-        "Dynamo makes the pods of parts of them",
+        "Dynamo creates the pods from parts of this object",
     ),
 ];
 
@@ -266,7 +266,7 @@ pub(super) fn find(object: &Value) -> Found {
     match known {
         Some(known) => Found::Unknown(format!("there is no {}", known.paths.join(" and no "))),
         None if has_containers(object) => {
-            Found::Unknown("a kind that is not known, with containers in it".to_owned())
+            Found::Unknown("an unknown kind that contains containers".to_owned())
         }
         None => Found::Nothing,
     }

@@ -140,14 +140,14 @@ fn changed(
     let too_long = |text: &mut String| text.len() > MAX_FALLBACK;
     if sidecar.fallback.take_if(too_long).is_some() {
         warnings.push(format!(
-            "its routes are more than {MAX_FALLBACK} bytes, too long for a variable: where its configuration \
-             cannot be used, the pod will not start"
+            "the routes of the configuration need more than {MAX_FALLBACK} bytes, too many for a variable: the pod will \
+             not start if its configuration cannot be used"
         ));
     }
     if ports.traffic < ports::UNPRIVILEGED {
         pod.allow_low_ports()?;
         warnings.push(format!(
-            "the sidecar listens on {} without privileges: the pod gets the sysctl \
+            "the sidecar listens on port {} without privileges, so the pod gets the sysctl \
              net.ipv4.ip_unprivileged_port_start=0",
             ports.traffic
         ));
@@ -223,19 +223,21 @@ fn bounded(text: &str) -> String {
 
 fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), InjectError> {
     if pod.flag("hostNetwork") {
-        return Err(InjectError::Refused("the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
-             beside it, or give it a network of its own"
-                .to_owned()));
+        return Err(InjectError::Refused(
+            "the pod uses the host's network, where the sidecar's ports may be in use; run \
+            `tokengauge run` next to the pod, or remove `hostNetwork`"
+                .to_owned(),
+        ));
     }
     if pod.is_windows() {
         return Err(InjectError::Refused(
-            "the pod runs on Windows, and there is no image of it".to_owned(),
+            "the pod runs on Windows, and tokengauge has no image for Windows".to_owned(),
         ));
     }
     if !native && (ends || pod.ends_by_itself()) {
         return Err(InjectError::Refused(
-            "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
-             native sidecars need Kubernetes 1.29"
+            "the pod runs to completion, and a sidecar that is not native would keep it running; native sidecars need \
+             Kubernetes 1.29"
                 .to_owned(),
         ));
     }
@@ -244,8 +246,8 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Inje
 
 fn two_sources() -> InjectError {
     InjectError::Refused(format!(
-        "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
-         annotations on upstreams, workload, objectives, and base-urls: replace"
+        "{PREFIX}config names a ConfigMap with the whole configuration: remove it, or the annotations on upstreams, \
+         workload, objectives and `base-urls: replace`"
     ))
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 /// The warning about pull secrets. The API server adds a ServiceAccount's pull secrets only to pods without pull secrets.
 /// Pods from the API server already have them.
-const HIDDEN: &str = "with pull secrets of its own the pod does not get those of its ServiceAccount: \
-    name these in `image_pull_secrets`, too, where images need them";
+const HIDDEN: &str = "a pod with pull secrets does not get the pull secrets of its ServiceAccount: if its images need \
+    them, also name them in `image_pull_secrets`";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifests {
@@ -130,7 +130,7 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
             missing,
         } => {
             let missing = missing.iter().filter(|_| asks(value, by));
-            let missing = missing.map(|path| format!("{name}: there is no {path}"));
+            let missing = missing.map(|path| format!("{name}: {path} is missing"));
             all.unknown.extend(missing);
             let object = value.clone();
             for pointer in pointers {

@@ -70,7 +70,7 @@ impl Pod {
             };
             if strange {
                 return Err(InjectError::Refused(format!(
-                    "spec.{} is no list of containers",
+                    "spec.{} is not a list of containers",
                     list.key()
                 )));
             }
@@ -81,14 +81,14 @@ impl Pod {
             ("metadata.labels", &pod["metadata"]["labels"]),
         ] {
             if !value.is_null() && !value.is_object() {
-                return Err(InjectError::Refused(format!("{place} is no map")));
+                return Err(InjectError::Refused(format!("{place} is not a map")));
             }
         }
         let annotations = pod["metadata"]["annotations"].as_object();
         for (name, value) in annotations.into_iter().flatten() {
             if name.starts_with(PREFIX) && !value.is_string() {
                 return Err(InjectError::Refused(format!(
-                    "{name}: {value} is no text; write \"{value}\""
+                    "{name}: {value} is not a string; write \"{value}\""
                 )));
             }
         }
@@ -196,12 +196,14 @@ impl Pod {
 
     pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), InjectError> {
         if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
-            return Err(InjectError::Refused("spec.volumes is no list".to_owned()));
+            return Err(InjectError::Refused(
+                "spec.volumes is not a list".to_owned(),
+            ));
         }
         let volumes = list_mut(&mut self.0["spec"], "volumes");
         if volumes.iter().any(|known| known["name"] == volume["name"]) {
             return Err(InjectError::Refused(format!(
-                "there is a volume {} already",
+                "the pod already has a volume {}",
                 volume["name"]
             )));
         }
@@ -224,10 +226,10 @@ impl Pod {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
             return Err(InjectError::Refused(
-                "spec.securityContext.sysctls is no list".to_owned(),
+                "spec.securityContext.sysctls is not a list".to_owned(),
             ));
         }
-        object(context).ok_or("spec.securityContext is no map")?;
+        object(context).ok_or("spec.securityContext is not a map")?;
         let all = list_mut(context, "sysctls");
         if !all.iter().any(|known| known["name"] == LOW_PORTS) {
             all.push(json!({ "name": LOW_PORTS, "value": "0" }));
@@ -245,7 +247,7 @@ impl Pod {
             Value::Null | Value::Array(_)
         ) {
             return Err(InjectError::Refused(
-                "spec.imagePullSecrets is no list".to_owned(),
+                "spec.imagePullSecrets is not a list".to_owned(),
             ));
         }
         let all = list_mut(&mut self.0["spec"], "imagePullSecrets");

@@ -58,8 +58,9 @@ pub(super) fn choose(
     ];
     let mut free = |at: usize, what: &str| -> Result<u16, InjectError> {
         let wanted = defaults[at];
-        let port = next_free(&used, wanted, &defaults)
-            .ok_or_else(|| format!("no port is free for {what}: the pod mentions all of them"))?;
+        let port = next_free(&used, wanted, &defaults).ok_or_else(|| {
+            format!("no port is free for {what}, since the pod mentions all of them")
+        })?;
         used.insert(port);
         if port != wanted {
             let place = find(object, |mention| mention.ports.contains(&wanted))
@@ -73,7 +74,7 @@ pub(super) fn choose(
     let traffic = match (&annotations.engine, annotations.port) {
         (Some(engine), Some(_)) if engine.moves_to.is_some() => {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
+                "{PREFIX}engine-moves-to makes the sidecar listen on the engine's port; remove {PREFIX}port"
             )));
         }
         (Some(engine), None) if engine.moves_to.is_some() => engine.port,

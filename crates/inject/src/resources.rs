@@ -50,7 +50,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
         };
         let quantity = Quantity::parse(text).ok_or_else(|| {
             format!(
-                "{PREFIX}{annotation}: `{text}` is no quantity above 0 such as {}",
+                "{PREFIX}{annotation}: `{text}` is not a quantity above 0 such as {}",
                 if *name == "cpu" {
                     "`250m` or `1`"
                 } else {
@@ -60,7 +60,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
         })?;
         if *name == "memory" && quantity < LEAST_MEMORY {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}{annotation}: `{text}` is less than {}, which tokengauge needs",
+                "{PREFIX}{annotation}: `{text}` is too small: tokengauge needs at least {}",
                 LEAST_MEMORY.bytes()
             )));
         }
@@ -75,7 +75,7 @@ pub(super) fn check(resources: &Value) -> Result<(), InjectError> {
             let value = &resources[part.key()][name];
             if !value.is_null() && Quantity::of(value).is_none() {
                 return Err(InjectError::Refused(format!(
-                    "resources.{}.{name}: {value} is no quantity above 0 such as `250m` or `512Mi`",
+                    "resources.{}.{name}: {value} is not a quantity above 0 such as `250m` or `512Mi`",
                     part.key()
                 )));
             }
@@ -202,7 +202,7 @@ fn equal(
             } else {
                 if requested && request.as_ref() != Some(&limit) {
                     warnings.push(format!(
-                        "the pod is Guaranteed, and stays it: {PREFIX}{name}-limit is the request, too"
+                        "the pod keeps the QoS class Guaranteed, so {PREFIX}{name}-limit is also the request"
                     ));
                 }
                 limit

@@ -134,23 +134,25 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(InjectError::Refused(format!(
-            "this may have {values} values, and no pod has more than {MAX_VALUES}"
+            "the review may have {values} values, and at most {MAX_VALUES} are accepted"
         )));
     }
     let mut review: Value = serde_json::from_slice(body)
-        .map_err(|error| InjectError::text("this is no JSON", error))?;
+        .map_err(|error| InjectError::text("the review is not JSON", error))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
     if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
         return Err(InjectError::Refused(format!(
-            "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
+            "the body is a {version} {kind}; send an AdmissionReview of admission.k8s.io/v1"
         )));
     }
     let mut request = review["request"].take();
-    let uid = request["uid"].as_str().ok_or("the request has no uid")?;
+    let uid = request["uid"]
+        .as_str()
+        .ok_or("the review's request has no uid")?;
     let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
         return Err(InjectError::Refused(format!(
-            "the request is about a {}; only pods are injected",
+            "the review's request is for a {}; only pods are injected",
             request["kind"]["kind"]
         )));
     }
@@ -266,7 +268,7 @@ async fn whole(
 }
 
 fn no_room() -> Response {
-    let message = "too many reviews are being read at once\n";
+    let message = "too many reviews are being read at the same time; try again\n";
     (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
 }
 

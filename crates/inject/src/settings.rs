@@ -111,7 +111,7 @@ impl PayerLabels {
         let wrong = kinds.into_iter().flatten().find(|label| !is_label(label));
         wrong.map_or(Ok(()), |label| {
             Err(InjectError::Refused(format!(
-                "payer_labels: `{label}` is no key of a label such as `example.com/team`"
+                "payer_labels: `{label}` is not a label key such as `example.com/team`"
             )))
         })
     }
@@ -219,7 +219,7 @@ impl Settings {
                 .map_err(|invalid| InjectError::Refused(invalid.to_string()))?;
             if config.admin.metrics_token && settings.admin_token_secret.is_none() {
                 return Err(InjectError::Refused(format!(
-                    "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",
+                    "{}: {origin} sets `metrics_token`, but sidecars have no token; set `admin_token_secret`",
                     path.display()
                 )));
             }
@@ -257,20 +257,21 @@ impl Settings {
             && minor(version).is_none()
         {
             return Err(InjectError::Refused(format!(
-                "kubernetes_version `{version}` is no version such as `1.31`"
+                "kubernetes_version `{version}` is not a version such as `1.31`"
             )));
         }
         let mut ports = [self.traffic_port, self.metrics_port, self.admin_port];
         ports.sort_unstable();
         if ports[0] == 0 || ports[0] == ports[1] || ports[1] == ports[2] {
             return Err(InjectError::Refused(
-                "traffic_port, metrics_port and admin_port must be three ports above 0".to_owned(),
+                "traffic_port, metrics_port and admin_port must be three different ports above 0"
+                    .to_owned(),
             ));
         }
         for name in &self.image_pull_secrets {
             if !is_name(name) {
                 return Err(InjectError::Refused(format!(
-                    "image_pull_secrets: `{name}` is no name of a Secret"
+                    "image_pull_secrets: `{name}` is not the name of a Secret"
                 )));
             }
         }
@@ -278,7 +279,7 @@ impl Settings {
             && (!is_name(&secret.name) || secret.key.is_empty())
         {
             return Err(InjectError::Refused(
-                "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
+                "admin_token_secret must have the `name` of a Secret and a `key` in it".to_owned(),
             ));
         }
         self.payer_labels.check()?;
@@ -291,12 +292,14 @@ impl Settings {
         }
         if !self.resources.is_object() {
             return Err(InjectError::Refused(
-                "resources is a table of `requests` and `limits`".to_owned(),
+                "resources must be a table of `requests` and `limits`".to_owned(),
             ));
         }
         super::resources::check(&self.resources)?;
         if self.image.trim().is_empty() {
-            return Err(InjectError::Refused("image names none".to_owned()));
+            return Err(InjectError::Refused(
+                "image is empty; name an image".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -383,7 +386,7 @@ mod tests {
         assert!(wrong("resources = 5").contains("resources"));
         for label in ["", "a b", "-team", "it's", "a/b/team", "x/"] {
             let text = format!("[payer_labels]\nteam = [\"{label}\"]");
-            assert!(wrong(&text).contains("no key of a label"), "{label}");
+            assert!(wrong(&text).contains("not a label key"), "{label}");
         }
         assert!(wrong("[payer_labels]\nteams = []").contains("unknown field `teams`"));
     }
