@@ -22,7 +22,7 @@ pub const TABLES: [(Dimension, &str); 4] = [
     (Dimension::Upstream, "By upstream"),
     (Dimension::Model, "By model"),
     (Dimension::Agent, "By agent"),
-    (Dimension::Outcome, "By how they ended"),
+    (Dimension::Outcome, "By outcome"),
 ];
 
 pub struct Capsule {

@@ -116,7 +116,7 @@ pub fn figure(title: &str, key: &[&str], svg: &str) -> Markup {
     html! {
         h2 { (title) }
         @if svg.is_empty() {
-            p { "No call has it." }
+            p { "No data." }
         } @else {
             @if !key.is_empty() {
                 p.key {

@@ -18,7 +18,7 @@ pub fn key() -> Markup {
     let all = [
         ("connect", "connect and upload"),
         ("queue", "queue"),
-        ("prefill", "until the first token"),
+        ("prefill", "time to first token"),
         ("reasoning", "reasoning"),
         ("answer", "answer"),
         ("other", "other"),
