@@ -37,7 +37,7 @@ pub struct Access {
 pub enum AccessError {
     /// The metrics address requires a token, and none is configured.
     #[error(
-        "admin.metrics_token asks for the token of [admin], and there is none: set `token_file`, or take it out"
+        "admin.metrics_token needs the token of [admin], but none is configured: set `token_file`, or remove `metrics_token`"
     )]
     NoToken,
     #[error(transparent)]
@@ -100,7 +100,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
     let Some(token) = &guard.access.token else {
         if request.method() == Method::POST && request.uri().path() == api::MARKS {
-            return no_token("this changes what everybody sees");
+            return no_token("adding a mark changes what everybody sees");
         }
         return if guard.access.hosts.answer_to(&request) {
             next.run(request).await
@@ -121,7 +121,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
 /// Answers a request for the usage of a key, which needs no token.
 async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(limit) = &guard.access.own_use else {
-        let message = "the use of a key is told where `own_use` of [admin] is on alone";
+        let message = "`/api/v1/me` is disabled; set `own_use = true` in [admin] to enable it";
         return api::Problem::new(StatusCode::NOT_FOUND, message).into_response();
     };
     if guard.access.token.is_none() && !guard.access.hosts.answer_to(&request) {
@@ -131,7 +131,7 @@ async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     let Err(wait) = limit.take(source, (guard.clock)()) else {
         return next.run(request).await;
     };
-    let message = "this was asked for too often; try again after `retry-after`";
+    let message = "too many requests to /api/v1/me; try again after `retry-after`";
     let mut response = api::Problem::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
     let seconds = wait.as_secs().saturating_add(1);
     let headers = response.headers_mut();
@@ -143,13 +143,13 @@ async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
 /// headers, in the `metadata` of the body.
 async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(token) = &guard.access.token else {
-        return no_token("this decides on a rollout");
+        return no_token("a hook decides on a rollout");
     };
     let (head, body) = request.into_parts();
     let mut shown = head.headers.get(HEADER).cloned();
     if shown.is_none() {
         let Ok(body) = to_bytes(body, MAX_HOOK_BYTES).await else {
-            let message = "the body of a hook has 64 KiB at most";
+            let message = "the body of a hook may have at most 64 KiB";
             return api::Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
         };
         shown = in_metadata(&body);
@@ -163,7 +163,7 @@ async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
 /// The response to a request without a token that needs one.
 fn no_token(what: &str) -> Response {
     let message =
-        format!("{what} and needs a token, and none is configured: set `token_file` in [admin]");
+        format!("{what}, so it needs a token, but none is configured: set `token_file` in [admin]");
     api::Problem::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
@@ -182,9 +182,9 @@ fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
 }
 
 fn misdirected() -> Response {
-    let message = "without a token this address answers only to an IP address, `localhost` and, where \
-                   it is not on loopback, names of a cluster (one without a dot, *.svc, *.cluster.local): \
-                   add the name in `host` to `hosts` of [admin], or set `token` there";
+    let message = "without a token this address accepts only an IP address, `localhost` and, unless it is on loopback, \
+        cluster names (without a dot, *.svc, *.cluster.local) in `host`: add the name to `hosts` of [admin], or set \
+        `token` there";
     api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
@@ -192,12 +192,12 @@ fn refuse(refused: Refused) -> Response {
     let (challenge, message) = match refused {
         Refused::Missing => (
             "Bearer realm=\"tokengauge\"",
-            "this address wants the token of [admin]: send it as `authorization: Bearer …`, a hook of Flagger in its \
-             `metadata` as `token`",
+            "this address needs the token of [admin]: send it as `authorization: Bearer …`, or in a Flagger hook as \
+             `token` in `metadata`",
         ),
         Refused::Wrong => (
             "Bearer realm=\"tokengauge\", error=\"invalid_token\"",
-            "this is not the token of [admin]; it may have been changed",
+            "the token is not the token of [admin], which may have changed",
         ),
     };
     let mut response = api::Problem::new(StatusCode::UNAUTHORIZED, message).into_response();

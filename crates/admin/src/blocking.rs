@@ -58,7 +58,7 @@ pub(super) async fn run(
 }
 
 fn failed() -> Response {
-    let message = "tokengauge failed while it worked this out; its log may say more";
+    let message = "an internal error occurred; the log of tokengauge may say more";
     api::Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
 }
 

@@ -63,7 +63,7 @@ impl GateAudit {
                 last.insert(report.name.clone(), entry);
             }
             Err(error) => {
-                tracing::error!(%error, file = AUDIT, "a verdict of a gate cannot be written into its log");
+                tracing::error!(%error, file = AUDIT, "the verdict of a gate cannot be written to gate-audit.jsonl");
             }
         }
     }

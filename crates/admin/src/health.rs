@@ -33,17 +33,17 @@ pub enum Running {
 impl Running {
     fn sentence(self) -> &'static str {
         match self {
-            Running::Configured => "the one that was read last is in use",
+            Running::Configured => "the configuration that was read last is in use",
             Running::Previous => {
-                "the last was refused, and the one before stays in use; the log says why"
+                "the last configuration was refused, and the previous one remains in use; the log says why"
             }
             Running::Fallback => {
-                "refused at the start, and the fallback is in use: calls are forwarded and measured \
-                 with defaults; the log says why. It is read again when it changes"
+                "the configuration was refused at the start, and the fallback is in use: calls are forwarded and measured \
+                 with defaults. The log says why. The configuration is read again when it changes"
             }
             Running::Refusing => {
-                "refused at the start, and the fallback is in use: calls are refused, since the \
-                 configuration may limit them; the log says why. It is read again when it changes"
+                "the configuration was refused at the start, and the fallback is in use: calls are refused, since the \
+                 configuration may limit them. The log says why. The configuration is read again when it changes"
             }
         }
     }
@@ -111,9 +111,9 @@ pub(super) async fn ready(
         text += &format!("configuration: {sentence}\n");
         if let Some(ledger) = services.call_source.ledger() {
             text += &match ledger.unwritable() {
-                None => "ledger: it is written to\n".to_owned(),
+                None => "ledger: calls are written to it\n".to_owned(),
                 Some(reason) => format!(
-                    "ledger: it cannot be written ({reason}); traffic is not touched, and sinks send calls from memory. \
+                    "ledger: it cannot be written ({reason}); traffic is not affected, and sinks send calls from memory. \
                      The log says why\n"
                 ),
             };

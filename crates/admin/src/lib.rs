@@ -190,7 +190,7 @@ pub fn router(services: Services) -> Router {
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
-                "there is nothing at this path; / is the page, /api/v1/openapi.json lists the paths of the API",
+                "the path does not exist; / is the page, and /api/v1/openapi.json lists the paths of the API",
             )
         })
         .method_not_allowed_fallback(only_get)
@@ -200,7 +200,7 @@ pub fn router(services: Services) -> Router {
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are answered here, and POST at /api/v1/marks and the hooks of gates",
+        "only GET and HEAD are accepted, and POST at /api/v1/marks and the hooks of gates",
     )
 }
 

@@ -31,7 +31,7 @@ pub(super) fn router(
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
-                "this address has /metrics, /livez and /readyz alone; the rest is at `listen` of [admin]",
+                "this address has only /metrics, /livez and /readyz; all other paths are at `listen` of [admin]",
             )
         })
         .method_not_allowed_fallback(only_get)

@@ -87,7 +87,7 @@ impl Token {
             match digest_of_file(file) {
                 Ok(digest) => state.digest = digest,
                 Err(error) => {
-                    tracing::warn!(%error, "the admin token cannot be read again: the one before stays in use");
+                    tracing::warn!(%error, "the admin token file cannot be read; the previous token stays valid");
                 }
             }
         }

@@ -663,7 +663,7 @@ async function wrongAddress(world) {
   await page.locator(".fall tbody tr[data-call]").first().waitFor();
   assert.ok(page.url().endsWith("/sessions/waterfall"), "an address of an older version");
   await page.goto(`${world.full.admin}/calls/00000000-0000-7000-8000-000000000000`);
-  await page.getByText("no finished call that is kept has this id").waitFor();
+  await page.getByText("no stored call has this id").waitFor();
   clean(wrong.filter((one) => !/404/.test(one)));
 }
 

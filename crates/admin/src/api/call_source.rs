@@ -63,11 +63,11 @@ pub(super) async fn blocking<T: Send + 'static>(
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "tokengauge failed while it worked this out; its log may say more",
+            "an internal error occurred; the log of tokengauge may say more",
         )),
         Err(_) => Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "this took too long; ask for a shorter time with since and until",
+            "the query took too long; ask for a shorter time with since and until",
         )),
     }
 }
@@ -107,14 +107,13 @@ impl CallSource {
     /// The error for a session without a finished call. In memory, its calls may already have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallSource::Ledger(_) => "no finished call names this session".to_owned(),
+            CallSource::Ledger(_) => "no finished call has this session".to_owned(),
             CallSource::Memory(recent, _) => format!(
-                "no finished call that is in memory names this session: at most the last {} calls \
-                 are; a ledger keeps all",
+                "no finished call in memory has this session: memory has at most the last {} calls; a ledger keeps all",
                 recent.capacity()
             ),
         };
-        let message = format!("{message}; /api/v1/sessions lists those known");
+        let message = format!("{message}; /api/v1/sessions lists the known sessions");
         Problem::new(StatusCode::NOT_FOUND, message)
     }
 
@@ -362,7 +361,7 @@ fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
 }
 
 fn not_a_cursor() -> Problem {
-    let rule = "must be the next_cursor of an answer to the same question";
+    let rule = "must be the next_cursor of a response to the same query";
     Problem::of("cursor", rule)
 }
 

@@ -137,8 +137,7 @@ pub(super) async fn call(
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
     let question = move |source: &CallSource| Ok((source.name(), source.call(id)?));
     let (store, call) = ask(&services, question).await?;
-    let unknown =
-        "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";
+    let unknown = "no stored call has this id; /api/v1/streams lists calls in flight";
     let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
     Ok(Json(Call {
         store,

@@ -24,7 +24,7 @@ pub(super) async fn events(
         .event_bus
         .listen(source, event_bus::present(&services))
     else {
-        let message = "too many listen already; close one, or ask /api/v1/streams now and then";
+        let message = "too many clients listen already; close one, or poll /api/v1/streams";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message));
     };
     let events = stream::unfold(listener, |mut listener| async {

@@ -59,8 +59,8 @@ pub(super) async fn experiment(
     let report = ask(&services, question).await?;
     let calls = report.calls_without_unit + report.collapsed_calls;
     if !known && report.arms.is_empty() && calls == 0 {
-        let unknown = "no [[experiment]] has this name, and no finished call names it; \
-                       /api/v1/experiments lists those that are configured";
+        let unknown = "neither an [[experiment]] nor a finished call has this name; /api/v1/experiments lists the \
+            configured experiments";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     }
     Ok(Json(report))

@@ -100,7 +100,7 @@ fn calls_are_a_list(schema: &mut Schema) {
         properties["calls"] = json!({
             "type": "array",
             "items": {"$ref": "#/components/schemas/WaterfallCall"},
-            "description": "A page of its calls, in the order of their starts.",
+            "description": "A page of the session's calls, in the order of their starts.",
         });
     }
 }

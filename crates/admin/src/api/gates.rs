@@ -151,8 +151,8 @@ fn configured(
     let configured = process.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
-        let unknown = "no [[gate]] of the configuration has this name; \
-                       /api/v1/gates lists those that there are";
+        let unknown =
+            "no [[gate]] of the configuration has this name; /api/v1/gates lists the gates";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     };
     Ok((gate, configured.digest.clone()))

@@ -55,7 +55,7 @@ pub(super) async fn pods(
     RawQuery(query): RawQuery,
 ) -> JsonResponse<AllPods> {
     QueryParams::of(query.as_deref(), &[])?;
-    let message = "this is one process, which knows no others; `tokengauge fleet` answers for many";
+    let message = "a single process has no pods; run `tokengauge fleet` for many processes";
     let pods = services.live.pods();
     pods.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
         .map(Json)

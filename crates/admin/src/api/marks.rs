@@ -89,7 +89,7 @@ pub(super) async fn add(
     body: Body,
 ) -> Result<(StatusCode, Json<Mark>), Problem> {
     let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
-        let message = "a mark has 64 KiB at most";
+        let message = "a mark may have at most 64 KiB";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     })?;
     let posted: Posted = serde_json::from_slice(&body).map_err(|error| {
@@ -114,7 +114,7 @@ fn not_kept(error: &MarkError) -> Problem {
 fn checked(posted: Posted, now: SystemTime) -> Result<NewMark, Problem> {
     let within = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
     if !within(&posted.text, MAX_TEXT) || posted.text.trim().is_empty() {
-        let rule = "must have 1 to 1000 characters, and not blanks alone";
+        let rule = "must have 1 to 1000 characters, not only blanks";
         return Err(Problem::of("text", rule));
     }
     let tags = &posted.tags;

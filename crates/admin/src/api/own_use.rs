@@ -128,9 +128,8 @@ pub(super) async fn own_use(
 fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<Filter, Problem> {
     // A key in the URL would be logged by proxies, so it is not accepted there.
     let key = own_key(headers, &Uri::from_static("/")).ok_or_else(|| {
-        let message = "send the provider's key as calls carry it: `authorization: Bearer …`, `x-api-key`, `api-key` or \
-                       `x-goog-api-key`; one of fewer than 16 characters, a password and an AWS signature have no use of \
-                       their own";
+        let message = "send the provider key as in calls: `authorization: Bearer …`, `x-api-key`, `api-key` or \
+            `x-goog-api-key`. Keys of fewer than 16 characters, passwords and AWS signatures have no usage";
         Problem::new(StatusCode::UNAUTHORIZED, message)
     })?;
     let (since, until) = asked.times(now)?;

@@ -73,9 +73,9 @@ impl QueryParams {
             let Some(name) = all().find(|known| **known == name) else {
                 let known = all().copied().collect::<Vec<_>>().join(", ");
                 let message = if known.is_empty() {
-                    "there are no parameters here".to_owned()
+                    "the endpoint has no parameters".to_owned()
                 } else {
-                    format!("the only parameters here are {known}")
+                    format!("the parameters of the endpoint are {known}")
                 };
                 return Err(Problem::new(StatusCode::BAD_REQUEST, message));
             };
@@ -153,8 +153,7 @@ impl QueryParams {
         name: &'static str,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, Problem> {
-        let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration back from now \
-                    such as 90s, 15m, 72h or 7d";
+        let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration before now such as 90s, 15m, 72h or 7d";
         let parse = |value| instant(value, now).ok_or_else(|| Problem::of(name, rule));
         self.text(name).map(parse).transpose()
     }
@@ -206,7 +205,7 @@ impl QueryParams {
         if value.is_empty() || value.chars().count() > MAX_CURSOR {
             return Err(Problem::of(
                 "cursor",
-                "must be the next_cursor of an answer",
+                "must be the next_cursor of a response",
             ));
         }
         Ok(Some(value.to_owned()))
@@ -364,7 +363,7 @@ mod tests {
         assert!(paging(&format!("cursor={}", "0".repeat(1025))).is_err());
         assert!(paging(&format!("cursor={}", "0".repeat(1024))).is_ok());
         let none = QueryParams::of(Some("x=1"), &[]).expect_err("no parameters");
-        assert!(format!("{none:?}").contains("there are no parameters here"));
+        assert!(format!("{none:?}").contains("the endpoint has no parameters"));
     }
 
     #[test]

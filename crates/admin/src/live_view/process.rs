@@ -139,7 +139,7 @@ impl FromRequestParts<Services> for Arc<ProcessServices> {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, services: &Services) -> Result<Self, Problem> {
-        let message = "this is of one process, and a fleet does not answer it: ask a pod, whose addresses are at /api/v1/pods";
+        let message = "a fleet does not have this endpoint of a single process: ask a pod at its address in /api/v1/pods";
         let process = Arc::clone(&services.live).process();
         process.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
     }

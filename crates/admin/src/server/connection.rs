@@ -173,7 +173,7 @@ impl Service<Request<Incoming>> for Tracked<'_> {
 }
 
 fn no_room() -> Response<axum::body::Body> {
-    let message = "too many connections are open here; close some, or ask again in a while";
+    let message = "too many connections are open; close some, or try again later";
     let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
