@@ -18,8 +18,8 @@ const instant = (value) => (INSTANT.test(value) && !Number.isNaN(Date.parse(valu
 const words = (all) => (value) => (all.includes(value) ? null : `must be one of ${all.join(", ")}`);
 const several = (all) => (value) => (value.split(",").every((word) => all.includes(word)) ? null : `must be one or more of ${all.join(", ")}`);
 const cursor = (value) => (value.length > 0 && value.length <= 1024 ? null : "must have 1 to 1024 characters");
-const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number from 1 on");
-const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
+const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number of at least 1");
+const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a leading - for descending order");
 
 /** Filters of calls, by their parameters. */
 export const FILTERS = [...NAMES, "outcome"];
@@ -27,7 +27,7 @@ export { DIMENSIONS };
 /** Those that only a fleet knows. */
 export const OF_PODS = ["cluster", "namespace", "pod"];
 /** With what a time is compared: the time before it, or the same hours before. */
-export const AGAINST = { before: "the time before", "1d": "a day before", "7d": "a week before" };
+export const AGAINST = { before: "the previous period", "1d": "one day earlier", "7d": "one week earlier" };
 
 const time = { since: duration, from: instant, to: instant };
 const filters = { ...Object.fromEntries(FILTERS.map((filter) => [filter, name])), outcome: several([...Object.keys(OUTCOMES), "failed"]) };
@@ -77,7 +77,7 @@ function read() {
   const [params, problems] = [{}, []];
   for (const [key, value] of new URLSearchParams(location.search)) {
     const rule = Object.hasOwn(known(view), key) ? known(view)[key] : null;
-    const wrong = !rule ? "is not known here" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
+    const wrong = !rule ? "is not a parameter of this view" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
     if (wrong) problems.push(`${key} ${wrong}`);
     else params[key] = value;
   }

@@ -15,7 +15,7 @@ export class Alerts {
   constructor(host) {
     this.note = h("p", { class: "muted", role: "status" });
     this.rows = [];
-    const names = ["Alert", "Severity", "Began", "Lasted", "What it said", "As a file"];
+    const names = ["Alert", "Severity", "Start", "Duration", "Details", "Export"];
     this.body = h("tbody");
     // On a phone a row is a block: what it is of a table is said, too.
     const head = h("tr", { role: "row" }, names.map((name) => h("th", { scope: "col", role: "columnheader" }, name)));
@@ -36,10 +36,10 @@ export class Alerts {
         if (made.sign !== sign) fill(made, alert, slo);
         made.sign = sign;
       });
-      const where = store === "memory" ? ", since the process began: a ledger remembers more" : ", as far as the ledger goes back";
+      const where = store === "memory" ? " since the process started; a ledger keeps more" : " in the ledger";
       text(this.note, rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`);
     } catch (error) {
-      this.note.textContent = `Cannot be shown: ${error.message}`;
+      this.note.textContent = `Could not load: ${error.message}`;
     }
   }
 }
@@ -70,7 +70,7 @@ function row(alert) {
   const [link, lasted, said] = [h("a", {}, time(alert.began, true)), h("td", { role: "cell" }), h("td", { role: "cell", class: "said" })];
   const cell = (content) => h("td", { role: "cell" }, content);
   const made = h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, alert.name), cell(alert.severity ?? "–"), cell(link), lasted, said);
-  made.append(cell(capsuleButton(() => made.asks, "Save")));
+  made.append(cell(capsuleButton(() => made.asks, "Export")));
   made.parts = { link, lasted, said };
   return made;
 }
@@ -82,8 +82,8 @@ function fill(made, { severity, summary, began, ended, state, cause }, slo) {
   made.asks = { slo: slo?.name, since, until: ended };
   const then = { from: since, to: ended };
   link.setAttribute("href", slo ? spentHref(slo, then) : other("calls", { ...then, since: null, outcome: null }));
-  link.title = slo ? "The calls of that time that spent its budget" : "The calls of that time";
-  lasted.replaceChildren(ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "fires") : seconds((Date.parse(ended) - Date.parse(began)) / 1000));
-  const lines = [h("p", {}, summary), state && h("p", { class: "muted" }, `Now it ${state}.`), cause && h("p", {}, cause)];
+  link.title = slo ? "Calls of that time that spent the error budget" : "Calls of that time";
+  lasted.replaceChildren(ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "firing") : seconds((Date.parse(ended) - Date.parse(began)) / 1000));
+  const lines = [h("p", {}, summary), state && h("p", { class: "muted" }, `The objective ${state}.`), cause && h("p", {}, cause)];
   said.replaceChildren(...lines.filter(Boolean));
 }

@@ -49,7 +49,7 @@ export async function open(path, parameters = {}, signal = undefined) {
     response = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "the proxy does not answer");
+    throw new Failed(0, "the proxy does not respond");
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
@@ -64,6 +64,6 @@ export async function get(path, parameters, signal) {
     return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "the answer broke off");
+    throw new Failed(0, "the response is incomplete");
   }
 }

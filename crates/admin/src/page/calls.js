@@ -22,23 +22,23 @@ const named = (name) => (call) => h("a", { href: other("calls", { [name]: call[n
 const output = ({ tokens: { reported, normalised } }) => reported.output ?? normalised.output;
 const input = ({ tokens: { reported, normalised } }) => reported.input ?? normalised.input;
 /** Why a call has no cost: a price is of tokens. */
-const noCost = (call) => (known(input(call)) || known(output(call)) ? "no price is known for the model" : "no token was counted that could cost something");
+const noCost = (call) => (known(input(call)) || known(output(call)) ? "the model has no known price" : "no billable tokens were counted");
 const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: plural(call.stalls, "stall") } : {}, seconds(call.seconds.longest_gap));
 
 const COLUMNS = [
   { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
-  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
+  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither the request nor the response has it" },
   { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${c.stalls > 0 && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}` }, ending(c)) },
   { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
-  { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
-  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two chunks carried tokens", hint: "The longest time between two chunks with tokens; coloured where it is a stall" },
-  { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
-  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no token was counted" },
+  { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text was streamed" },
+  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two chunks contained tokens", hint: "The longest time between two chunks with tokens; coloured if it is a stall" },
+  { id: "duration", label: "Duration", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
+  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no tokens were counted" },
   { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: noCost },
-  { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself", node: named("agent") },
-  { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store does not say" },
-  { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
+  { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the request names no agent", node: named("agent") },
+  { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store has no pod" },
+  { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the request names no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
 ];
 
 let measure = {};
@@ -76,12 +76,12 @@ export class Calls {
   constructor(host) {
     this.calls = [];
     this.all = h("a", { class: "push" }, "All calls");
-    host.append(h("div", { class: "head" }, this.all, csvButton("last calls", () => this.calls.slice(0, SHOWN)), parquetButton("last calls", filters)));
+    host.append(h("div", { class: "head" }, this.all, csvButton("recent calls", () => this.calls.slice(0, SHOWN)), parquetButton("recent calls", filters)));
     this.table = new Table(host, {
-      label: "Last finished calls",
+      label: "Recent finished calls",
       tall: true,
       key: (call) => call.id,
-      nothing: () => "No finished call in this window.",
+      nothing: () => "No finished calls in this window.",
       columns: COLUMNS,
     });
     this.reasons = h("dl", { class: "reasons" });
@@ -116,7 +116,7 @@ export class Calls {
     }
     this.why.hidden = without.size === 0;
     const missing = [...without.values()].reduce((sum, n) => sum + n, 0);
-    text(this.summary, `${count(missing)} of the last ${plural(calls.length, "call")} ${missing === 1 ? "has" : "have"} no TPS: why`);
+    text(this.summary, `${count(missing)} of the last ${plural(calls.length, "call")} ${missing === 1 ? "has" : "have"} no TPS: reasons`);
     const rows = [...without].sort((one, other) => other[1] - one[1]).map(([word, n]) => {
       const [words, sentence] = unavailable(word, measure);
       return [h("dt", {}, `${words} `, h("span", { class: "muted" }, `× ${n}`)), h("dd", {}, sentence)];
@@ -138,7 +138,7 @@ const ending = (call) => {
 function said(slo, state) {
   const { value, unit } = budget(slo.budget_remaining);
   const left = unit ? `${value} of its budget is ${unit}` : `its budget is ${value}`;
-  return `${sloName(slo)} ${state ? `${state.says}: ` : "does not alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
+  return `${sloName(slo)} ${state ? `${state.says}: ` : "has no alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
 }
 
 /** All calls that are like the filters, page by page and, where that is wanted, as they end. */
@@ -149,8 +149,8 @@ export class AllCalls {
     this.about = h("p", { class: "note" });
     this.found = h("p", { class: "muted push", role: "status" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
-    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.state, this.about);
-    this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "None among the newest: older calls may be." : "No call is like that in this window."), columns: COLUMNS });
+    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add new calls automatically"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.state, this.about);
+    this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "No match among the newest calls. Older calls may match." : "No calls match in this window."), columns: COLUMNS });
     this.problem = h("p", { class: "note problem" });
     this.more = h("button", { type: "button", on: { click: () => this.page() } }, "Older calls");
     host.append(this.problem, h("div", { class: "pager" }, this.more));
@@ -161,7 +161,7 @@ export class AllCalls {
     if (again && (!this.follow.checked || !goesOn() || this.calls.length > PAGE)) return;
     this.round = (this.round ?? 0) + 1;
     const { slo } = address.params;
-    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null, cost_unavailable: null, tps_unavailable: null }) }, "their figures")] : []));
+    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", according to their records. ", h("a", { href: same({ slo: null }) }, "All calls with these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null, cost_unavailable: null, tps_unavailable: null }) }, "Overview with these filters")] : []));
     this.tell();
     this.follow.disabled = !goesOn();
     await this.page(true);
@@ -199,7 +199,7 @@ export class AllCalls {
       this.next = next;
       this.problem.textContent = "";
     } catch (error) {
-      if (ours === this.round) this.problem.textContent = `Cannot be shown: ${error.message}`;
+      if (ours === this.round) this.problem.textContent = `Could not load: ${error.message}`;
     }
     this.show();
   }
@@ -225,6 +225,6 @@ export class AllCalls {
   show() {
     this.table.update(this.calls);
     this.more.hidden = this.next === null;
-    text(this.found, this.calls.length > 0 ? `${plural(this.calls.length, "call")}${this.next ? ", and older ones" : ""}` : "");
+    text(this.found, this.calls.length > 0 ? `${plural(this.calls.length, "call")}${this.next ? ", older calls available" : ""}` : "");
   }
 }

@@ -40,10 +40,10 @@ export class Chart {
     );
     this.at = h("li", { class: "at" });
     this.plot = h("div", { class: high ? "plot high" : "plot", role: "img", "aria-label": label });
-    this.none = h("p", { class: "nothing" }, nothing ?? "No call in this window.");
+    this.none = h("p", { class: "nothing" }, nothing ?? "No calls in this window.");
     this.rows = h("div");
     this.markLabel = h("p", { class: "mark", hidden: true });
-    this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "As a table"), this.rows);
+    this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "Data table"), this.rows);
     host.append(h("ul", { class: "keys", "aria-hidden": "true" }, keys, this.at), this.plot, this.table);
     this.uplot = new uPlot(this.options(band), [[], ...series.map(() => [])], this.plot);
     this.plot.append(this.none, this.markLabel);
@@ -138,9 +138,9 @@ export class Chart {
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     const marks = this.x === "time" ? marksSummary(this.range) : "";
-    if (!last) return `${this.label}: nothing in this window.${marks}`;
+    if (!last) return `${this.label}: no data in this window.${marks}`;
     const shown = (one) => (this.total ? this.total(one) : this.valueOf(one, last));
-    return `${this.label}. ${this.summary?.(this) ?? `${this.total ? "In all" : "Last"}: ${this.named().map((one) => `${one.label} ${shown(one)}`).join(", ")}`}. All figures are in the table below.${marks}`;
+    return `${this.label}. ${this.summary?.(this) ?? `${this.total ? "Total" : "Last"}: ${this.named().map((one) => `${one.label} ${shown(one)}`).join(", ")}`}. All figures are in the table below.${marks}`;
   }
 
   valueOf(one, point) {
@@ -153,7 +153,7 @@ export class Chart {
     const chosen = this.points[index] ?? null;
     const shown = chosen ?? this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     this.series.forEach((one, place) => text(this.values[place], !chosen && this.total ? this.total(one) : this.valueOf(one, shown)));
-    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : this.total ? "in all" : "");
+    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : this.total ? "total" : "");
   }
 
   /** Says what the mark under the cursor is. */
@@ -215,7 +215,7 @@ export class Chart {
   }
 
   fail(message) {
-    this.none.textContent = `Cannot be shown: ${message}`;
+    this.none.textContent = `Could not load: ${message}`;
     this.none.hidden = false;
   }
 

@@ -5,16 +5,16 @@ const SHOWN = 8;
 
 export function connect(host, about) {
   const listener = about.listeners[0];
-  if (about.fleet) return host.replaceChildren(h("p", {}, "No call was found yet. The pods and the store are at ", h("a", { href: "pods" }, "Pods"), "."));
+  if (about.fleet) return host.replaceChildren(h("p", {}, "No calls were found yet. The view ", h("a", { href: "pods" }, "Pods"), " shows the pods and the store."));
   if (!listener) return host.replaceChildren(h("p", {}, "The proxy has no address for agents."));
   const base = address(listener);
   const ways = about.routes.map((route) => way(base, route));
   const more = about.listeners.slice(1).map(address);
   host.replaceChildren(
-    h("p", {}, "Agents connect at ", h("code", {}, base), more.length > 0 ? [" or ", h("code", {}, more.join(", "))] : null, ". Only the base URL changes: their own keys travel on untouched."),
+    h("p", {}, "Agents connect at ", h("code", {}, base), more.length > 0 ? [" or ", h("code", {}, more.join(", "))] : null, ". Change only the base URL. API keys are forwarded unchanged."),
     h("div", { class: "ways" }, ways.slice(0, SHOWN)),
     ways.length > SHOWN ? h("details", {}, h("summary", {}, `${ways.length - SHOWN} more routes`), h("div", { class: "ways" }, ways.slice(SHOWN))) : "",
-    h("p", { class: "note" }, "No agent at hand? ", h("code", {}, "tokengauge demo"), " runs simulated ones against a simulated backend."),
+    h("p", { class: "note" }, "Without an agent: ", h("code", {}, "tokengauge demo"), " runs simulated agents against a simulated backend."),
   );
 }
 
@@ -71,7 +71,7 @@ function copyable(line) {
       await navigator.clipboard.writeText(line);
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Select it"; // no clipboard without TLS, away from this machine
+      button.textContent = "Select and copy"; // no clipboard without TLS, away from this machine
       getSelection().selectAllChildren(code);
     }
     setTimeout(() => (button.textContent = "Copy"), 2000);

@@ -5,7 +5,7 @@ import { userName } from "./names.js";
 import { saveFile } from "./save.js";
 
 /** A button that saves `rows()`, objects of the API, under `name`. */
-export const csvButton = (name, rows) => h("button", { type: "button", class: "csv", "aria-label": `Save ${name} as CSV`, title: `Save ${name} as CSV`, on: { click: () => save(name, rows()) } }, "CSV");
+export const csvButton = (name, rows) => h("button", { type: "button", class: "csv", "aria-label": `Export ${name} as CSV`, title: `Export ${name} as CSV`, on: { click: () => save(name, rows()) } }, "CSV");
 
 const save = (name, rows) => saveFile(new Blob([csv(rows)], { type: "text/csv" }), name, "csv");
 

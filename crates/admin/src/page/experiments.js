@@ -16,7 +16,7 @@ export class Experiments {
       this.problem.textContent = "";
       this.show(experiments);
     } catch (error) {
-      this.problem.textContent = `Cannot be shown: ${error.message}`;
+      this.problem.textContent = `Could not load: ${error.message}`;
     }
   }
 
@@ -25,7 +25,7 @@ export class Experiments {
     const sign = JSON.stringify(experiments);
     if (sign === this.sign) return;
     this.sign = sign;
-    const none = h("section", { class: "panel" }, h("p", { class: "nothing" }, "No [[experiment]] is configured. One splits the calls of a route among upstreams, or compares the variants that agents name."));
+    const none = h("section", { class: "panel" }, h("p", { class: "nothing" }, "No [[experiment]] is configured. An experiment splits the calls of a route among upstreams, or compares the variants that agents name."));
     this.list.replaceChildren(...(experiments.length > 0 ? experiments.map(panel) : [none]));
   }
 }
@@ -52,12 +52,12 @@ function armWords({ name, weight, units, complete_units: complete, calls }) {
 /** What is in no comparison. */
 function leftOut(report) {
   const all = [
-    [report.calls_without_unit, "calls name no unit or no variant"],
-    [report.collapsed_calls, "calls are of units beyond the bound of the ledger"],
+    [report.calls_without_unit, "calls have no unit or no variant"],
+    [report.collapsed_calls, "calls belong to units beyond the limit of the ledger"],
     [report.mixed_units, "units have calls of several variants"],
-    [report.other_variants.length, "variants are no arm"],
+    [report.other_variants.length, "variants are not arms"],
   ];
-  return all.filter(([number]) => number > 0).map(([number, words]) => `${count(number)} ${words}; they are left out`);
+  return all.filter(([number]) => number > 0).map(([number, words]) => `${count(number)} ${words} and are left out`);
 }
 
 function table({ variant, baseline, metrics }, report) {
@@ -121,16 +121,16 @@ const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toF
 
 function noun(metric, report) {
   const nouns = {
-    ttft_above: `calls that wait more than ${seconds(report.ttft_above)} for the first token`,
+    ttft_above: `calls with TTFT above ${seconds(report.ttft_above)}`,
     tps: "TPS",
-    tps_below: `calls that decode at ${rate(report.tps_below)} TPS or less`,
+    tps_below: `calls with at most ${rate(report.tps_below)} TPS`,
     cost: `cost per ${report.unit}`,
-    failures: "calls that fail",
-    truncated: "answers that are truncated",
-    refused: "answers that are refused",
-    empty: "answers that are empty",
-    cut_off: "answers that are cut off",
-    invalid_tool_calls: "answers that have unreadable tool calls",
+    failures: "failed calls",
+    truncated: "truncated responses",
+    refused: "refused responses",
+    empty: "empty responses",
+    cut_off: "responses that are cut off",
+    invalid_tool_calls: "responses with unreadable tool calls",
   };
   return nouns[metric] ?? metric;
 }

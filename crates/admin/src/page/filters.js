@@ -16,7 +16,7 @@ const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filt
 const OFTEN = ["model", "workload", "outcome"];
 /** Filters that are seldom used: what there is of them is asked for when they are opened. */
 const SELDOM = FILTERS.filter((name) => ![...OFTEN, "upstream", "route"].includes(name));
-const LABELS = { slo: "spent the budget of", outcome: "ended as", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };
+const LABELS = { slo: "spent budget of", outcome: "outcome", tool: "tools", cost_unavailable: "no cost:", tps_unavailable: "no TPS:" };
 /** How a filter is called. */
 export const label = (name) => LABELS[name] ?? name.replaceAll("_", " ");
 /** The same at the beginning of a line. */
@@ -105,7 +105,7 @@ export function startFilters(element) {
 function range() {
   const { from, to } = form.elements;
   const written = (input) => (input.value ? new Date(input.value).toISOString() : null);
-  to.setCustomValidity(from.value && to.value && from.value >= to.value ? "This must be after the beginning" : "");
+  to.setCustomValidity(from.value && to.value && from.value >= to.value ? "The end must be after the start" : "");
   if (!form.reportValidity() || !from.value) return;
   change({ since: null, from: written(from), to: written(to) });
 }
@@ -133,7 +133,7 @@ export function showFilters() {
   keyed(byId("active"), active, ({ name }) => name, () => h("li", {}, h("a", {}, h("span"), h("span", { "aria-hidden": "true" }, " ✕"))), (item, { says, without }) => {
     const [link] = item.children;
     link.setAttribute("href", same(without));
-    link.setAttribute("aria-label", `Without: ${says}`);
+    link.setAttribute("aria-label", `Remove filter: ${says}`);
     text(link.firstChild, says);
   });
   if (FILTERS.some((name) => !OFTEN.includes(name) && params[name])) byId("more").open = true;
@@ -155,7 +155,7 @@ export function keptFor(kept) {
   inputs.forEach((input, place) => {
     const shorter = place > 0 ? inSeconds(WINDOWS[place - 1]) : 0;
     input.disabled = !input.checked && place > 0 && kept <= shorter;
-    input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are kept` : "";
+    input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are stored` : "";
   });
 }
 

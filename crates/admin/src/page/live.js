@@ -28,7 +28,7 @@ async function* events(body) {
 function answered(waiting) {
   let timer;
   const silent = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Failed(0, "the proxy fell silent")), SILENT_FOR);
+    timer = setTimeout(() => reject(new Failed(0, "the proxy stopped sending events")), SILENT_FOR);
   });
   return Promise.race([waiting, silent]).finally(() => {
     clearTimeout(timer);
@@ -77,7 +77,7 @@ export class Live {
       for await (const { event, data } of events(response.body)) this.take(event, JSON.parse(data));
     } catch (error) {
       if (stop.signal.aborted) return;
-      if (error.status === 401) return this.tell("lost", "a token is needed");
+      if (error.status === 401) return this.tell("lost", "a token is required");
       console.debug("events:", error.message);
     }
     stop.abort();

@@ -53,18 +53,18 @@ const costs = new Costs(byId("costs"));
 const upstreams = new Upstreams(byId("upstreams"));
 const alertHistory = new Alerts(byId("alerts"));
 const experiments = new Experiments(byId("view-experiments"));
-byId("capsule").append(capsuleButton(whatIsShown, "Save this time as a file"));
+byId("capsule").append(capsuleButton(whatIsShown, "Export report of this period"));
 const pods = new Pods(byId("pods"));
 const live = new Live(take, link);
 
 /** What each view is called, what it shows of the address when that changes (`follow`), and how it
  *  looks again after something has happened (`again`). */
 const VIEWS = {
-  now: { title: "Now", follow: () => showNow(), again: () => showNow() },
+  now: { title: "Overview", follow: () => showNow(), again: () => showNow() },
   sessions: { title: "Sessions", follow: () => (showRunaways(), sessions.restart()), again: () => (showRunaways(), sessions.load()) },
-  session: { title: "A session", in: "sessions", follow: () => session.open(address.id, about?.measure), again: () => session.open(address.id, about?.measure, true) },
+  session: { title: "Session", in: "sessions", follow: () => session.open(address.id, about?.measure), again: () => session.open(address.id, about?.measure, true) },
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
-  call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
+  call: { title: "Call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
   costs: { title: "Costs", follow: () => costs.load(thisRound()), again: () => costs.load(thisRound()) },
   upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
   experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
@@ -152,7 +152,7 @@ async function chosenStreams() {
     const chosen = await get("streams", { ...known, limit: 100 });
     if (JSON.stringify(names()) !== JSON.stringify(wanted)) return;
     showStreams(chosen);
-    if (why.length > 0) text(streams.note, `Of every ${why.join(", ")}: that is known when calls have ended.`);
+    if (why.length > 0) text(streams.note, `Not filtered by ${why.join(", ")}, which ${why.length === 1 ? "is" : "are"} known only when a call has ended.`);
   } catch (error) {
     console.debug("streams:", error.message);
   } finally {
@@ -161,7 +161,7 @@ async function chosenStreams() {
 }
 
 function link(state, message) {
-  const words = { live: "Live", polling: "Every 2 s", lost: "Not reachable" };
+  const words = { live: "Live", polling: "Polling every 2 s", lost: "Not reachable" };
   const element = byId("link-state");
   element.dataset.state = state;
   element.title = message ?? "";
@@ -170,7 +170,7 @@ function link(state, message) {
   const main = byId("main");
   if (state !== "lost") lastSeen = Date.now();
   main.classList.toggle("stale", state === "lost");
-  text(byId("stale"), state === "lost" && lastSeen > 0 ? `Everything below is as of ${time(lastSeen, true)}` : "");
+  text(byId("stale"), state === "lost" && lastSeen > 0 ? `The data below is from ${time(lastSeen, true)}` : "");
   health.know({ link: state === "lost" ? `The proxy is not reachable: ${message}` : null });
 }
 
@@ -271,7 +271,7 @@ async function learn() {
   about = await get("about");
   document.body.toggleAttribute("data-fleet", Boolean(about.fleet));
   if (about.fleet) {
-    text(byId("empty-title"), "No call yet");
+    text(byId("empty-title"), "No calls yet");
     await learnFleet();
   }
   text(byId("version"), `tokengauge ${about.version}`);
@@ -337,7 +337,7 @@ function route() {
     shown?.then(reveal);
   }
   const { problems } = address;
-  text(byId("address-problem"), problems.length > 0 ? `The address of this page is wrong in ${plural(problems.length, "place")}, which ${problems.length === 1 ? "is" : "are"} left out: ${problems.join("; ")}.` : "");
+  text(byId("address-problem"), problems.length > 0 ? `The address of this page has ${plural(problems.length, "error")}, and these parts are ignored: ${problems.join("; ")}.` : "");
 }
 
 function askForToken(problem) {

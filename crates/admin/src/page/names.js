@@ -28,7 +28,7 @@ const hashOf = (user) => sha256(`tokengauge user\0${user}`).slice(0, 32);
 /** Reads lines of `USER` or `USER = NAME`, as `tokengauge report --user-names` does; `#` begins a comment. */
 function parsed(lines) {
   const found = lines.split(/\r?\n/).map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
-  if (found.length > MAX_NAMES) throw new Error(`it has more than ${MAX_NAMES} users`);
+  if (found.length > MAX_NAMES) throw new Error(`the file has more than ${MAX_NAMES} users`);
   return new Map(found.map((line) => {
     const at = line.indexOf(" = ");
     const [user, name] = at < 0 ? [line, line] : [line.slice(0, at).trimEnd(), line.slice(at + 3).trimStart()];
@@ -41,7 +41,7 @@ export function namesForm() {
   const said = h("span", { class: "muted", role: "status" });
   const keep = h("input", { type: "checkbox", checked: names.size > 0, on: { change: () => (remember(keep.checked), show()) } });
   const file = h("input", { type: "file", accept: ".txt,text/plain", on: { change: () => choose() } });
-  const forget = h("button", { type: "button", class: "csv", on: { click: () => (take(new Map()), (file.value = "")) } }, "Forget them");
+  const forget = h("button", { type: "button", class: "csv", on: { click: () => (take(new Map()), (file.value = "")) } }, "Forget names");
   const show = (problem) => {
     text(said, problem ?? (names.size > 0 ? `${plural(names.size, "name")}` : ""));
     said.classList.toggle("problem", Boolean(problem));
@@ -50,22 +50,22 @@ export function namesForm() {
   const take = (found) => {
     names = found;
     const kept = remember(keep.checked);
-    show(kept ? null : "This browser cannot keep them: they last as long as the page.");
+    show(kept ? null : "This browser cannot store the names. They are lost when the page is closed.");
     document.dispatchEvent(new Event("names"));
   };
   const choose = async () => {
     const [chosen] = file.files;
     if (!chosen) return;
     try {
-      if (chosen.size > MAX_BYTES) throw new Error("it has more than 2 MB");
+      if (chosen.size > MAX_BYTES) throw new Error("the file is larger than 2 MB");
       take(parsed(await chosen.text()));
     } catch (error) {
       show(`${chosen.name} cannot be used: ${error.message}`);
     }
   };
   show();
-  const title = "A text file with a user on each line as agents send it, or USER = NAME. The browser reads it; it is sent nowhere";
-  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " keep them on this computer"), forget, said);
+  const title = "A text file with one user per line, as agents send it, or USER = NAME. The file stays in the browser and is sent nowhere";
+  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " Store names on this computer"), forget, said);
 }
 
 /** Keeps the names, or what was kept no more; whether that was possible. */

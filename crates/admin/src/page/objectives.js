@@ -19,11 +19,11 @@ export class Objectives {
       { class: "nothing", hidden: true },
       "No objective is configured. A ",
       h("code", {}, "[[slo]]"),
-      " in the configuration says what is promised, such as ",
+      " in the configuration defines one, such as ",
       h("code", {}, "ttft.at_most = \"500ms\""),
       "; ",
       h("code", {}, "tokengauge slo suggest"),
-      " proposes some from recorded calls.",
+      " proposes objectives from recorded calls.",
     );
     this.from = h("p", { class: "note" });
     host.append(this.from, this.list, this.none);
@@ -32,7 +32,7 @@ export class Objectives {
   /** `source` is where those of a fleet come from, of which `total` are known. */
   update(slos, source, total) {
     this.slos = slos;
-    const more = total > slos.length ? ` The ${count(slos.length)} of ${count(total)} with the least budget left.` : "";
+    const more = total > slos.length ? ` The ${count(slos.length)} of ${count(total)} with the least remaining budget are shown.` : "";
     text(this.from, source ? `${objectivesSay(source)}${more}` : "");
     this.show();
     // Only a process knows how its budget was spent.
@@ -55,14 +55,14 @@ export class Objectives {
     const { value, unit, kind } = budget(left);
     const alert = firingAlert(slo);
     const events = slo.good + slo.bad;
-    const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
+    const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no events yet";
     return [
-      h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
+      h("h3", {}, h("a", { href: spentHref(slo), title: "Calls that spent the error budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} firing${observed(alert)}`) : ""),
       h("p", { class: `left ${kind}` }, `${value} ${unit}`.trim()),
       meter(left, kind),
       this.burnDowns.curve(slo.name) ?? "",
       h("p", { class: "promise" }, `${slo.promise} for ${promised(slo.objective)} over ${slo.window}: ${met}`),
-      h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
+      h("p", { class: "burns" }, "Burn rate ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
       alert ? h("p", { class: "of-process" }, capsuleButton(() => ({ slo: slo.name }))) : "",
     ];
@@ -120,4 +120,4 @@ function burns(slo) {
 }
 
 /** How a budget's end is told. */
-const until = (left) => (known(left) ? `spent in ${seconds(left)} at this pace` : null);
+const until = (left) => (known(left) ? `exhausted in ${seconds(left)} at this rate` : null);

@@ -5,7 +5,7 @@ import { h, keyed, text } from "./dom.js";
 import { ago, count, plural, short, usd } from "./format.js";
 
 /** How many times what is usual, where the ceiling goes by that. */
-const times = (value, usual) => (usual ? `, ${count(value / usual)} times what is usual` : "");
+const times = (value, usual) => (usual ? `, ${count(value / usual)} times the usual value` : "");
 
 const REASONS = {
   tokens: ({ value, limit, usual }) => `${count(value)} tokens a minute, above ${count(limit)}${times(value, usual)}`,
@@ -38,7 +38,7 @@ export class Runaways {
 
   show(total, runaways) {
     this.section.hidden = total === 0;
-    text(this.title, `${plural(total, "session runs", "sessions run")} away`);
+    text(this.title, plural(total, "runaway session"));
     keyed(this.list, runaways, ({ session }) => session, ({ session }) => h("li", {}, h("a", { href: sessionHref(session), title: session }, short(session)), h("span")), (item, runaway) => {
       const of = runaway.agent ? ` of ${runaway.agent}` : "";
       text(item.lastElementChild, `${of}: ${why(runaway)} (began ${ago(runaway.since)})`);

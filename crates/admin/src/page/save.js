@@ -24,15 +24,15 @@ function saveButton(label, path, parameters, [name, kind], attributes) {
       saveFile(await response.blob(), name(asked), kind);
       text(said, "");
     } catch (error) {
-      text(said, ` Cannot be saved: ${error.message}`);
+      text(said, ` Could not export: ${error.message}`);
     }
   };
   return h("span", { class: "save" }, h("button", { type: "button", ...attributes, on: { click: save } }, label), said);
 }
 
 /** A button that saves the incident of `parameters()`, an objective or a time, as one file, for those who were not there. */
-export function capsuleButton(parameters, label = "Save the incident as a file") {
-  const title = "One HTML file with curves, cause, budget, the worst calls, marks, the configuration and commands; without prompts, answers and keys";
+export function capsuleButton(parameters, label = "Export incident report") {
+  const title = "One HTML file with curves, cause, budget, the worst calls, marks, the configuration and commands; without prompts, responses and keys";
   return saveButton(label, "capsule", parameters, [incident, "html"], { title });
 }
 
@@ -41,6 +41,6 @@ const incident = ({ slo, since }) => ["incident", slo, since?.includes("T") ? si
 
 /** A button that saves the newest calls of `parameters()`, filters and a time, for analysis. */
 export function parquetButton(name, parameters) {
-  const title = "The newest 10,000 calls of these filters, with all columns; users as records have them";
-  return saveButton("Parquet", "calls.parquet", parameters, [() => name, "parquet"], { class: "csv", title, "aria-label": `Save ${name} as Parquet` });
+  const title = "The newest 10,000 calls with these filters, with all columns and hashes of users";
+  return saveButton("Parquet", "calls.parquet", parameters, [() => name, "parquet"], { class: "csv", title, "aria-label": `Export ${name} as Parquet` });
 }

@@ -10,22 +10,22 @@ import { loadMarks } from "./marks.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
-    const then = { key: "then", label: "p50 then", colour: "--second", width: 1.5, dash: [2, 3], optional: true };
+    const then = { key: "then", label: "p50 previous", colour: "--second", width: 1.5, dash: [2, 3], optional: true };
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
     this.shapes = [];
     this.tps = this.both(tps, {
-      label: "Tokens per second of a call, by the time it began",
+      label: "TPS per call, by the start of calls",
       series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, slow tail", colour: "--tail", width: 1.5 }, then],
       band: ["p90", "p10"],
       write: (value) => rate(value),
-      nothing: "No call with a speed in this window.",
+      nothing: "No calls with TPS in this window.",
     });
     this.ttft = this.both(ttft, {
-      label: "Time to first token, by the time the call began",
+      label: "Time to first token, by the start of calls",
       series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, then],
       band: ["p90", "p50"],
       write: (value) => seconds(value),
-      nothing: "No streamed call in this window.",
+      nothing: "No streamed calls in this window.",
     });
     this.output = new Chart(output, {
       label: "Output tokens, requests and failed calls per second",
@@ -43,7 +43,7 @@ export class Speeds {
   /** Percentiles as curves, and calls as a heat map: one of them is shown. */
   both(host, { label, write, nothing, ...options }) {
     const [curves, heat] = [h("div"), h("div")];
-    const shape = toggle(`How it is shown: ${label}`, [["curves", "Curves"], ["heat", "Heat map"]], "curves", (shape) => change({ speeds: shape === "heat" ? shape : null }));
+    const shape = toggle(`View: ${label}`, [["curves", "Curves"], ["heat", "Heat map"]], "curves", (shape) => change({ speeds: shape === "heat" ? shape : null }));
     host.append(shape, curves, heat);
     const common = { label, write, nothing, marks: underWay, zoom };
     const drawn = new Chart(curves, { ...common, ...options });
@@ -109,7 +109,7 @@ function beside(points, then, back) {
 function underWay(plot, chart) {
   const open = chart.points.filter((point) => point.in_flight > 0);
   const calls = open.reduce((sum, point) => sum + point.in_flight, 0);
-  shadeSteps(plot, open, `${plural(calls, "call")} under way`);
+  shadeSteps(plot, open, `${plural(calls, "call")} in flight`);
 }
 
 /** Of calls that began just now only the quick ones have ended: their percentiles are no figures yet. */

@@ -79,7 +79,7 @@ export class Table {
     const { items } = this;
     this.scroll.hidden = items.length === 0;
     this.empty.hidden = items.length !== 0;
-    this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "Nothing here.") : "";
+    this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "No rows.") : "";
     keyed(this.body, this.inOrder(items), this.key, () => this.row(), (row, item) => this.fill(row, item));
   }
 

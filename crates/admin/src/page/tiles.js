@@ -13,7 +13,7 @@ export class Tiles {
     this.area = svg("polygon");
     const spark = svg("svg", { viewBox: `0 0 ${HISTORY} 40`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.area, this.line);
     this.tiles = {};
-    for (const [id, label] of [["now", "Output now"], ["tps", "Speed of a call"], ["ttft", "First token"], ["errors", "Failed calls"], ["budget", "Error budget"], ["cost", "Cost"]]) {
+    for (const [id, label] of [["now", "Throughput"], ["tps", "TPS per call"], ["ttft", "TTFT"], ["errors", "Failed calls"], ["budget", "Error budget"], ["cost", "Cost"]]) {
       const [value, sub] = [h("p", { class: "value" }), h("p", { class: "sub" })];
       const link = h("a", {}, label);
       host.append(h("div", { class: "tile", id: `tile-${id}` }, id === "now" ? spark : null, h("h3", {}, link), value, sub));
@@ -43,7 +43,7 @@ export class Tiles {
   streams(streams, total, output) {
     const speeds = streams.map((stream) => stream.tps).filter(known);
     const median = speeds.sort((a, b) => a - b)[Math.floor(speeds.length / 2)];
-    const each = known(median) && streams.length === total ? `, half above ${rate(median)}` : "";
+    const each = known(median) && streams.length === total ? `, median ${rate(median)}` : "";
     const peak = output.peak > 0 ? `, peak ${rate(output.peak)}` : "";
     this.show("now", rate(output.now), "tok/s", `${plural(total, "stream")}${each}${peak}`);
     this.history.push(output.now);
@@ -62,14 +62,14 @@ export class Tiles {
   /** Everything in the window in one row of the API; null without a call. */
   whole(row) {
     const { tps, ttft, calls = 0, errors, cost_usd: cost, requests_per_second: often } = row ?? {};
-    const nothing = "no call in this window";
-    this.show("tps", rate(tps?.p50), "tok/s", known(tps?.p10) ? `a tenth below ${rate(tps.p10)} tok/s; of ${count(tps.calls)} of ${plural(calls, "call")}` : calls > 0 ? "no call with a speed" : nothing);
-    this.show("ttft", seconds(ttft?.p50), "", known(ttft?.p95) ? `p95 ${seconds(ttft.p95)}, p99 ${seconds(ttft.p99)}` : calls > 0 ? "no streamed call" : nothing);
+    const nothing = "no calls in this window";
+    this.show("tps", rate(tps?.p50), "tok/s", known(tps?.p10) ? `p10 ${rate(tps.p10)} tok/s; ${count(tps.calls)} of ${plural(calls, "call")} measured` : calls > 0 ? "no calls with TPS" : nothing);
+    this.show("ttft", seconds(ttft?.p50), "", known(ttft?.p95) ? `p95 ${seconds(ttft.p95)}, p99 ${seconds(ttft.p99)}` : calls > 0 ? "no streamed calls" : nothing);
     const share = calls > 0 ? errors / calls : null;
-    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}${known(often) ? `; ${frequency(often)} requests a second` : ""}` : nothing, severity(share));
-    const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million out, input included` : null;
+    this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}${known(often) ? `; ${frequency(often)} requests/s` : ""}` : nothing, severity(share));
+    const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million output tokens, including input` : null;
     const missing = row?.unpriced_calls > 0 ? `no price for ${plural(row.unpriced_calls, "call")}` : null;
-    this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || (calls > 0 ? "no token to pay for" : nothing));
+    this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || (calls > 0 ? "no billable tokens" : nothing));
   }
 
   slos(slos) {

@@ -14,7 +14,7 @@ export class Waterfall {
     this.squeeze = h("input", { type: "checkbox", on: { change: () => this.draw() } });
     this.option = h("label", { class: "squeeze muted" }, this.squeeze, " shorten long waits between calls");
     this.ticks = h("span", { class: "ticks", "aria-hidden": "true" });
-    const heads = [["Agent and model"], ["Start", "num wide"], ["Waited", "num wide"], ["Took", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
+    const heads = [["Agent and model"], ["Start", "num wide"], ["Wait", "num wide"], ["Duration", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
     this.body = h("tbody");
     const bars = h("th", { scope: "col" }, h("span", { class: "vh" }, "Phases over time"), this.ticks);
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)), bars);
@@ -22,7 +22,7 @@ export class Waterfall {
     const key = (sign, words) => h("li", { hidden: true }, sign, words);
     this.onPath = key(h("i", { class: "box path" }), "on the critical path");
     this.failed = key(h("b", { class: "problem", "aria-hidden": "true" }, "✕"), "failed");
-    host.append(this.option, h("ul", { class: "keys", "aria-label": "What rows are marked with" }, this.onPath, this.failed), h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
+    host.append(this.option, h("ul", { class: "keys", "aria-label": "Legend" }, this.onPath, this.failed), h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
   }
 
   /** `path` holds the ids of the calls on the critical path. */
@@ -98,13 +98,13 @@ function detail(call, onPath) {
     ["Pod", placeOf(call.pod)],
     ["Child of", call.parent_agent],
     ["Streamed", call.streamed === null ? null : call.streamed ? "yes" : "no"],
-    ["Tokens in", count(call.tokens.input)],
-    ["From a cache", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
-    ["Reasoning", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
+    ["Input tokens", count(call.tokens.input)],
+    ["Cached input tokens", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
+    ["Reasoning tokens", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
     ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap between tokens", seconds(call.longest_gap)],
-    ["Critical path", onPath ? "on it" : null],
+    ["Critical path", onPath ? "yes" : null],
     ["Call", h("a", { href: callHref(call.id) }, h("code", {}, call.id))],
   ];
   return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
