@@ -1,4 +1,4 @@
-// What a session's length is made of, what its prompt cache missed, and its trace as a file.
+// The critical path of a session, its prompt cache misses, and its trace as a file.
 import { callHref } from "./address.js";
 import { get, open } from "./api.js";
 import { saveFile } from "./save.js";
@@ -19,11 +19,11 @@ const CAUSES = {
 export class Analysis {
   constructor(host) {
     this.host = host;
-    /** The calls on the critical path. */
+    /** The ids of the calls on the critical path. */
     this.path = new Set();
   }
 
-  /** Asks again where the session has grown. */
+  /** Loads the analysis again if the session has grown. */
   async update(session, drawn) {
     const sign = JSON.stringify([session.id, session.total_calls]);
     if (this.sign === sign) return;
@@ -80,7 +80,7 @@ export class Analysis {
   }
 }
 
-/** What each agent of a session of several cost, the dearest first. */
+/** The cost of each agent of a session with several agents, the most expensive first. */
 function byAgent(groups) {
   if (groups.length === 0) return [];
   const all = groups.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);

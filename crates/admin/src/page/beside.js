@@ -1,4 +1,4 @@
-// Two sessions side by side: the one that is shown, and the one that the address names by `with`.
+// Compares two sessions: the session of the view, and the session in the parameter `with`.
 import { address, change, sessionHref } from "./address.js";
 import { get } from "./api.js";
 import { h } from "./dom.js";
@@ -32,7 +32,7 @@ export class Beside {
     host.append(form, this.table);
   }
 
-  /** Shows what the address says beside `session`. */
+  /** Compares `session` with the session in the address. */
   async update(session) {
     const { with: id = "" } = address.params;
     this.input.value = id;
@@ -48,7 +48,7 @@ export class Beside {
   }
 }
 
-/** The sums of a session, and what its analysis says. */
+/** A session's sums and its analysis. */
 async function whole(id) {
   const path = `sessions/${encodeURIComponent(id)}`;
   const [session, analysis] = await Promise.all([get(path, { limit: 1 }), get(`${path}/analysis`)]);

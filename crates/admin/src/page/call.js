@@ -1,4 +1,4 @@
-// One call: how it went, what it was part of, and what happened around it.
+// The view of one call: its figures, its phases, and links to other calls around it.
 import { get } from "./api.js";
 import { FILTERS, href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
@@ -21,7 +21,7 @@ export class Call {
       const answer = await get(`calls/${encodeURIComponent(id)}`);
       if (this.id === id) this.host.replaceChildren(frame(id, ...parts(answer, measure)));
     } catch (error) {
-      // It may have ended just now, and the store not have it yet.
+      // The call may have just ended, so the store may not have it yet.
       this.failed = true;
       if (this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Could not load: ${error.message}`)));
     }
@@ -64,12 +64,12 @@ function parts({ call, phases, store }, measure) {
   return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), around(call, store)];
 }
 
-/** Filters that have a line of their own. */
+/** Filters that have a separate line. */
 const SHOWN = ["outcome", "model", "upstream", "route", "workload", "agent", "user", "experiment"];
 
 const of = (name, value, words = value) => (value ? h("a", { href: href("calls", { [name]: value }) }, words) : null);
 
-/** Its phases to scale, with their lengths. When within them the longest gap was is not recorded. */
+/** The call's phases to scale, with their durations. The record does not say in which phase the longest gap was. */
 function bar(phases, failed, { stalls, seconds: { longest_gap: gap } }) {
   const all = phases.at(-1)?.end ?? 0;
   if (all <= 0) return [];
@@ -80,10 +80,10 @@ function bar(phases, failed, { stalls, seconds: { longest_gap: gap } }) {
   return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Phases of the call" }, keys), ...(silent ? [stalledBar(gap, all), silent] : [])];
 }
 
-/** How long the longest gap is beside the call. */
+/** The length of the longest gap relative to the call. */
 const stalledBar = (gap, all) => h("div", { class: "split gap", "aria-hidden": "true" }, h("i", { class: "hatched", style: { width: `${Math.min(1, gap / all) * 100}%` } }));
 
-/** What else happened then. */
+/** Links to what happened around the call. */
 function around(call, store) {
   const begin = Date.parse(call.started_at);
   const end = begin + (call.seconds.duration ?? 0) * 1000;

@@ -1,4 +1,4 @@
-// The last finished calls, and why some have no speed.
+// The recent finished calls, and why some have no TPS.
 import { get } from "./api.js";
 import { address, callHref, href, other, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -16,12 +16,12 @@ const SHOWN = 30;
 const PAGE = 100;
 const FEW = 20;
 
-/** A name of a call that leads to the calls which have it. */
+/** A name that links to the calls with this name. */
 const named = (name) => (call) => h("a", { href: other("calls", { [name]: call[name] }), title: call[name] }, short(call[name]));
 
 const output = ({ tokens: { reported, normalised } }) => reported.output ?? normalised.output;
 const input = ({ tokens: { reported, normalised } }) => reported.input ?? normalised.input;
-/** Why a call has no cost: a price is of tokens. */
+/** Why a call has no cost. A price needs tokens. */
 const noCost = (call) => (known(input(call)) || known(output(call)) ? "the model has no known price" : "no billable tokens were counted");
 const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: plural(call.stalls, "stall") } : {}, seconds(call.seconds.longest_gap));
 
@@ -42,7 +42,7 @@ const COLUMNS = [
 ];
 
 let measure = {};
-/** The settings that the reasons for no speed depend on. */
+/** The settings that explain a missing TPS. */
 export const keepMeasure = (settings) => (measure = settings);
 
 function speed(call) {
@@ -51,19 +51,18 @@ function speed(call) {
   return h("span", { class: "muted", title: sentence }, words);
 }
 
-const FRESH = 10_000; // milliseconds until a ledger has a call that has ended
+const FRESH = 10_000; // milliseconds until the ledger contains a finished call
 let fresh = [];
 
-/** Remembers a call that has ended just now: the store may not have it yet. */
+/** Remembers a call that has just ended, since the store may not have it yet. */
 export function ended(call) {
   const now = Date.now();
   fresh = [{ call, at: now }, ...fresh.filter(({ at, call: { id } }) => at > now - FRESH && id !== call.id)].slice(0, KEPT);
 }
 
-/** In the order of the store. */
 const newestFirst = (calls) => calls.toSorted((one, other) => (one.started_at < other.started_at ? 1 : one.started_at > other.started_at ? -1 : 0));
 
-/** The calls of the store, newest first, and among them those that it does not have yet. */
+/** The calls of the store, merged with recent calls that the store does not have yet. */
 function withFresh(calls) {
   if (!goesOn() || address.params.slo) return calls;
   const [known, meant, since] = [new Set(calls.map(({ id }) => id)), matching(), Date.now() - FRESH];
@@ -71,7 +70,7 @@ function withFresh(calls) {
   return newestFirst([...more.map(({ call }) => call), ...calls]);
 }
 
-/** The newest calls that are like the filters, as they end. */
+/** The newest calls that match the filters, updated as calls end. */
 export class Calls {
   constructor(host) {
     this.calls = [];
@@ -134,14 +133,14 @@ const ending = (call) => {
   return more ? `${words}: ${more}` : words;
 };
 
-/** An objective in a sentence, with the cause of what is wrong. */
+/** The state and cause of an objective in a sentence. */
 function said(slo, state) {
   const { value, unit } = budget(slo.budget_remaining);
   const left = unit ? `${value} of its budget is ${unit}` : `its budget is ${value}`;
   return `${sloName(slo)} ${state ? `${state.says}: ` : "has no alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
 }
 
-/** All calls that are like the filters, page by page and, where that is wanted, as they end. */
+/** All calls that match the filters, in pages, optionally updated as calls end. */
 export class AllCalls {
   constructor(host) {
     Object.assign(this, { calls: [], next: null, slos: [] });
@@ -156,7 +155,7 @@ export class AllCalls {
     host.append(this.problem, h("div", { class: "pager" }, this.more));
   }
 
-  /** Shows what the address says; `again` where it is shown and only newer calls are asked for. */
+  /** Loads the calls in the address. With `again`, only newer calls are loaded. */
   async load(again = false) {
     if (again && (!this.follow.checked || !goesOn() || this.calls.length > PAGE)) return;
     this.round = (this.round ?? 0) + 1;
@@ -167,7 +166,7 @@ export class AllCalls {
     await this.page(true);
   }
 
-  /** Objectives have changed: that of the address is told with its cause. */
+  /** Takes changed objectives, to show the one in the address with its cause. */
   know(slos) {
     this.slos = slos;
     this.tell();
@@ -183,12 +182,12 @@ export class AllCalls {
     text(this.state, slo ? said(slo, state) : "");
   }
 
-  /** The next page, or the first one. */
+  /** Loads the next page, or the first one. */
   async page(first = false) {
     const ours = this.round;
     try {
       let { calls, next_cursor: next } = await get("calls", { ...filters(), limit: PAGE, cursor: first ? null : this.next });
-      // Where few calls are like that, a page may be short and not be the last.
+      // If few calls match, a page may be short although it is not the last.
       for (let tries = 0; next && calls.length < FEW && tries < 5; tries++) {
         const more = await get("calls", { ...filters(), limit: PAGE, cursor: next });
         calls = [...calls, ...more.calls];
@@ -208,15 +207,16 @@ export class AllCalls {
     if (this.follow.checked) this.load(true);
   }
 
-  /** A call has ended. Which objective it broke is for the proxy to say. */
+  /** Adds a call that has ended. With an objective in the address only the proxy can decide whether the call belongs to the
+   * list. */
   add(call) {
     if (!this.follow.checked || !goesOn() || address.params.slo || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
-    // It is on a later page.
+    // The call belongs to a later page.
     if (this.next !== null && this.calls.length > 0 && call.started_at < this.calls.at(-1).started_at) return;
     this.calls = newestFirst([call, ...this.calls]);
     this.due ??= setTimeout(() => {
       this.due = undefined;
-      // The page stays quick: the newest are asked for again.
+      // Reloads the newest calls, so that the page stays fast.
       if (this.calls.length > KEPT) this.load();
       else this.show();
     }, 400);

@@ -1,4 +1,4 @@
-// Throughput against concurrency, and where more streams stop paying.
+// Throughput by concurrency, and the concurrency above which it hardly grows.
 import { Chart, colour } from "./chart.js";
 import { h } from "./dom.js";
 import { count, rate, time } from "./format.js";
@@ -29,7 +29,7 @@ export class Capacity {
     return this.upstreams.find((upstream) => upstream.name === this.select.value) ?? this.upstreams[0];
   }
 
-  /** Concurrency is of all calls, though the page may be about some alone: `narrowed`. */
+  /** `narrowed` is true if filters are active, which do not apply to concurrency. */
   update(upstreams, narrowed) {
     this.narrowed = narrowed;
     const busy = (upstream) => upstream.points.reduce((sum, point) => sum + (point.seconds ?? 0), 0);

@@ -1,4 +1,4 @@
-// Models, workloads, upstreams or anything else side by side, and a time beside another.
+// Compares models, workloads, upstreams or other dimensions, and a time with an earlier time.
 import { get } from "./api.js";
 import { AGAINST, DIMENSIONS, FILTERS, OF_PODS, address, change, same } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -50,7 +50,7 @@ export class Compare {
     host.append(this.problem);
   }
 
-  /** Text and node of a figure, with what it was in the time that is compared with. */
+  /** Text and node of a figure, with its value in the earlier time. */
   then(figure, write) {
     const was = (row) => (this.compared ? (write(this.before.has(row.name) ? figure(this.before.get(row.name)) : null) ?? "–") : null);
     return {
@@ -59,7 +59,7 @@ export class Compare {
     };
   }
 
-  /** Shows what the address says. */
+  /** Takes the selection from the address. */
   follow() {
     const { by = "model", against = "" } = address.params;
     this.by.value = by;
@@ -105,20 +105,20 @@ export class Compare {
   }
 }
 
-/** A choice that is in the address; its first value is not. */
+/** A selection that is stored in the address unless it is the first option. */
 function picker(label, param, options) {
   const select = h("select", { "aria-label": label, on: { change: () => change({ [param]: select.value === options[0][0] ? null : select.value }) } }, options.map(([value, name]) => h("option", { value, class: OF_PODS.includes(value) ? "of-fleet" : null }, name)));
   return select;
 }
 
-/** A name leads to the figures of its calls, where there is a filter of the kind. */
+/** A name that links to its figures, if there is a filter for it. */
 function nameOf({ name }) {
   const { by = "model" } = address.params;
   const words = by === "outcome" ? outcome(name)[0] : nameIn(by, name);
   return FILTERS.includes(by) ? h("a", { href: same({ [by]: name }), title: words }, words) : h("span", { title: words }, words);
 }
 
-/** Dollars of a call with a price. */
+/** The average cost of a call with a price. */
 const perCall = (row) => (known(row.cost_usd) && row.calls > row.unpriced_calls ? row.cost_usd / (row.calls - row.unpriced_calls) : null);
 const costOf = (row) => (known(row.cost_usd) ? usd(row.cost_usd) + (row.unpriced_calls > 0 ? " +" : "") : null);
 const NAMES = ["frustrating", "slow", "comfortable", "fast", "instant"];

@@ -1,4 +1,4 @@
-// What to point where: the proxy's own addresses and routes, as lines to copy.
+// The addresses and routes of the proxy, as settings to copy.
 import { h } from "./dom.js";
 
 const SHOWN = 8;
@@ -18,7 +18,7 @@ export function connect(host, about) {
   );
 }
 
-/** Where nothing is told but "every address", the name this page was reached by is one. */
+/** The URL of a listener. If it listens on all addresses, the host name of the page is used. */
 function address({ address, tls }) {
   const [, host, port] = address.match(/^(.*):(\d+)$/);
   const any = host === "0.0.0.0" || host === "[::]";
@@ -37,7 +37,7 @@ function way(base, route) {
   );
 }
 
-/** The setting of the SDK that speaks to such an upstream. */
+/** The setting for the SDK of such an upstream. */
 function setting(url, route) {
   const about = `${route.urls.join(" ")} ${route.name} ${route.upstream} ${route.dialect ?? ""}`.toLowerCase();
   const known = SETTINGS.find(([pattern]) => pattern.test(about));
@@ -56,7 +56,7 @@ const SETTINGS = [
   [/ollama|:11434/, (url) => `OLLAMA_HOST=${url.replace(/^http:\/\//, "")}`],
 ];
 
-// boto3 signs the host and the path, and sends a bearer token over TLS alone.
+// boto3 signs the host and the path, and sends a bearer token only over TLS.
 function bedrock(url, route) {
   const { origin, protocol } = new URL(url);
   if (protocol === "https:") return `boto3.client("bedrock-runtime", endpoint_url="${url}")`;
@@ -71,7 +71,7 @@ function copyable(line) {
       await navigator.clipboard.writeText(line);
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Select and copy"; // no clipboard without TLS, away from this machine
+      button.textContent = "Select and copy"; // the clipboard needs TLS or localhost
       getSelection().selectAllChildren(code);
     }
     setTimeout(() => (button.textContent = "Copy"), 2000);

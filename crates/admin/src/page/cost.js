@@ -1,4 +1,4 @@
-// Where the money goes, and what has no price.
+// The cost by a dimension, and the calls without a price.
 import { DIMENSIONS, FILTERS, address, change, other, same } from "./address.js";
 import { SPENT_BY } from "./costs.js";
 import { h, keyed, meter, text } from "./dom.js";
@@ -17,7 +17,7 @@ export class Cost {
     host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.sum, this.over), this.list, this.note);
   }
 
-  /** Shows the groups that the address asks for. */
+  /** Shows the groups of the dimension in the address. */
   update(rows) {
     this.rows = rows;
     this.by.value = address.params.cost ?? "model";
@@ -59,5 +59,5 @@ export class Cost {
 }
 
 const nameOf = (row) => nameIn(address.params.cost ?? "model", row.name) ?? "calls without a name";
-/** Calls without a price. */
+/** The number of calls without a price. */
 export const missed = (row) => row.unpriced_calls ?? (known(row.cost_usd) ? 0 : row.calls);

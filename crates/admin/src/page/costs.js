@@ -1,4 +1,4 @@
-// What calls cost over time, by whose or of what they are.
+// The cost of calls over time, by a dimension.
 import { get } from "./api.js";
 import { DIMENSIONS, FILTERS, OF_PODS, address, change, other } from "./address.js";
 import { Chart, shadeSteps } from "./chart.js";
@@ -10,16 +10,16 @@ import { loadMarks } from "./marks.js";
 import { nameIn } from "./names.js";
 import { Table } from "./table.js";
 
-/** What money is seldom said to be spent by. */
+/** Dimensions by which costs are rarely grouped. */
 const SELDOM = ["outcome", "prompt_length", "output_length", "upstream_facts", ...OF_PODS];
-/** What the money is spent by. */
+/** The dimensions by which costs can be grouped. */
 export const SPENT_BY = Object.keys(DIMENSIONS).filter((by) => !SELDOM.includes(by));
 const SERIES = 8;
 const DAY = 86_400;
-/** Seconds of a point: days of UTC in place of half ones, since a ledger has sums of users, keys and tools by day. */
+/** The seconds of a point. Half days become days of UTC, since a ledger has sums of users, keys and tools by day. */
 const costStep = () => (step() === DAY / 2 ? DAY : step());
 const tokensOf = ({ tokens: { input, output } }) => (input === null && output === null ? null : (input ?? 0) + (output ?? 0));
-/** What the curves are of. */
+/** What the curves show. */
 const MEASURES = {
   cost: { label: "Cost", of: (sums) => sums.cost_usd, write: (value) => usd(value), nothing: "No calls with a known price in this window." },
   tokens: { label: "Tokens", of: tokensOf, write: (value) => count(value), nothing: "No tokens were counted in this window." },
@@ -65,7 +65,7 @@ export class Costs {
     return h("a", { href: other("sessions", { [this.dimension]: row.name, sort: "-cost" }), "aria-label": `by cost: sessions of ${row.label}` }, "by cost");
   }
 
-  /** Shows what the address says, unless `current` is over by then. */
+  /** Loads the costs in the address, unless `current()` is false by then. */
   async load(current) {
     const { by = "model", of = "cost" } = address.params;
     Object.assign(this, { dimension: by, of });
@@ -77,7 +77,7 @@ export class Costs {
     try {
       const asked = (series) => get("costs", { ...filters(), dimension: by, step: `${costStep()}s`, series });
       let answer = await asked(SERIES);
-      // One that is left over has a name and is shown by it.
+      // A single remaining name is shown as itself.
       if (answer.others?.names === 1) answer = await asked(SERIES + 1);
       if (!current()) return;
       this.answer = answer;
@@ -106,12 +106,12 @@ export class Costs {
     return { ...one, label, key: rest ? "others" : `=${one.name}`, colour: rest || place >= SERIES ? "--series-0" : `--series-${place + 1}`, share: known(cost) && spent > 0 ? cost / spent : null, per: known(cost) && calls > unpriced ? cost / (calls - unpriced) : null, cached: tokens.input > 0 && tokens.cached_input !== null ? tokens.cached_input / tokens.input : null };
   }
 
-  /** The chart has a series for each row: where those are others, it is made anew. */
+  /** Draws the chart. It is created again if the rows change, since each row is a series. */
   draw() {
     const { label, of, write, nothing } = MEASURES[this.of];
     const sign = JSON.stringify([this.of, this.rows.map((row) => row.label)]);
     if (this.sign !== sign) {
-      const open = this.chart?.table.open; // the table of the figures stays open
+      const open = this.chart?.table.open; // keeps the open table open
       this.chart?.remove();
       this.plot.replaceChildren();
       const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
@@ -134,7 +134,7 @@ export class Costs {
     this.chart.update(points, [first * width, last * width]);
   }
 
-  /** A row for each point of each series, for a file. */
+  /** The rows of the CSV file: one for each point of each series. */
   points() {
     return (this.rows ?? []).flatMap(({ label, points }) => points.map(({ at, ...sums }) => ({ at, [this.dimension]: label, ...sums })));
   }

@@ -1,4 +1,4 @@
-// Experiments: the verdict of each in a sentence, its arms, and every metric with its interval or why there is none.
+// Experiments: verdict, arms, and every metric with its interval or the reason why there is none.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { count, known, percent, rate, seconds, usd } from "./format.js";
@@ -21,7 +21,7 @@ export class Experiments {
   }
 
   show(experiments) {
-    // What is as it was stays in place, with what is focused in it.
+    // Unchanged experiments are not drawn again, so that the focus is kept.
     const sign = JSON.stringify(experiments);
     if (sign === this.sign) return;
     this.sign = sign;
@@ -49,7 +49,7 @@ function armWords({ name, weight, units, complete_units: complete, calls }) {
   return `${name}: ${count(units)} units, ${count(complete)} complete with ${count(calls)} calls${share}`;
 }
 
-/** What is in no comparison. */
+/** What is excluded from the comparisons. */
 function leftOut(report) {
   const all = [
     [report.calls_without_unit, "calls have no unit or no variant"],
@@ -116,7 +116,7 @@ function value({ metric }, number, lower, upper) {
   return known(lower) ? `${figure(number)} (${figure(lower)} to ${figure(upper)})` : figure(number);
 }
 
-/** A share in percent with its sign. */
+/** A share in percent with a sign. */
 const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}`;
 
 function noun(metric, report) {

@@ -1,5 +1,4 @@
-// Is anything wrong? One line of findings; a screen reader hears when they come and go,
-// not each time a figure within them moves.
+// A list of problems. Screen readers announce a problem when it appears or disappears, not when its figures change.
 import { other, sessionHref } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { known, percent, plural, short } from "./format.js";
@@ -9,7 +8,7 @@ import { why } from "./runaways.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
 
-/** Sessions that run away and are named. */
+/** The number of runaway sessions that are listed by name. */
 const SHOWN = 3;
 
 export class Health {

@@ -1,4 +1,4 @@
-// Names for users, of whom records have hashes: from a file of this computer, which is read here and sent nowhere.
+// Names for the hashes of users, from a local file that the browser reads and sends nowhere.
 import { h, text } from "./dom.js";
 import { plural } from "./format.js";
 import { sha256 } from "./sha256.js";
@@ -17,15 +17,15 @@ function stored() {
   }
 }
 
-/** The name of a user, else what records have. */
+/** The name of a user, or its hash if the name is unknown. */
 export const userName = (user) => names.get(user) ?? user;
-/** The same of anything that calls are grouped by. */
+/** The name of a value of any dimension. */
 export const nameIn = (dimension, value) => (dimension === "user" ? userName(value) : value);
 
-/** The hash of a user as records have it: 32 hexadecimal digits. */
+/** The hash of a user as in records: 32 hexadecimal digits. */
 const hashOf = (user) => sha256(`tokengauge user\0${user}`).slice(0, 32);
 
-/** Reads lines of `USER` or `USER = NAME`, as `tokengauge report --user-names` does; `#` begins a comment. */
+/** Parses lines of `USER` or `USER = NAME`, like `tokengauge report --user-names`; `#` starts a comment. */
 function parsed(lines) {
   const found = lines.split(/\r?\n/).map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
   if (found.length > MAX_NAMES) throw new Error(`the file has more than ${MAX_NAMES} users`);
@@ -36,7 +36,7 @@ function parsed(lines) {
   }));
 }
 
-/** The choice of the file, whether this browser keeps its names, and a way to forget them. */
+/** The form for the file, for storing its names in the browser, and for forgetting them. */
 export function namesForm() {
   const said = h("span", { class: "muted", role: "status" });
   const keep = h("input", { type: "checkbox", checked: names.size > 0, on: { change: () => (remember(keep.checked), show()) } });
@@ -68,7 +68,7 @@ export function namesForm() {
   return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " Store names on this computer"), forget, said);
 }
 
-/** Keeps the names, or what was kept no more; whether that was possible. */
+/** Stores the names in the browser or removes them. Returns whether that worked. */
 function remember(wanted) {
   try {
     if (wanted && names.size > 0) localStorage.setItem(STORED, JSON.stringify(Object.fromEntries(names)));

@@ -1,4 +1,4 @@
-// The pods of a fleet and the store of their calls: which of them cannot be reached, and why.
+// The pods of a fleet, why some cannot be reached, and the store of their calls.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -9,10 +9,10 @@ import { Table } from "./table.js";
 const STATES = { connected: ["connected", "good"], connecting: ["connecting", ""], unreachable: ["not reachable", "bad"] };
 const NAMED = 3; // names of pods in one sentence
 
-/** What a pod is called. */
+/** The name of a pod, or its address. */
 export const podName = (pod) => pod.name ?? pod.address;
 
-/** Where a pod is: its namespace and name. */
+/** The cluster, namespace and name of a pod. */
 export const placeOf = (pod) => (pod ? [pod.cluster, pod.namespace, pod.name].filter(Boolean).join("/") : null);
 
 export class Pods {
@@ -58,7 +58,7 @@ export class Pods {
   }
 }
 
-/** Where objectives come from. */
+/** The source of objectives. */
 export const objectivesSay = (source) =>
   ({
     prometheus: "Objectives cover all pods together, computed by Prometheus.",
@@ -71,7 +71,7 @@ const storeSays = ({ state, error, read_at: at }) => {
   return state === "reading" ? "it is being read" : "up to date";
 };
 
-/** What is wrong with a fleet, as findings: `[key, kind, sentence]`. */
+/** The problems of a fleet, as `[key, kind, sentence]`. */
 export function fleetFindings({ store, pods, objectives_error: failed }) {
   const found = [];
   if (store.state === "away") found.push(["store", "bad", `The store of finished calls is unavailable: ${storeSays(store)}`]);

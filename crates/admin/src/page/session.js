@@ -1,4 +1,4 @@
-// One session: its sums, and its calls as a waterfall.
+// The view of one session: its sums, and its calls as a waterfall.
 import { Analysis } from "./analysis.js";
 import { Beside } from "./beside.js";
 import { get } from "./api.js";
@@ -17,7 +17,7 @@ export class Session {
     this.host = host;
   }
 
-  /** Shows `id`; `again` where it is there already and may have grown. `measure` holds the settings. */
+  /** Shows session `id`. With `again`, updates the session if it is shown. `measure` has the settings. */
   async open(id, measure, again = false) {
     if (again && this.id !== id) return;
     if (!again) Object.assign(this, { calls: [], sign: null });
@@ -101,7 +101,7 @@ function facts(session, calls, measure) {
   return [h("dl", { class: "facts" }, items), ...(kept ? [kept] : []), ...whereTimeWent(session, calls)];
 }
 
-/** The phases of the calls at hand and the time between them, as one bar. */
+/** The phases of the loaded calls and the time between calls, as one bar. */
 function whereTimeWent(session, calls) {
   const sums = new Map(Object.keys(PHASES).map((name) => [name, 0]));
   calls.forEach((call) => call.phases.forEach(({ name, start, end }) => sums.set(name, (sums.get(name) ?? 0) + end - start)));

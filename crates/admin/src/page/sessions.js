@@ -1,4 +1,4 @@
-// Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
+// The list of sessions. The server sorts, filters and pages, so that many sessions cost no more than a few.
 import { get } from "./api.js";
 import { address, change, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -40,7 +40,7 @@ export class Sessions {
     }, SETTLE);
   }
 
-  /** Shows what the address says. Of the pages before one that a link led to only the first is known. */
+  /** Shows the list of the address. After a link to a later page, only the first page and this one have known cursors. */
   restart() {
     const { q = "", rows = "50", cursor = null, page = "1" } = address.params;
     this.number = cursor ? Math.max(Number(page), 2) : 1;
@@ -48,7 +48,7 @@ export class Sessions {
     if (list !== this.list) this.cursors = [null];
     this.list = list;
     if (cursor) this.cursors[this.number - 1] = cursor;
-    // What is being typed will be in the address.
+    // The text that is being typed will be in the address soon.
     if (!this.timer && this.search.value.trim() !== q) this.search.value = q;
     this.rows.value = rows;
     this.size = Number(rows);
@@ -90,7 +90,7 @@ export class Sessions {
   }
 }
 
-/** A session as a task, from its first call to its last. */
+/** Statistics of sessions as tasks, from the first call to the last. */
 const said = ({ tasks, per_minute: often, seconds: took }) =>
   tasks > 0 ? `${plural(tasks, "task")}${known(often) ? `, ${frequency(often)} a minute` : ""}: duration p50 ${seconds(took.p50)}, p95 ${seconds(took.p95)}, from first call to last` : "";
 
@@ -113,7 +113,7 @@ const COLUMNS = [
 
 const tokens = ({ tokens: { input, output } }) => (input === null && output === null ? null : `${count(input) ?? "–"} → ${count(output) ?? "–"}`);
 
-/** With a sign where calls without a price are not in it. */
+/** The cost, with a + if calls without a price are not included. */
 export const cost = (session) => (session.cost_usd === null ? null : `${usd(session.cost_usd)}${session.unpriced_calls > 0 ? " +" : ""}`);
 
 function split({ wall, model, tools }) {

@@ -1,4 +1,4 @@
-// The calls under way and how fast each is just now.
+// The calls in flight and their present speed.
 import { sessionHref } from "./address.js";
 import { h, meter } from "./dom.js";
 import { placeOf } from "./pods.js";

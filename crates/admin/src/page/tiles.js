@@ -1,10 +1,10 @@
-// The first line: how fast is it now, is anything wrong, what does it cost.
+// The first row: present throughput, speed, errors, budget and cost.
 import { other } from "./address.js";
 import { h, svg, text } from "./dom.js";
 import { count, frequency, known, percent, plural, rate, seconds, usd } from "./format.js";
 import { budget } from "./words.js";
 
-const HISTORY = 120; // seconds of output behind the first number
+const HISTORY = 120; // the seconds of throughput in the background of the first tile
 
 export class Tiles {
   constructor(host) {
@@ -32,14 +32,14 @@ export class Tiles {
     text(tile.sub, sub);
   }
 
-  /** Another part of the calls is shown: what led here is of another one. */
+  /** Clears the history and updates the links after the filters changed. */
   forget() {
     this.history = [];
     const leads = { now: "#streams-title", tps: "#tps-title", ttft: "#ttft-title", errors: other("calls", { outcome: "failed" }), budget: "#slos-title", cost: "#cost-title" };
     Object.entries(leads).forEach(([id, to]) => this.tiles[id].link.setAttribute("href", to));
   }
 
-  /** `output` is of all streams over the last ten seconds that are measured, however many of them are listed. */
+  /** `output` is the throughput of all measured streams over the last ten seconds, including streams that are not listed. */
   streams(streams, total, output) {
     const speeds = streams.map((stream) => stream.tps).filter(known);
     const median = speeds.sort((a, b) => a - b)[Math.floor(speeds.length / 2)];
@@ -59,7 +59,7 @@ export class Tiles {
     this.area.setAttribute("points", points.length > 1 ? `${from + 1},40 ${points.join(" ")} ${HISTORY},40` : "");
   }
 
-  /** Everything in the window in one row of the API; null without a call. */
+  /** Shows the figures of all calls in the window; `row` is null without calls. */
   whole(row) {
     const { tps, ttft, calls = 0, errors, cost_usd: cost, requests_per_second: often } = row ?? {};
     const nothing = "no calls in this window";

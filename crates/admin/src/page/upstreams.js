@@ -1,4 +1,4 @@
-// The upstreams: what waits for them, how full they are, and which endpoints are left alone.
+// The upstreams: pending requests, load of the engines, and ejected endpoints.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { csvButton } from "./csv.js";

@@ -1,14 +1,14 @@
-// What the proxy's words mean, for those who see them for the first time.
+// Explanations of the values that the API uses.
 import { count, percent } from "./format.js";
 
-/** Why a call has no TPS: a short form and a sentence. `measure` holds the settings. */
+/** Why a call has no TPS: a short form and a sentence. `measure` has the settings. */
 export function unavailable(word, measure = {}) {
   const least = count(measure.min_output_tokens) ?? "the configured minimum of";
   const most = count(measure.buffered_above) ?? "any model's number of";
   const words = {
     not_streamed: ["not streamed", "The response was not streamed, so there is no first token to measure from."],
-    too_few_tokens: ["too few tokens", `Fewer than ${least} tokens came after the first chunk, too few to measure a speed.`],
-    too_few_frames: ["too few chunks", "Fewer than 4 chunks contained tokens, too few to measure a speed."],
+    too_few_tokens: ["too few tokens", `Fewer than ${least} tokens came after the first chunk. That is not enough to measure a speed.`],
+    too_few_frames: ["too few chunks", "Fewer than 4 chunks contained tokens. That is not enough to measure a speed."],
     buffered: ["buffered", `More than ${most} tokens per second arrived: the stream was buffered before the proxy and sent in a burst.`],
     multiple_choices: ["several choices", "The response has several interleaved choices, so the speed of one stream is unknown."],
     hidden_output: ["hidden output", "Far more output tokens were reported than streamed, such as hidden reasoning."],
@@ -48,7 +48,7 @@ export const OUTCOMES = {
 
 export const outcome = (word) => OUTCOMES[word] ?? [word, "warn"];
 
-/** Bands of experience in tokens per second, as the API cuts them. */
+/** Bands of TPS, as the API defines them. */
 export const BANDS = [
   { from: 0, to: 5, name: "frustrating" },
   { from: 5, to: 15, name: "slow" },
@@ -69,14 +69,14 @@ export const PHASES = {
   other: "other",
 };
 
-/** What is left of a budget, in words; one that is overspent is over by a share of itself. */
+/** The remaining budget in words. An overspent budget shows by which share it is over. */
 export function budget(left) {
   const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
   if (left > 0) return { value: percent(left), unit: "left", kind };
   return { value: left === 0 ? "spent" : `over by ${percent(-left)}`, unit: "", kind };
 }
 
-/** What is known of calls where no ledger keeps them. */
+/** The limits of calls without a ledger. */
 export const inMemory = (measure, of = "") => `At most the last ${count(measure?.recent_calls) ?? ""} calls${of} are in memory; a ledger keeps more`;
 
 export const silence = (threshold) => `silent for over ${Number((threshold ?? 1).toFixed(2))} s`;
