@@ -82,14 +82,11 @@ impl Best {
     }
 }
 
-/// One media range of `accept`.
 struct Range<'a> {
     name: String,
     version: Option<&'a str>,
-    /// The parameters `proto` and `encoding` of protobuf.
     message: Option<&'a str>,
     encoding: Option<&'a str>,
-    /// The quality in thousandths.
     quality: u16,
 }
 
@@ -124,7 +121,6 @@ impl Range<'_> {
             && self.encoding == Some("delimited")
     }
 
-    /// Whether the requested version, if any, is `ours`.
     fn speaks(&self, ours: &str) -> bool {
         self.version.is_none_or(|version| version == ours)
     }

@@ -35,7 +35,6 @@ pub struct Access {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The metrics address requires a token, and none is configured.
     #[error(
         "admin.metrics_token needs the token of [admin], but none is configured: set `token_file`, or remove `metrics_token`"
     )]
@@ -82,7 +81,6 @@ impl Access {
     }
 }
 
-/// The access rules, and the clock for them.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) access: Arc<Access>,
@@ -160,14 +158,12 @@ async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     }
 }
 
-/// The response to a request without a token that needs one.
 fn no_token(what: &str) -> Response {
     let message =
         format!("{what}, so it needs a token, but none is configured: set `token_file` in [admin]");
     api::Problem::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
-/// The token in the body of a hook, as an `authorization` header.
 fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
     #[derive(serde::Deserialize)]
     struct Hook {

@@ -16,7 +16,6 @@ use tokio::runtime::Handle;
 const SCRAPES: usize = 1;
 /// Other concurrent handlers; further requests wait. Each handler may need a second thread for the ledger.
 const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
-/// Concurrent handlers for one source address.
 const PER_SOURCE: usize = 2;
 
 #[derive(Debug)]
@@ -34,7 +33,6 @@ impl Default for HandlerLimits {
     }
 }
 
-/// Middleware that runs a request on a blocking thread.
 pub(super) async fn run(
     State(limits): State<Arc<HandlerLimits>>,
     request: Request,
@@ -78,7 +76,6 @@ mod tests {
     /// A test that takes longer hangs.
     const HANGS: Duration = Duration::from_secs(20);
 
-    /// Blocks handlers and their threads.
     #[derive(Default)]
     struct BlockedHandlers(Mutex<bool>, Condvar);
 

@@ -18,7 +18,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// The largest number of concurrent listeners. Further listeners are refused.
 const LISTENERS: usize = 32;
-/// Concurrent listeners from one source address.
 const PER_SOURCE: usize = 16;
 /// The length of a listener's queue. Older events are lost.
 const WAITING: usize = 512;
@@ -54,9 +53,7 @@ pub struct EventBus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerStats {
     pub listeners: usize,
-    /// Events that slow listeners have lost.
     pub lost: u64,
-    /// Listeners that were refused because there were too many.
     pub refused: u64,
 }
 
@@ -71,7 +68,6 @@ impl EventBus {
         })
     }
 
-    /// The number of listeners, and what they lost.
     pub fn listening(&self) -> ListenerStats {
         ListenerStats {
             listeners: LISTENERS - self.slots.left(),

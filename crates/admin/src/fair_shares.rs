@@ -70,7 +70,6 @@ impl Share {
         self.of_all.num_permits()
     }
 
-    /// Adds a share of the same source and resource.
     pub fn merge(&mut self, other: Share) {
         self.of_all.merge(other.of_all);
         self.of_source.merge(other.of_source);

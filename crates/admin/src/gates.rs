@@ -16,11 +16,9 @@ const SAME_WITHIN: Duration = Duration::from_secs(60);
 pub struct Gates {
     /// The gates in the order of the configuration.
     pub gates: Vec<Gate>,
-    /// The digest of the configuration.
     pub digest: String,
 }
 
-/// Writes verdicts to `gate-audit.jsonl`.
 #[derive(Debug, Default)]
 pub struct GateAudit {
     file: Option<PathBuf>,

@@ -16,10 +16,8 @@ const STARTING: u8 = 0;
 const LISTENING: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// Which configuration is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Running {
-    /// The configuration that was read last.
     #[default]
     Configured,
     /// The previous configuration, since the last one was refused.
@@ -57,7 +55,6 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Records that the listeners accept connections.
     pub fn listening(&self) {
         let _ =
             self.phase

@@ -10,12 +10,10 @@ use std::net::IpAddr;
 /// Suffixes of names that only a cluster's own DNS resolves.
 const CLUSTER: [&str; 2] = [".svc", ".cluster.local"];
 
-/// The host names that are accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     /// Whether the address is on loopback, where cluster names are not accepted.
     pub(super) local: bool,
-    /// The names in `[admin] hosts`, in lower case.
     pub(super) configured: Vec<String>,
 }
 

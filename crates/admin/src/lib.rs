@@ -62,24 +62,20 @@ pub struct Services {
     pub live: Arc<dyn LiveView>,
     pub call_source: CallSource,
     pub prometheus: Arc<Prometheus>,
-    /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
     pub readiness: Arc<Readiness>,
     /// Events other than calls.
     pub marks: Arc<Marks>,
     pub event_bus: Arc<EventBus>,
-    /// The monotonic clock.
     pub clock: fn() -> Instant,
     pub wall: fn() -> SystemTime,
 }
 
-/// The bound sockets of the admin and metrics addresses.
 #[derive(Debug, Default)]
 pub struct Listeners {
     /// The address of the API, the page and `/metrics`.
     pub admin: Option<TcpListener>,
-    /// The address of `/metrics` and health only.
     pub metrics: Option<TcpListener>,
 }
 

@@ -39,7 +39,6 @@ pub trait LiveView: Send + Sync {
         Vec::new()
     }
 
-    /// Statistics about measurement. Only a process measures.
     fn meter_stats(&self, _now: Instant) -> MeterStats {
         MeterStats::default()
     }
@@ -49,12 +48,10 @@ pub trait LiveView: Send + Sync {
         ThroughputTick::default()
     }
 
-    /// The pods and the store, which only a fleet has.
     fn pods(&self) -> Option<AllPods> {
         None
     }
 
-    /// The services that only a process has.
     fn process(self: Arc<Self>) -> Option<Arc<ProcessServices>> {
         None
     }

@@ -15,7 +15,6 @@ use std::io::Write;
 use std::sync::Arc;
 use tokengauge_core::background::Pauses;
 
-/// The router of the metrics address.
 pub(super) fn router(
     services: Services,
     gate: &Arc<blocking::HandlerLimits>,
@@ -60,7 +59,6 @@ pub(super) async fn metrics(State(services): State<Services>, headers: HeaderMap
 /// Compresses at the fastest level, which shrinks the repetitive text to a seventeenth. The thread pauses in between, so
 /// that traffic on the same core can run.
 fn gzip(body: &[u8]) -> Vec<u8> {
-    /// The number of bytes between two pauses.
     const AT_ONCE: usize = 16 * 1024;
     let mut pauses = Pauses::default();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -5,13 +5,11 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Requests per minute from one source address.
 const PER_SOURCE: u32 = 60;
 /// The number of source addresses that are counted. Other addresses must wait for the next minute.
 const MAX_SOURCES: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Counts requests by source in each minute.
 #[derive(Debug, Default)]
 pub(super) struct OwnUseLimit(Mutex<Option<Counted>>);
 

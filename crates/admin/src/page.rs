@@ -41,7 +41,6 @@ static BELOW: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("index.html", up)
 });
 
-/// The path of all files except the page itself.
 const FOLDER: &str = "/page/";
 
 /// A file with its compressed form, each with an ETag.
@@ -59,7 +58,6 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     all
 });
 
-/// The dimensions for the page's script: the title of each, and the names of the dimensions that filter calls.
 fn dimensions() -> String {
     let shown = DIMENSIONS.iter().filter_map(|row| Some((row, row.title?)));
     let titles = shown

@@ -134,7 +134,6 @@ impl ProcessInfo {
         }
     }
 
-    /// The same process with another configuration.
     pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
         ProcessInfo {
             commit: self.commit,

@@ -12,7 +12,6 @@ use tokengauge_config::{self as config, InvalidToken, check_token};
 
 /// The shortest interval between two checks of the token file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The number of bytes that are read from a token file.
 const MAX_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

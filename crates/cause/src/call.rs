@@ -90,7 +90,6 @@ pub struct Call {
     pub prefill: Option<f64>,
     /// The median gap between tokens.
     pub gap: Option<f64>,
-    /// The number of gaps above the stall threshold.
     pub stalls: u64,
     /// The longest gap between two chunks that contain tokens.
     pub longest_gap: Option<f64>,

@@ -17,7 +17,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::printable::printable;
 use tokengauge_core::time::Timestamp;
 
-/// The smallest number of calls to compare others with.
 pub const MIN_REFERENCE: usize = 20;
 /// The newest bad calls have the same cause if the kind that stands out makes up at least this part of its share among all
 /// bad calls.
@@ -56,7 +55,6 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         explain(&mut cause, &mut basis, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    // The sentence contains names from traffic.
     cause.sentence = printable(&sentence(&cause, &basis, may_have_begun)).into_owned();
     cause.basis = CauseBasis::Calls(basis);
     cause
@@ -202,7 +200,6 @@ fn reference<'a>(
     }
 }
 
-/// The calls of a kind, or all calls if `kind` is `None`.
 pub(crate) fn of_kind<'a>(calls: &[&'a Call], kind: Option<(Dimension, &str)>) -> Vec<&'a Call> {
     select(calls, |call| {
         kind.is_none_or(|(dimension, value)| has(call, dimension, value))

@@ -6,7 +6,6 @@ use crate::signals::{quantile, sorted};
 
 /// The largest number of calls per side for a fit, which computes the slopes of all pairs.
 const MOST: usize = 150;
-/// The smallest number of calls for a fit.
 const LEAST: usize = 10;
 /// The longest prompts must be this many times as long as the shortest. Otherwise the slope has no meaning.
 const MIN_SPREAD: f64 = 2.0;
@@ -63,7 +62,6 @@ fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     })
 }
 
-/// Whether prompts are longer by an amount that matters.
 fn longer_prompts(before: &[&Call], late: &[&Call]) -> bool {
     let tokens = |calls| quantile(&sorted(Signal::PromptTokens, calls), 0.5);
     tokens(late) >= MIN_SPREAD * tokens(before).max(1.0)

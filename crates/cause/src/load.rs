@@ -6,7 +6,6 @@ use crate::rank::has;
 use crate::report::Load;
 use std::collections::BTreeMap;
 
-/// The smallest growth of the call rate, as a factor.
 const MIN_GROWTH: f64 = 1.3;
 /// One kind of calls must make at least this share of the growth.
 const MIN_PART: f64 = 0.6;
@@ -15,7 +14,6 @@ const MIN_SHARE_GROWTH: f64 = 0.15;
 /// Callers take precedence over what they call.
 const ORDER: [Dimension; 3] = [Dimension::Agent, Dimension::Route, Dimension::Model];
 
-/// The kind of calls that makes most of the growth. `None` if no kind stands out.
 pub(crate) fn growth(before: &[&Call], now: &[&Call]) -> Option<Load> {
     let (was_seconds, is_seconds) = (seconds(before)?, seconds(now)?);
     let (was, is) = (weight(before), weight(now));

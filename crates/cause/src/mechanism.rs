@@ -89,7 +89,6 @@ fn tokens(calls: &[&Call]) -> f64 {
     quantile(&tokens, 0.5).max(1.0)
 }
 
-/// The mean of the longest gaps, in seconds.
 fn longest_gap(calls: &[&Call]) -> f64 {
     let known: Vec<f64> = calls.iter().filter_map(|call| call.longest_gap).collect();
     known.iter().sum::<f64>() / (known.len() as f64).max(1.0)

@@ -13,7 +13,6 @@ const MIN_LIFT: f64 = 2.0;
 const ALIKE: f64 = 0.95;
 /// Names whose log-likelihood ratio is at most this much below the best (a factor of 20) are also preferred by that order.
 const AS_LIKELY: f64 = 3.0;
-/// The largest number of candidates for names, and for classes.
 const MOST: usize = 5;
 
 /// The candidates among names and the candidates among classes, the best first.
@@ -120,7 +119,6 @@ fn candidate(
     stands_out.then(|| (ratio, found()))
 }
 
-/// Pearson's φ coefficient of two properties.
 fn correlation(its: Tally, all: Tally) -> f64 {
     let share = |count: usize| count as f64 / all.all as f64;
     let (has, bad, both) = (share(its.all), share(all.with), share(its.with));

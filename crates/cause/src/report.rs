@@ -5,17 +5,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokengauge_core::time::Timestamp;
 
-/// A cause is searched only if there are at least this many calls.
 pub const MIN_CALLS: usize = 30;
-/// A cause is searched only if there are at least this many bad calls.
 pub const MIN_BAD: usize = 10;
 
-/// The cause of a missed objective. The API writes it as `CauseJson`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// When the cause was determined.
     pub at: Timestamp,
-    /// The cause in one sentence.
     pub sentence: String,
     /// Whether calls of one kind stand out, or a phase moved.
     pub known: bool,
@@ -58,7 +53,6 @@ impl Cause {
     }
 }
 
-/// What an objective judges.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CauseBasis {
     Calls(CallBasis),
@@ -67,7 +61,6 @@ pub enum CauseBasis {
 }
 
 impl CauseBasis {
-    /// The number of bad calls or minutes.
     pub fn bad(&self) -> usize {
         match self {
             CauseBasis::Calls(basis) => basis.bad,
@@ -75,7 +68,6 @@ impl CauseBasis {
         }
     }
 
-    /// The number of all calls or minutes.
     pub fn all(&self) -> usize {
         match self {
             CauseBasis::Calls(basis) => basis.all,
@@ -84,7 +76,6 @@ impl CauseBasis {
     }
 }
 
-/// The calls that an objective judges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallBasis {
     /// Bad calls since the onset, or in the whole period if no onset was found.
@@ -102,9 +93,7 @@ pub struct CallBasis {
 /// Shares of the kind of calls that stands out, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallShares {
-    /// The share of the bad calls that are of this kind.
     pub of_bad: f64,
-    /// The share of all calls that are of this kind.
     pub of_all: f64,
     /// The share of the calls before the onset that are of this kind. `None` if there are too few of these calls.
     pub before: Option<f64>,
@@ -116,9 +105,7 @@ pub struct CallCandidate {
     pub dimension: Dimension,
     /// The name, or the lowest class.
     pub value: String,
-    /// The share of the bad calls that have the value.
     pub share_of_bad: f64,
-    /// The share of all calls that have the value.
     pub share_of_all: f64,
     /// The share of the bad calls that would disappear if calls with the value were bad as often as other calls.
     pub explained: f64,
@@ -132,7 +119,6 @@ impl CallCandidate {
     }
 }
 
-/// The minutes that an objective on throughput judges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MinuteBasis {
     /// Bad minutes since the onset, or in the whole period if no onset was found.

@@ -19,7 +19,6 @@ pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -
         .iter()
         .filter(|one| is_shown(one.signal))
         .collect();
-    // The signal of the mechanism is shown first.
     moved.sort_by_key(|one| Some(one.signal) != main);
     parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
     parts.extend(
@@ -101,7 +100,6 @@ pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
     }
 }
 
-/// A rate with one decimal place if it is small.
 fn rate(value: f64) -> String {
     if value < 10.0 {
         format!("{value:.1}")

@@ -38,7 +38,6 @@ const LEFT: f64 = 0.8;
 const AS_MUCH: f64 = 0.85;
 /// Rates below this value count as this value, so that they have a logarithm.
 const LEAST: f64 = 1e-9;
-/// What makes calls slower. Errors are checked earlier.
 const PHASES: Phases = Phases {
     errors: false,
     first_token: true,
@@ -48,14 +47,11 @@ const PHASES: Phases = Phases {
 const WHO_ASKS: [Dimension; 3] = [Dimension::Agent, Dimension::Route, Dimension::Model];
 const SECONDS: f64 = 60.0;
 
-/// A minute that an objective on throughput judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minute {
     /// When the minute began, in seconds since 1970.
     pub begin: f64,
-    /// Whether the minute had too few tokens.
     pub bad: bool,
-    /// Tokens per second.
     pub throughput: f64,
     /// The average number of calls in flight.
     pub under_way: f64,
@@ -121,7 +117,6 @@ fn rates(minutes: &[Minute]) -> Rates {
 /// The loss of throughput. Throughput is a product: calls in flight times tokens per second of each, or calls per second
 /// times tokens of each. The parts of a loss are parts of its logarithm, since logarithms add up.
 struct Loss {
-    /// The logarithm of the remaining part; it is negative.
     logarithm: f64,
     /// The part of the loss that fewer calls in flight cause.
     fewer: f64,
@@ -292,7 +287,6 @@ impl Compared<'_> {
     }
 }
 
-/// The output tokens of the calls that did not fail.
 fn lengths(calls: &[&Call]) -> Vec<f64> {
     let answered = calls.iter().filter(|call| call.error.is_none());
     let tokens = answered.filter_map(|call| call.output_tokens.filter(|tokens| *tokens > 0));

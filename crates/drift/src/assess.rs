@@ -89,7 +89,6 @@ pub(crate) fn signals(windows: &Windows<'_>, settings: &Settings) -> Vec<SignalD
 }
 
 impl Entry {
-    /// The result of a comparison from the results of its series.
     pub fn of(
         settings: &Settings,
         now: SystemTime,

@@ -17,12 +17,10 @@ use tokengauge_stats::share::fixed_interval;
 use tokengauge_stats::{Generator, seeded};
 use tokengauge_store::query::{Distributions, Signal};
 
-/// A Monday, 00:00 UTC, in hours since 1970.
 const MONDAY: u64 = 1_762_732_800 / 3_600;
 const WEEK: u64 = 168;
 const REFERENCE: u64 = 4 * WEEK;
 
-/// Traffic without a change.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
@@ -38,7 +36,6 @@ struct World {
     growth: f64,
     /// The share of the sessions that belong to one user, whose task changes every day.
     dominant: f64,
-    /// The prompt lengths. Each session has one of them.
     lengths: &'static [f64],
 }
 
@@ -243,7 +240,6 @@ fn row(verdict: &str, world: &str, runs: u64, false_alarms: Option<u64>, power: 
     );
 }
 
-/// Requires few false alarms in weeks without a change.
 #[track_caller]
 fn has_no_alarm(world: &World, seed: u64) {
     let settings = Settings::new("all");
@@ -322,7 +318,6 @@ fn sessions_make_no_change_points() {
 
 #[test]
 fn changes_are_found_within_a_day_also_at_night() {
-    // 08:00 and midnight of the third day.
     let (day, night) = (REFERENCE + 56, REFERENCE + 48);
     let changes = [
         (

@@ -24,9 +24,7 @@ pub(crate) const PLACES: std::ops::Range<usize> = 0..16;
 /// An ongoing change must appear in at least this share of the windows since it began.
 const ONGOING: f64 = 2.0 / 3.0;
 
-/// The distance of one window from its reference.
 struct Window {
-    /// The number of windows between this one and the current one.
     back: u64,
     sums: Sums,
     sessions: f64,

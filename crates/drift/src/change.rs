@@ -39,7 +39,6 @@ impl Level {
     }
 }
 
-/// The change points of all signals in order of time, or what is missing.
 pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoint>, String> {
     let mut found = Vec::new();
     let mut missing = None;
@@ -92,7 +91,6 @@ fn complete(calls: &Distributions) -> f64 {
     complete.map_or(0.0, |(_, times)| times as f64 / calls.calls().max(1) as f64)
 }
 
-/// The change points of one signal. The error is `None` if the signal has no calls.
 fn of_signal(
     levels: &[Level],
     signal: SignalName,
@@ -109,7 +107,6 @@ fn of_signal(
     of_levels(signal, levels, &usual, settings, (HOUR, min_points))
 }
 
-/// The usual level of each slot in the season.
 pub(crate) type Usual = BTreeMap<u64, f64>;
 
 /// The usual levels of a signal from its hours, or what is missing.

@@ -57,7 +57,6 @@ pub(crate) fn no_reference(season: Season) -> String {
     .to_owned()
 }
 
-/// Which window has too few calls. `None` if both have enough.
 pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
     let needed = settings.thresholds.min_sessions as f64;
     let windows = [
@@ -73,7 +72,6 @@ pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
     })
 }
 
-/// The reason for learning if chance cannot be estimated yet.
 pub(crate) fn too_few_windows() -> String {
     format!(
         "needs {} earlier windows to distinguish a change from chance",

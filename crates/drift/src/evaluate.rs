@@ -74,7 +74,6 @@ fn others(
     .collect()
 }
 
-/// The series with calls in the current window, those with most calls first.
 fn of_now(
     reader: &Reader,
     settings: &Settings,

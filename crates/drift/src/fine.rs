@@ -22,7 +22,6 @@ const MIN_STEPS: usize = 12;
 /// Change points of hours and of steps within this time are the same change.
 const SAME: Duration = Duration::from_secs(2 * 3_600);
 
-/// Medians by the start of their step.
 pub type Steps = BTreeMap<SignalName, BTreeMap<SystemTime, f64>>;
 
 /// The medians of the last day of a series. Empty if its model, route or workload is unknown.

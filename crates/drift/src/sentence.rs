@@ -173,7 +173,6 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
     format!("{how} (mean {was} → {is}{})", unit(signal))
 }
 
-/// Says that TTFT did not change although the prompts did.
 fn unchanged_ttft(series: &Series) -> Option<String> {
     let stable = series
         .signals
@@ -208,7 +207,6 @@ impl ChangePoint {
     }
 }
 
-/// The result of a decomposition, in words.
 fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let (name, equal) = match why.signal {
         SignalName::Ttft => ("TTFT", "prompt length"),

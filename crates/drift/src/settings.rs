@@ -11,22 +11,18 @@ pub const MAX_SERIES: usize = 20;
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A comparison of the present with an earlier period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The name of the comparison, which is also its label.
     pub name: Arc<str>,
     pub select: Select,
     /// The length of the reference period before the current window, in whole hours.
     pub reference: Duration,
     /// The length of the current window, in whole hours.
     pub current: Duration,
-    /// Which hours are compared with each other.
     pub season: Season,
     pub thresholds: Thresholds,
 }
 
-/// The selected series of model, route and workload. Absent parts match all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Select {
     /// The model that answered. If that is unknown, the requested model.
@@ -88,7 +84,6 @@ impl Default for Thresholds {
 }
 
 impl Settings {
-    /// The default reference: four weeks.
     pub const REFERENCE: Duration = Duration::from_secs(28 * 86_400);
     pub const CURRENT: Duration = Duration::from_secs(6 * 3_600);
 
@@ -116,7 +111,6 @@ impl Select {
         model && is(&self.route, &series.route) && is(&self.workload, &series.workload)
     }
 
-    /// The selection that the store can apply: a superset of what matches.
     pub fn in_store(&self) -> DistributionSelector {
         DistributionSelector {
             model: None,

@@ -55,7 +55,6 @@ impl SignalName {
         SignalName::FinishReason,
     ];
 
-    /// The value of the signal in the API and in labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -78,7 +77,6 @@ impl SignalName {
         }
     }
 
-    /// The names of the classes. Empty if the signal has no classes.
     pub(crate) fn classes(self) -> &'static [&'static str] {
         match self {
             SignalName::Ttft => &PROMPT_LENGTHS,
@@ -115,7 +113,6 @@ impl Cell {
         }
     }
 
-    /// The distribution of this cell.
     pub(crate) fn of(self, distributions: &Distributions) -> Distribution {
         let signal = self.signal.stored();
         match self.place {

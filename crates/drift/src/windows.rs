@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use tokengauge_stats::drift::Point;
 use tokengauge_store::query::{Distribution, Distributions};
 
-/// The hours of one series, by their start.
 pub type Hours = BTreeMap<SystemTime, Distributions>;
 
 /// At least this share of the current calls must be in hours that have a reference.
@@ -23,20 +22,15 @@ pub(crate) struct Windows<'h> {
     pub(crate) reference: Vec<(u64, &'h Distributions)>,
     /// The current calls by slot, and the reference of each slot. `None` if a slot has no reference.
     current: BTreeMap<u64, (Distributions, Option<Distributions>)>,
-    /// All calls of the current window.
     all: Distributions,
     /// The first hour of the current window. Its `length` is in hours.
     pub(crate) begins: u64,
     pub(crate) length: u64,
 }
 
-/// Why a cell cannot be compared.
 pub(crate) enum Missing {
-    /// Neither window has calls with the signal.
     Signal,
-    /// The current window has no calls with the signal.
     Current,
-    /// Too few hours of the current window have a reference.
     Reference,
 }
 
@@ -243,7 +237,6 @@ pub(crate) fn before(at: SystemTime, span: Duration) -> SystemTime {
         .max(SystemTime::UNIX_EPOCH)
 }
 
-/// The hour of an instant, counted since 1970.
 pub(crate) fn hour_of(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs() / 3_600

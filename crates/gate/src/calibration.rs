@@ -14,11 +14,9 @@ struct World {
     name: &'static str,
     /// When the rollout ends if there is no verdict.
     hours: u32,
-    /// New sessions a minute.
     per_minute: u32,
     /// The change of the logarithm of the speed per hour.
     trend: f64,
-    /// The candidate's share of the traffic in each third of the rollout.
     shares: [f64; 3],
     /// Whether the numbers of tokens and of calls have Pareto tails with an exponent of 2.2.
     heavy: bool,
@@ -117,13 +115,11 @@ fn at(seconds: f64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs_f64(1_800_000_000.0 + seconds)
 }
 
-/// A standard normal sample (Box and Muller).
 fn normal(random: &mut Generator) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// A random factor with a mean of about 1.
 fn size(heavy: bool, random: &mut Generator) -> f64 {
     if heavy {
         0.545 * (1.0 - random.random::<f64>()).powf(-1.0 / 2.2)
@@ -179,7 +175,6 @@ fn session(
     }
 }
 
-/// The first verdict of a rollout, and after how many seconds it came.
 fn rollout(world: World, candidate: Candidate, seed: u64) -> (GateVerdict, f64) {
     rollout_seen(world, candidate, seed, |_| ())
 }
@@ -233,7 +228,6 @@ fn runs(few: u64) -> u64 {
     }
 }
 
-/// A table row: how often a gate reaches the wrong and the right verdict.
 fn row(world: World, (what, candidate): (&str, Candidate), [wrong, right]: [GateVerdict; 2]) {
     let runs = runs(8);
     let alpha = Rules::default().alpha;

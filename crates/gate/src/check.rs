@@ -125,7 +125,6 @@ fn value(tally: &Tally) -> Option<f64> {
     Some(tally.arm.ratio().ok()?.value)
 }
 
-/// The figures of a check, before they are compared with its limit.
 struct Found {
     candidate: Option<f64>,
     baseline: Option<f64>,

@@ -107,7 +107,6 @@ fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport 
     }
 }
 
-/// Why there is no verdict.
 fn withheld(
     gate: &Gate,
     observed: &Observed,

@@ -12,7 +12,6 @@ use tokengauge_experiments::{Group, Metric, words};
 use tokengauge_stats::Estimate;
 use tokengauge_stats::ratio::{Arm, both_arms};
 
-/// Longer times are not forecast.
 const LONGEST: f64 = 30.0 * 86_400.0;
 /// The candidate's shares of the traffic that a plan includes.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
@@ -171,7 +170,6 @@ fn first(course: Course, holds: impl Fn([f64; 2]) -> bool) -> Option<f64> {
     Some(after)
 }
 
-/// A candidate whose units are like the baseline's.
 struct Alike<'a> {
     metric: Metric,
     baseline: &'a Group,
@@ -192,7 +190,6 @@ impl Alike<'_> {
         Some(worse_by(self.metric, bound.upper))
     }
 
-    /// The upper bound of the candidate's value.
     fn value(&self, [_, units]: [f64; 2]) -> Option<f64> {
         let tally = self.baseline.tally(self.metric);
         if self.metric != Metric::Cost && self.is_rare(units) {

@@ -14,7 +14,6 @@ use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, Un
 pub const MAX_CALLS: u64 = 100_000;
 /// The number of the candidate's newest calls that objectives judge.
 const MAX_JUDGED: usize = 50_000;
-/// The number of calls in one page for objectives.
 const PAGE: usize = 1_000;
 /// The number of units that the side with fewer units has in each part of the rollout.
 const UNITS_OF_SLOT: usize = 25;
@@ -51,7 +50,6 @@ impl Calls for Reader {
     }
 }
 
-/// The observed calls of both sides over the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The start of the observation: the given start, or the candidate's first call in the window.
@@ -100,8 +98,6 @@ pub struct Unit {
     pub sums: Sums,
 }
 
-/// Reads the calls of both sides.
-///
 /// # Errors
 ///
 /// Returns the errors of `calls`.
@@ -158,7 +154,6 @@ pub(crate) fn side<C: Calls>(
     })
 }
 
-/// How the candidate's calls count for the gate's objectives.
 fn events<C: Calls>(
     gate: &Gate,
     (since, until): (SystemTime, SystemTime),

@@ -187,7 +187,6 @@ pub struct Check {
     pub reason: Option<String>,
 }
 
-/// A value with its lower and upper bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     pub value: f64,

@@ -15,7 +15,6 @@ pub struct Gate {
     pub name: String,
     pub candidate: Select,
     pub baseline: Select,
-    /// The unit of comparison: session, agent or user.
     pub unit: UnitKind,
     /// Confidence, thresholds, the least number of units, and when a unit is complete.
     pub rules: Rules,
@@ -34,7 +33,6 @@ pub struct Gate {
 
 impl Gate {
     pub const MAX_BURN: f64 = 1.0;
-    /// The default number of units that each side needs.
     pub const MIN_UNITS: u64 = 50;
     pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 }
@@ -104,9 +102,7 @@ impl Select {
 pub struct Margins(pub Vec<(Metric, f64)>);
 
 impl Margins {
-    /// The largest reduction of TPS.
     pub const TPS: f64 = 0.1;
-    /// The largest increase of any share of calls.
     pub const SHARE: f64 = 0.03;
     /// The metrics that every gate checks in addition to speed. A truncated response also counts as a failure.
     pub const GUARDRAILS: [Metric; 4] = [

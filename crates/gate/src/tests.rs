@@ -216,7 +216,6 @@ fn where_every_session_is_truncated_it_fails() {
     assert_eq!(report.verdict, GateVerdict::Fail, "{report:#?}");
     assert_eq!(truncated.verdict, GateVerdict::Fail, "{truncated:#?}");
     assert_eq!(truncated.value, Some(1.0), "of the calls");
-    // Equal traffic on both sides is not worse.
     let old = Traffic {
         finish: Some((1, "length")),
         ..FINE

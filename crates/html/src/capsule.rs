@@ -34,17 +34,13 @@ pub struct Capsule {
     /// The process that was asked. `None` if a file was read.
     pub process: Option<Process>,
     pub objective: Option<Objective>,
-    /// Decode speeds over time.
     pub tps: Timeseries,
-    /// Times to first token over time.
     pub ttft: Timeseries,
-    /// The calls by each of [`TABLES`].
     pub groups: Vec<Vec<GroupRow>>,
     /// The worst calls: failed calls first, then the slowest.
     pub calls: Vec<CallRecord>,
     /// The number of calls from which `calls` were chosen.
     pub looked_at: usize,
-    /// The marks in the span, in order of time.
     pub marks: Vec<Mark>,
     /// The sessions that are runaways when the file is made.
     pub runaways: Vec<Runaway>,
@@ -71,7 +67,6 @@ impl Span {
 }
 
 pub struct Process {
-    /// When the process started.
     pub started_at: Timestamp,
     /// The name of the host or pod.
     pub host: String,
@@ -81,11 +76,9 @@ pub struct Process {
 
 pub struct Objective {
     pub status: Status,
-    /// The remaining budget over time.
     pub burn_down: BurnDown,
 }
 
-/// The configuration that was in use when the file was made.
 pub struct Configuration {
     /// The text of the configuration, without comments and secrets.
     pub text: Arc<str>,

@@ -111,7 +111,6 @@ pub fn calls<const N: usize>(
     }
 }
 
-/// A plot with its title and the legend of its colours.
 pub fn figure(title: &str, key: &[&str], svg: &str) -> Markup {
     html! {
         h2 { (title) }

@@ -3,7 +3,6 @@
 use maud::{Markup, html};
 use tokengauge_store::query::Phase;
 
-/// The style sheet of the bars, in addition to the style sheet of all pages.
 pub const STYLE: &str = "\
 .lane{position:relative;display:block;height:.9rem;min-width:14rem;background:color-mix(in srgb,var(--grid) 40%,transparent)}\
 .lane i{position:absolute;top:0;bottom:0;min-width:1px;print-color-adjust:exact;-webkit-print-color-adjust:exact}\
@@ -13,7 +12,6 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}\
 .answer{background:#2f7fbf}.other{background:#5a6270}.bad{font-weight:600}\
 @media print{.lane{min-width:30mm}}";
 
-/// The legend of the colours.
 pub fn key() -> Markup {
     let all = [
         ("connect", "connect and upload"),

@@ -17,11 +17,9 @@ svg [fill='#050505']{fill:var(--three)}svg [stroke='#050505']{stroke:var(--three
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
-/// The colours of the first, second and third series.
 const ROLES: [RGBColor; 3] = [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5)];
 const WIDTH: u32 = 860;
 const FONT: &str = "sans-serif";
-/// The number of characters of a name next to a bar.
 const NAME: usize = 34;
 
 /// Up to three values of one name, such as percentiles. Unknown values are not drawn.

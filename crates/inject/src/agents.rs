@@ -254,7 +254,6 @@ fn warn_of_lookalikes(
     }
 }
 
-/// Adds variables to a container that has none of them.
 fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     if container["env"].is_null() {
         container["env"] = json!([]);
@@ -270,7 +269,6 @@ fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     !names.is_empty()
 }
 
-/// Replaces the values of variables whose URL has become an upstream.
 fn replaced(
     container: &mut Value,
     set: &[&str],

@@ -50,7 +50,6 @@ pub(super) enum Slo {
     Table(String, toml::Table),
 }
 
-/// A container that serves models.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Engine {
     pub(super) port: u16,
@@ -63,7 +62,6 @@ pub(super) struct Engine {
 pub(super) struct Annotations {
     pub(super) config: Option<String>,
     pub(super) on_refused_config: Option<OnRefusedConfig>,
-    /// The names and URLs of upstreams.
     pub(super) upstreams: Vec<(String, String)>,
     pub(super) port: Option<u16>,
     pub(super) workload: Option<String>,
@@ -110,7 +108,6 @@ impl Annotations {
         })
     }
 
-    /// Whether the annotations change the sidecar's configuration.
     pub(super) fn composes(&self) -> bool {
         !self.upstreams.is_empty() || self.workload.is_some() || !self.slos.is_empty()
     }
@@ -179,7 +176,6 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, InjectError> {
     Ok(all)
 }
 
-/// Parses the content of an inline table.
 fn table(body: &str) -> Result<toml::Table, InjectError> {
     let explain = "is not the content of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));

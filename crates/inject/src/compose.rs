@@ -60,7 +60,6 @@ pub(super) fn fallback(text: &str, grace: u64) -> Result<String, InjectError> {
     toml::to_string(&table).map_err(unwritable)
 }
 
-/// The configuration for a pod with an engine, which receives all requests.
 pub(super) fn engine(
     base: &str,
     annotations: &Annotations,

@@ -26,7 +26,6 @@ const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
 /// The options that set an engine's port. KServe's runtimes use `--http_port`.
 const PORT_OPTIONS: [&str; 3] = ["--port", "--http-port", "--http_port"];
 
-/// Puts the sidecar, which listens on `traffic`, in front of the engine.
 pub(super) fn front(
     pod: &mut Pod,
     front: &Front<'_>,

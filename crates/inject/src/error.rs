@@ -9,7 +9,6 @@ pub enum InjectError {
     /// A text cannot be read or written. The message includes the source.
     #[error("{what}: {source}")]
     Text {
-        /// The text, and what failed.
         what: String,
         source: Box<dyn Cause + Send + Sync>,
     },
@@ -32,7 +31,6 @@ impl InjectError {
         }
     }
 
-    /// Adds the name of the part that contains the error.
     pub(super) fn of(self, part: impl Into<String>) -> InjectError {
         InjectError::Part {
             part: part.into(),

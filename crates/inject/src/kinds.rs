@@ -3,7 +3,6 @@
 use super::{PREFIX, SIDECAR};
 use serde_json::Value;
 
-/// A kind with pod templates.
 pub(super) struct TemplateKind {
     group: &'static str,
     kind: &'static str,
@@ -16,7 +15,6 @@ pub(super) struct TemplateKind {
 }
 
 impl TemplateKind {
-    /// Whether the kind has exactly one template.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.paths, [path] if !path.contains('*'))
     }
@@ -54,7 +52,6 @@ const SPARK: TemplateKind = {
     all
 };
 
-/// The path of the template in most kinds.
 const TEMPLATE: &[&str] = &["spec.template"];
 const CRON: &[&str] = &["spec.jobTemplate.spec.template"];
 
@@ -214,7 +211,6 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// The pod templates of an object.
 pub(super) enum Found {
     /// The JSON pointers of the object's pod templates.
     Templates {
@@ -225,7 +221,6 @@ pub(super) enum Found {
     },
     /// The object creates pods, or seems to, but has no pod template. The text gives the reason.
     Unknown(String),
-    /// The kind creates no pods.
     Nothing,
 }
 

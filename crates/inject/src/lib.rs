@@ -30,7 +30,6 @@ use sidecar::{Sidecar, Source};
 /// The prefix of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
 pub const SIDECAR: &str = "tokengauge";
-/// The annotation with warnings for the pod's author.
 const WARNINGS: &str = "warnings";
 /// The largest size of the annotation with warnings, in bytes.
 const MAX_WARNINGS: usize = 1024;
@@ -38,7 +37,6 @@ const MAX_WARNINGS: usize = 1024;
 /// The largest size of a fallback, in bytes. Linux does not start a program with a variable above 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
 
-/// What decides whether a pod gets a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectBy {
     /// The namespace or the command requests sidecars. A pod may opt out.
@@ -50,7 +48,6 @@ pub enum InjectBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Injected {
-        /// The pod or pod template with the sidecar.
         pod: Value,
         warnings: Vec<String>,
     },
@@ -162,7 +159,6 @@ fn changed(
     Ok(Some((pod.into_value(), warnings)))
 }
 
-/// A sidecar in front of a container that serves models.
 struct Front<'a> {
     engine: &'a annotations::Engine,
     annotations: &'a Annotations,
@@ -251,7 +247,6 @@ fn two_sources() -> InjectError {
     ))
 }
 
-/// The configuration that the annotations change.
 fn base(settings: &Settings) -> &str {
     settings
         .base

@@ -54,7 +54,6 @@ const TASKS: &[&str] = &[
     "RERANK",
     "RERANKER",
 ];
-/// Parts of names that mean an address.
 const ADDRESSES: &[&str] = &[
     "ADDR",
     "ADDRESS",

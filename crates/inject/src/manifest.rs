@@ -14,7 +14,6 @@ const HIDDEN: &str = "a pod with pull secrets does not get the pull secrets of i
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifests {
-    /// The documents in their original order.
     pub text: String,
     /// The number of pods and templates that have a sidecar now.
     pub injected: usize,
@@ -26,8 +25,6 @@ pub struct Manifests {
     pub unknown: Vec<String>,
 }
 
-/// Adds sidecars to all pods and pod templates of a text.
-///
 /// # Errors
 /// Fails if a document cannot be read. The error names the document.
 pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manifests, InjectError> {
@@ -75,7 +72,6 @@ fn documents(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// Whether a line separates documents, with or without a comment.
 fn is_marker(line: &str) -> bool {
     line.strip_prefix("---").is_some_and(|rest| {
         rest.is_empty() || (rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#'))

@@ -67,7 +67,6 @@ fn keeps_order(before: &[Value], after: &[Value]) -> bool {
     distinct(before) && distinct(after) && left.peek().is_none()
 }
 
-/// The JSON pointer of a member (RFC 6901).
 fn below(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

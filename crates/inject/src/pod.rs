@@ -24,7 +24,6 @@ const FOREIGN: &[&str] = &[
 const OFF_NETWORK: &[&str] = &["cloud-sql-proxy", "vault-agent", "vault-agent-init"];
 /// The sysctl that lets every user listen on low ports.
 const LOW_PORTS: &str = "net.ipv4.ip_unprivileged_port_start";
-/// Foreign containers that are a mesh's proxy.
 const MESH: &[&str] = &[
     "istio-proxy",
     "linkerd-proxy",
@@ -37,10 +36,8 @@ const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const LINUX: &str = "linux";
 
-/// A pod, or a pod template.
 pub(super) struct Pod(Value);
 
-/// One of the two lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Init,
@@ -146,7 +143,6 @@ impl Pod {
         self.0["spec"][name] == true
     }
 
-    /// Whether the pod cannot run on Linux nodes.
     pub(super) fn is_windows(&self) -> bool {
         let spec = &self.0["spec"];
         let selected = OS_LABELS
@@ -237,7 +233,6 @@ impl Pod {
         Ok(())
     }
 
-    /// Adds image pull secrets after the pod's own.
     pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), InjectError> {
         if names.is_empty() {
             return Ok(());
@@ -275,14 +270,12 @@ fn excludes_linux(term: &Value) -> bool {
     })
 }
 
-/// Whether a container belongs to a service mesh or to the cluster.
 pub(super) fn is_foreign(container: &Value) -> bool {
     container["name"]
         .as_str()
         .is_some_and(|name| FOREIGN.contains(&name))
 }
 
-/// Whether a container redirects the pod's network.
 pub(super) fn takes_network(container: &Value) -> bool {
     let name = container["name"].as_str().unwrap_or_default();
     is_foreign(container) && !OFF_NETWORK.contains(&name)

@@ -27,7 +27,6 @@ pub(super) struct Ports {
     pub(super) traffic: u16,
     /// The port for metrics and health checks on the pod's address.
     pub(super) metrics: u16,
-    /// The admin port on loopback.
     pub(super) admin: u16,
 }
 
@@ -143,7 +142,6 @@ impl UsedPorts {
     }
 }
 
-/// A port or a range of ports in a text.
 struct Mention {
     ports: RangeInclusive<u16>,
     /// Whether the port belongs to a URL that a client calls.
@@ -171,7 +169,6 @@ fn find(object: &Value, wanted: impl Fn(&Mention) -> bool) -> Option<String> {
     place
 }
 
-/// A path, cut to 100 characters.
 fn written(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {

@@ -63,7 +63,6 @@ impl Quantity {
     }
 }
 
-/// The factor of a suffix, in billionths.
 fn factor(suffix: &str) -> Option<u128> {
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];

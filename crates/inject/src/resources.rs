@@ -23,7 +23,6 @@ const GUARANTEED: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "384Mi")];
 /// The smallest memory limit. An idle process uses half of it.
 const LEAST_MEMORY: Quantity = Quantity::mebibytes(32);
 
-/// The two halves of `resources`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Requests,
@@ -184,7 +183,6 @@ fn is_guaranteed(pod: &Pod) -> bool {
         && !pod.containers(List::Main).is_empty()
 }
 
-/// Sets request and limit of a resource to the same quantity.
 fn equal(
     resources: &mut Value,
     name: &str,
@@ -219,7 +217,6 @@ fn equal(
     put(resources, Part::Limits, name, value);
 }
 
-/// Adds the sidecar's resources to the pod-level resources.
 fn grow(pod: &mut Pod, sidecar: &Value) {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {

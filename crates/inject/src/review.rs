@@ -35,11 +35,9 @@ const AT_ONCE: usize = 1;
 const MAX_WARNING: usize = 250;
 const MAX_WARNINGS: usize = 10;
 
-/// Answers reviews and logs the outcomes.
 pub struct Injector {
     settings: Settings,
     registry: Registry,
-    /// The kilobytes that reviews may use.
     room: FairShares,
     turns: FairShares,
 }
@@ -121,7 +119,6 @@ impl Injector {
     }
 }
 
-/// The fields of a review that the injector uses.
 struct Review {
     uid: String,
     /// The namespace of the request. The pod of a Deployment has no namespace at that time.

@@ -48,7 +48,6 @@ const SLEEP_SINCE: u32 = 30;
 pub enum Bind {
     #[default]
     All,
-    /// One address, such as `0.0.0.0`.
     Address(IpAddr),
 }
 
@@ -105,7 +104,6 @@ impl Default for PayerLabels {
 }
 
 impl PayerLabels {
-    /// Requires that Kubernetes accepts each key as a label.
     fn check(&self) -> Result<(), InjectError> {
         let kinds = [&self.team, &self.cost_center, &self.tenant];
         let wrong = kinds.into_iter().flatten().find(|label| !is_label(label));
@@ -145,10 +143,8 @@ pub struct Settings {
     pub base_config: Option<std::path::PathBuf>,
     /// Variables that contain base URLs, and the paths of these URLs. A path `""` removes a variable.
     pub base_urls: BTreeMap<String, String>,
-    /// What happens to calls while the sidecar's configuration cannot be used.
     pub on_refused_config: OnRefusedConfig,
     pub log_level: String,
-    /// Pod labels that name who pays for the pod's calls.
     pub payer_labels: PayerLabels,
     /// Additional environment variables of the sidecar, in Kubernetes' format.
     pub env: Vec<Value>,
@@ -312,7 +308,6 @@ impl Settings {
         }
     }
 
-    /// Whether the cluster has the `sleep` action for `preStop`.
     pub(super) fn sleeps(&self) -> bool {
         self.is_since(SLEEP_SINCE)
     }
@@ -323,7 +318,6 @@ impl Settings {
     }
 }
 
-/// Whether a text is a valid object name (RFC 1123).
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     (1..=253).contains(&name.len()) && name.chars().all(allowed)

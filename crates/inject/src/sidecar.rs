@@ -14,7 +14,6 @@ use tokengauge_config::environment::{
     TENANT,
 };
 
-/// The folder in which the configuration is mounted.
 const FOLDER: &str = "/etc/tokengauge";
 const FILE: &str = "/etc/tokengauge/proxy-config.toml";
 const PROGRAM: &str = "/usr/bin/tokengauge";
@@ -241,7 +240,6 @@ fn variables(sidecar: &Sidecar, labels: &Labels, settings: &Settings) -> Value {
     Value::Array(all)
 }
 
-/// The probes: their paths and periods.
 const PROBES: &[(&str, &str, &str)] = &[
     (
         "startupProbe",

@@ -22,12 +22,10 @@ use tokengauge_store::query::{
 /// The timeout of a query. The ledger has its own shorter timeout.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The source that answers queries about finished calls.
 #[derive(Clone)]
 pub enum CallSource {
     /// The most recent finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
-    /// All finished calls.
     Ledger(Arc<Reader>),
 }
 
@@ -46,7 +44,6 @@ impl Span {
 
 pub(super) type QueryResult<T> = Result<T, Problem>;
 
-/// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
     question: impl FnOnce(&CallSource) -> QueryResult<T> + Send + 'static,
@@ -84,7 +81,6 @@ pub(super) enum CallSourceName {
 }
 
 impl CallSource {
-    /// The ledger if there is one, otherwise the calls in memory.
     pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
         let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
         ledger.map_or_else(memory, CallSource::Ledger)
@@ -256,7 +252,6 @@ impl CallSource {
         }
     }
 
-    /// The calls that match, summed by unit.
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
             CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),

@@ -17,7 +17,6 @@ use tokengauge_store::history;
 use tokengauge_store::query::{Filter, Page, Paging, Phase};
 use uuid::Uuid;
 
-/// The parameters that only `calls` has.
 pub(super) const OF_CALLS: [&str; 3] = ["slo", "cost_unavailable", "tps_unavailable"];
 /// The number of calls that an objective judges for one response.
 const MAX_JUDGED: usize = 20_000;
@@ -33,7 +32,6 @@ pub(super) struct Calls {
     next_cursor: Option<String>,
 }
 
-/// The finished calls, newest first.
 pub(super) async fn calls(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -106,7 +104,6 @@ pub(super) fn spent(
     Ok(found)
 }
 
-/// Whether the call is a bad event of the objective, according to its record.
 pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
     let finished = Finished::of_record(call);
     let judgement = &objective.judgement;

@@ -32,7 +32,6 @@ const MAX_CALLS: usize = 2_000;
 const MAX_ROWS: usize = 30;
 const MAX_MARKS: usize = 200;
 
-/// The incident file as a download.
 pub(super) async fn capsule(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -181,7 +180,6 @@ pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Cap
     Ok(capsule)
 }
 
-/// The figures of finished calls.
 fn of_source(
     source: &CallSource,
     span: Span,

@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokengauge_store::history::MAX_POINTS;
 use tokengauge_store::query::{CostQuery, Costs, DailySums, Filter};
 
-/// The parameters that only `costs` has.
 pub(super) const OF_COSTS: [&str; 3] = ["dimension", "step", "series"];
 /// The number of series without the parameter `series`.
 pub(super) const DEFAULT_SERIES: usize = 8;

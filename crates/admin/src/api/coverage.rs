@@ -21,7 +21,6 @@ pub(super) struct Coverage {
     coverage: query::Coverage,
 }
 
-/// How many calls have a cost and a speed.
 pub(super) async fn coverage(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

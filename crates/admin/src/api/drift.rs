@@ -7,7 +7,6 @@ use axum::Json;
 use axum::extract::RawQuery;
 use std::sync::Arc;
 
-/// The last evaluation of every comparison.
 pub(super) async fn drift(
     process: Arc<ProcessServices>,
     RawQuery(query): RawQuery,

@@ -13,7 +13,6 @@ pub(super) struct Endpoint {
     /// What the endpoint returns, in a sentence.
     pub(super) summary: &'static str,
     pub(super) handler: MethodRouter<Services>,
-    /// The parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
     pub(super) response: ResponseFormat,
     pub(super) subject: Option<&'static Subject>,
@@ -26,7 +25,6 @@ pub(super) struct Endpoint {
 
 pub(super) enum ResponseFormat {
     Json(fn(&mut SchemaGenerator) -> Schema),
-    /// A stream of server-sent events.
     Events,
     Html,
     Parquet,
@@ -40,11 +38,9 @@ pub(super) enum RequestBody {
 
 /// The object that the path of an endpoint names.
 pub(super) struct Subject {
-    /// The name of the parameter in the path.
     pub(super) parameter: &'static str,
     pub(super) about: &'static str,
     pub(super) is_uuid: bool,
-    /// The meaning of status 404.
     pub(super) unknown: &'static str,
 }
 

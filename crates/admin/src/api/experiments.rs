@@ -37,7 +37,6 @@ pub(super) async fn experiments(
     ask(&services, question).await.map(Json)
 }
 
-/// One experiment: a configured experiment, or one that agents name.
 pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,

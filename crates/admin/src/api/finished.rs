@@ -22,7 +22,6 @@ use tokengauge_store::query::{
 };
 
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
-/// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
     ("started_at", SessionSort::StartedAt),
@@ -38,11 +37,8 @@ pub(super) const SORTS: [(&str, SessionSort); 9] = [
 pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
-/// The parameters that only `sessions` has.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
-/// The parameters that only `groups` has.
 pub(super) const OF_GROUPS: [&str; 1] = ["by"];
-/// The parameters that only `timeseries` has.
 pub(super) const OF_TIMESERIES: [&str; 3] = ["step", "metric", "counts"];
 pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false)];
 
@@ -131,7 +127,6 @@ pub(super) async fn session(
         .map(Json)
 }
 
-/// The number of calls in progress by session.
 fn in_progress(services: &Services) -> BTreeMap<String, u64> {
     let (now, wall) = ((services.clock)(), (services.wall)());
     let mut sessions = BTreeMap::new();
@@ -154,7 +149,6 @@ pub(super) struct TasksOf {
     tasks: Tasks,
 }
 
-/// The durations of sessions, and how many sessions end.
 pub(super) async fn tasks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -296,7 +290,6 @@ struct NamedGroup {
     row: GroupRow,
 }
 
-/// Sums and percentiles of calls by any dimensions.
 pub(super) async fn groups(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

@@ -17,7 +17,6 @@ use tokengauge_gate::{Asked, Calls, Gate, GateVerdict, Plan, Report, evaluate_ca
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 pub(super) const OF_GATES: [&str; 1] = ["since"];
-/// The prefix of the hooks' paths.
 const PREFIX: &str = "/api/v1/gates/";
 const CONFIRM: &str = "/confirm-promotion";
 const ROLLBACK: &str = "/rollback";
@@ -70,7 +69,6 @@ pub(super) async fn gate(
     report.map(Json)
 }
 
-/// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
     process: Arc<ProcessServices>,
     State(services): State<Services>,

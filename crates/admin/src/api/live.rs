@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tokengauge_fleet::Streams;
 use tokengauge_slo::BurnDown;
 
-/// The calls in flight, newest first.
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

@@ -20,7 +20,6 @@ pub const PATH: &str = "/api/v1/marks";
 pub(super) const OF_MARKS: [&str; 8] = [
     "from", "to", "kind", "model", "upstream", "route", "workload", "limit",
 ];
-/// The largest number of characters in a text.
 pub(super) const MAX_TEXT: usize = 1_000;
 pub(super) const MAX_TAGS: usize = 10;
 pub(super) const MAX_TAG: usize = 100;
@@ -83,7 +82,6 @@ pub(super) async fn marks(
     Ok(Json(AllMarks { store, marks }))
 }
 
-/// Adds a mark, and returns it once it is stored.
 pub(super) async fn add(
     State(services): State<Services>,
     body: Body,
@@ -167,7 +165,6 @@ fn since_1970(ms: u64) -> Option<SystemTime> {
     (ms <= MAX_MS).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
 }
 
-/// An instant of the query: RFC 3339, a duration back, or milliseconds since 1970.
 fn moment(
     asked: &QueryParams,
     name: &'static str,

@@ -124,7 +124,6 @@ pub(super) async fn own_use(
     Ok(Json(response))
 }
 
-/// The calls of the key in the requested time.
 fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<Filter, Problem> {
     // A key in the URL would be logged by proxies, so it is not accepted there.
     let key = own_key(headers, &Uri::from_static("/")).ok_or_else(|| {

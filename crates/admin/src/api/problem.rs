@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// A JSON response, or a problem with the query.
 pub(super) type JsonResponse<T> = Result<Json<T>, Problem>;
 
 /// An API error: its status, message and parameter.
@@ -37,7 +36,6 @@ struct ErrorDetail<'a> {
 }
 
 impl Problem {
-    /// An error with a message that says what happened and what to do.
     pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Problem {
         Problem {
             status,

@@ -14,7 +14,6 @@ pub(crate) const DEFAULT_LIMIT: usize = 100;
 pub(super) const MAX_LIMIT: usize = 1000;
 /// The largest number of characters in a name, as in attribution.
 pub(super) const MAX_NAME: usize = 200;
-/// The largest number of characters in a cursor.
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls and are not dimensions.
 const OTHER_FILTERS: [&str; 5] = ["since", "until", "outcome", "session", "operation_class"];
@@ -90,7 +89,6 @@ impl QueryParams {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A name of 1 to 200 characters.
     pub(super) fn name(&self, name: &'static str) -> Result<Option<String>, Problem> {
         let Some(value) = self.text(name) else {
             return Ok(None);
@@ -174,7 +172,6 @@ impl QueryParams {
         self.count("limit", DEFAULT_LIMIT, MAX_LIMIT)
     }
 
-    /// A whole number from 1 to `most`.
     pub(super) fn count(
         &self,
         name: &'static str,
@@ -253,7 +250,6 @@ impl QueryParams {
         Ok(self.word(name, &all_dimensions())?.unwrap_or_default())
     }
 
-    /// The dimensions in parameter `name`, separated by commas.
     pub(super) fn dimensions(&self, name: &'static str) -> Result<Vec<Dimension>, Problem> {
         if self.text(name).is_none() {
             return Ok(Vec::new());

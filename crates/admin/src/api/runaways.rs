@@ -10,7 +10,6 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokengauge_sessions::Runaway;
 
-/// The largest number of sessions in a response.
 const MAX_ROWS: usize = 100;
 
 /// The sessions that are runaways now.

@@ -17,7 +17,6 @@ use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto};
 use tokengauge_store::history::TimedCall;
 
 pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
-/// The parameters that only traces have.
 pub(super) const OF_TRACES: [&str; 1] = ["format"];
 
 type TraceFormat = fn(&str, &Session<'_>) -> Value;
@@ -30,7 +29,6 @@ pub(super) struct SessionAnalysis {
     analysis: Analysis,
 }
 
-/// The critical path and the prompt cache misses of a session.
 pub(super) async fn analysis(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,

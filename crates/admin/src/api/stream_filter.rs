@@ -11,7 +11,6 @@ const OF_RATES: [&str; 4] = ["model", "workload", "route", "upstream"];
 /// Reads a stream's value of a dimension.
 type Part = fn(&StreamNow) -> Option<&str>;
 
-/// The dimensions by which streams are selected.
 const PARTS: [(&str, Part); 12] = [
     ("model", |stream| stream.model.as_deref()),
     ("workload", |stream| stream.workload.as_deref()),
@@ -54,7 +53,6 @@ impl StreamFilter {
         Ok(StreamFilter(wanted))
     }
 
-    /// Whether every stream matches.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

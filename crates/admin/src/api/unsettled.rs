@@ -49,7 +49,6 @@ impl<'a> CallInFlight<'a> {
     }
 }
 
-/// Whether `filter` selects a call that has not ended.
 fn is_meant(filter: &Filter, call: &CallInFlight<'_>) -> bool {
     let is = |(by, wanted): (Dimension, &str)| {
         let value = call.of(by);

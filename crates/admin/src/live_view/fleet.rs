@@ -9,7 +9,6 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_fleet::{Fleet, PodState, Streams};
 use tokengauge_slo::Objective;
 
-/// The services that only a fleet has.
 pub struct FleetServices {
     pub fleet: Arc<Fleet>,
     pub objectives: Vec<Arc<Objective>>,

@@ -26,7 +26,6 @@ pub struct ProcessServices {
     /// The warehouses that get every finished call.
     pub sinks: Arc<Sinks>,
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
-    /// The last evaluation of `[[drift]]`.
     pub drifts: ArcSwap<Drifts>,
     pub gates: ArcSwap<Gates>,
     pub gate_audit: GateAudit,

@@ -19,7 +19,6 @@ pub(super) struct Activity(Mutex<RequestsInProgress>);
 struct RequestsInProgress {
     /// The time of the last progress of each request in flight, by number.
     requests: BTreeMap<u64, Instant>,
-    /// The number of requests so far.
     begun: u64,
     idle_since: Instant,
 }
@@ -43,7 +42,6 @@ impl Activity {
         }))
     }
 
-    /// Records that a request head was read.
     pub(super) fn begin(self: &Arc<Self>) -> RequestInProgress {
         let mut state = self.state();
         let number = state.begun;
@@ -108,7 +106,6 @@ impl Drop for RequestInProgress {
 /// A response body that records progress. Hyper polls for the next part when it has room, which means that the peer reads.
 pub(super) struct TrackedBody {
     body: Body,
-    /// The rest of the last frame.
     rest: Bytes,
     in_progress: RequestInProgress,
 }

@@ -23,10 +23,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 32;
 const HEAD_BYTES: u32 = 32 * 1024;
-/// The interval of HTTP/2 pings.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 

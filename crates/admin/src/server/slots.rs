@@ -16,9 +16,7 @@ use tokio::time::Instant;
 pub struct Bounds {
     /// Connections in total, without the reserved ones.
     connections: usize,
-    /// Connections from one source address.
     per_source: usize,
-    /// Additional connections for health checks.
     reserved: usize,
 }
 
@@ -58,7 +56,6 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Closed {
-    /// A new connection took the slot.
     Evicted,
     /// The peer did not send a request, or did not read the response, in time.
     Timeout,
@@ -74,7 +71,6 @@ impl Closed {
     }
 }
 
-/// The open connections.
 #[derive(Debug)]
 pub struct Slots {
     bounds: Bounds,
@@ -124,7 +120,6 @@ impl Slots {
         self.state().len()
     }
 
-    /// The number of connections with requests in flight.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         let open = self.state();
@@ -213,7 +208,6 @@ fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
 }
 
 impl Slot {
-    /// Waits until another connection has taken this slot.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

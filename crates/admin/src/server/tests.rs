@@ -33,7 +33,6 @@ impl Drop for Server {
     }
 }
 
-/// A response body that never ends.
 async fn endless() -> Body {
     let piece = || async { Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; 65_536])), ())) };
     Body::from_stream(stream::unfold((), move |()| piece()))
@@ -85,7 +84,6 @@ impl Server {
         self.has(count, Slots::open).await;
     }
 
-    /// Waits until `count` connections are of this kind.
     async fn has(&self, count: usize, counted: fn(&Slots) -> usize) {
         let reached = async {
             while counted(&self.slots) != count {
@@ -217,7 +215,6 @@ async fn an_answer_that_is_read_goes_on_for_longer_than_any_limit() {
     }
 }
 
-/// The HTTP/2 preface with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 
@@ -246,7 +243,6 @@ async fn http2_without_a_request_is_disconnected_whatever_else_it_says() {
     }
 }
 
-/// An HTTP/2 connection, and the client's side of it.
 fn http2(slots: &Arc<Slots>, timeouts: Timeouts) -> (tokio::io::DuplexStream, JoinHandle<()>) {
     let (client, io) = tokio::io::duplex(65_536);
     let (ending, ended) = watch::channel(false);

@@ -14,7 +14,6 @@ use tokengauge_core::time::since_1970;
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
 const FIRST: u64 = 9_000;
-/// Runs of each incident, each with its own seed.
 const SEEDS: u64 = 20;
 /// The number of runs with the right answer that each incident needs.
 const RIGHT: u64 = 18;
@@ -29,7 +28,6 @@ fn play(incident: &Incident, seed: u64) -> Cause {
     play_for(incident, seed, 600.0, 1.0)
 }
 
-/// Plays an incident until `seconds` after the onset, with a `share` of the traffic.
 fn play_for(incident: &Incident, seed: u64, seconds: f64, share: f64) -> Cause {
     let mut traffic = Traffic::new(seed);
     let mut calls = traffic.calls(BEGIN, ONSET, 0.0);
@@ -137,7 +135,6 @@ fn soon_after_the_onset_and_with_few_calls_hardly_a_wrong_cause_is_named() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Calls that are bad independently of all their properties.
 fn at_random(seed: u64, before: f64, after: f64) -> Cause {
     let mut traffic = Traffic::new(seed);
     let mut calls = traffic.calls(BEGIN, ONSET + 600.0, 0.0);

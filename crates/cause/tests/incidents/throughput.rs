@@ -11,11 +11,9 @@ use tokengauge_cause::Mechanism::{Decode, Errors, FewerCalls, Prefill, Queue, Sh
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Minute, find_throughput};
 use tokengauge_core::time::since_1970;
 
-/// The duration of an incident in seconds.
 const FOR: f64 = 900.0;
 /// A minute with less than this share of the usual tokens is bad.
 const ENOUGH: f64 = 0.8;
-/// The number of calls that are kept for each minute.
 const PER_MINUTE: usize = 120;
 
 #[derive(Clone, Copy)]
@@ -163,7 +161,6 @@ fn kept(made: &[(Call, f64, f64)], until: f64) -> Vec<Call> {
         .collect()
 }
 
-/// The cause that is found `after` seconds after the onset.
 fn cause(made: &[(Call, f64, f64)], after: f64) -> Cause {
     let mut minutes = minutes(made);
     minutes.retain(|minute| minute.begin + 60.0 <= ONSET + after);

@@ -8,7 +8,6 @@ pub(crate) const BEGIN: f64 = 1_764_000_000.0;
 pub(crate) const ONSET: f64 = BEGIN + 3_000.0;
 /// Seconds of prefill per prompt token.
 pub(crate) const PER_TOKEN: f64 = 0.000_08;
-/// Mean seconds between calls.
 const APART: f64 = 0.8;
 
 pub(crate) struct Traffic {

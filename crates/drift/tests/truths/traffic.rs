@@ -9,7 +9,6 @@ use tokengauge_drift::{DriftState, Series, Settings, SignalDrift, SignalName, as
 use tokengauge_stats::Generator;
 use tokengauge_store::query::{DistributionSeries, Distributions, Signal};
 
-/// A Monday, 00:00 UTC.
 pub const MONDAY: u64 = 1_762_732_800 / 3_600;
 pub const WEEK: u64 = 168;
 
@@ -26,7 +25,6 @@ pub struct Level {
     pub ttft: fn(f64) -> f64,
     pub tps: f64,
     pub streams: u32,
-    /// The share of calls that fail.
     pub failed: f64,
 }
 

@@ -156,7 +156,6 @@ fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -
     page::table(named, heads.into_iter(), rows)
 }
 
-/// The sort key of a cell: the number at its start.
 fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.trim_end_matches('%').parse().ok()
 }
@@ -168,7 +167,6 @@ fn percent(share: f64) -> String {
     format!("{percent:.digits$}%")
 }
 
-/// The remaining budget, or the overspent part.
 fn budget_left(left: f64) -> String {
     if left < 0.0 {
         format!("The error budget is overspent by {}", percent(-left))
@@ -227,7 +225,6 @@ fn burn_down(objective: &Objective) -> Markup {
     }
 }
 
-/// The time that a curve covers.
 fn length(points: &Series) -> Duration {
     let ends = points.first().zip(points.last());
     ends.map_or(Duration::ZERO, |((first, _), (last, _))| {
