@@ -4,7 +4,6 @@ use axum::http::{HeaderMap, header};
 use tokengauge_telemetry::export::protobuf;
 use tokengauge_telemetry::export::text::Format;
 
-/// The version of OpenMetrics that this server writes.
 const VERSION: &str = "1.0.0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

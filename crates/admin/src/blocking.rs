@@ -73,7 +73,6 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::time::timeout;
 
-    /// A test that takes longer hangs.
     const HANGS: Duration = Duration::from_secs(20);
 
     #[derive(Default)]

@@ -133,7 +133,6 @@ impl Subscriber for EventBus {
     }
 }
 
-/// Events with the present state for a new listener.
 pub(super) fn present(services: &Services) -> Vec<Event> {
     streams(services)
         .into_iter()
@@ -151,7 +150,6 @@ fn slos(services: &Services) -> Option<Event> {
     Event::new("slos", &services.live.slos((services.clock)()))
 }
 
-/// Publishes the present state every second until it is dropped.
 pub(super) async fn tick(services: Services) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

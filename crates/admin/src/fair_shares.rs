@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of units that source addresses share.
 #[derive(Debug)]
 pub struct FairShares {
     all: Arc<Semaphore>,

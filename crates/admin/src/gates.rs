@@ -14,7 +14,6 @@ const SAME_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub struct Gates {
-    /// The gates in the order of the configuration.
     pub gates: Vec<Gate>,
     pub digest: String,
 }

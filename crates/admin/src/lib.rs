@@ -58,7 +58,6 @@ const METRICS: &str = "/metrics";
 /// The services that handlers share: metrics, the source of finished calls, events, and a view of the present.
 #[derive(Clone)]
 pub struct Services {
-    /// The present state of one process, or of a fleet.
     pub live: Arc<dyn LiveView>,
     pub call_source: CallSource,
     pub prometheus: Arc<Prometheus>,
@@ -74,7 +73,6 @@ pub struct Services {
 
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// The address of the API, the page and `/metrics`.
     pub admin: Option<TcpListener>,
     pub metrics: Option<TcpListener>,
 }
@@ -134,7 +132,6 @@ pub async fn serve(
     ticking.abort();
 }
 
-/// Serves `service` on the listener, if there is one, until `ending` is set.
 async fn serve_on(
     listener: Option<TcpListener>,
     service: Router,
@@ -152,7 +149,6 @@ async fn serve_on(
     server::serve(listener, service, tls, slots, ended).await;
 }
 
-/// Updates the metrics of connections, summed over both addresses, at every scrape.
 fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     let slots = slots.map(Arc::downgrade);
     prometheus.before_scrape(move |registry, _| {

@@ -23,7 +23,6 @@ pub use process::ProcessServices;
 
 /// Answers queries about the present: calls in flight, objectives, prices and limits.
 pub trait LiveView: Send + Sync {
-    /// The newest calls in flight that `filter` selects, at most `limit`.
     fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams;
 
     fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>);
@@ -107,7 +106,6 @@ pub struct CallInFlight<'a> {
     pub(crate) workload: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
     pub(crate) session: Option<&'a str>,
-    /// Team, cost center and tenant.
     pub(crate) payer: [Option<&'a str>; 3],
     pub(crate) class: OperationClass,
     pub(crate) pod: Option<&'a PodName>,

@@ -81,7 +81,6 @@ pub(super) fn is_static(path: &str) -> bool {
             .is_some_and(|name| asset(name).is_some())
 }
 
-/// Whether `path`, which may contain an id, is an address of `view`.
 fn is_of(view: &str, path: &str) -> bool {
     match view.strip_suffix("{id}") {
         Some(folder) => path

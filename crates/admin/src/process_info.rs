@@ -101,7 +101,6 @@ pub struct Settings {
 }
 
 impl ProcessInfo {
-    /// Describes the process that started at `started` with `config` and bound `addresses`, in the order of its listeners.
     pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
         let listeners = config.listeners.iter().zip(addresses);
         ProcessInfo {

@@ -68,7 +68,6 @@ fn plain<'a>(parser: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     events
 }
 
-/// The text of a heading whose start precedes these events.
 fn heading_text(events: &[Event<'_>]) -> String {
     let within = events
         .iter()

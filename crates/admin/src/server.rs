@@ -24,7 +24,6 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// The time for requests in flight after the shutdown has begun.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after `accept` failed, for example because no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -20,7 +20,6 @@ pub(super) enum Refused {
     Wrong,
 }
 
-/// The token. Only its digest is stored.
 pub(super) struct Token {
     file: Option<PathBuf>,
     state: Mutex<ReadToken>,

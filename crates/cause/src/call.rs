@@ -49,7 +49,6 @@ impl Dimension {
         }
     }
 
-    /// The value that stands for `class` and all classes above it.
     pub(crate) fn class_name(self, class: usize) -> String {
         let names: &[&str] = match self {
             Dimension::PromptLength => &PROMPT_LENGTHS,
@@ -101,7 +100,6 @@ impl Call {
         self.names.get(place)?.as_ref()
     }
 
-    /// The class of the call in one of [`Dimension::CLASSES`].
     pub(crate) fn class(&self, dimension: Dimension) -> Option<usize> {
         match dimension {
             Dimension::PromptLength => self.prompt_tokens.map(prompt_length_class),

@@ -3,7 +3,6 @@
 /// The probability of a false positive, over all comparisons of one kind together.
 pub(crate) const LEVEL: f64 = 0.001;
 
-/// A number of calls, and how many of them have a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) with: usize,

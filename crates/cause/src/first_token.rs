@@ -9,7 +9,6 @@ const MOST: usize = 150;
 const LEAST: usize = 10;
 /// The longest prompts must be this many times as long as the shortest. Otherwise the slope has no meaning.
 const MIN_SPREAD: f64 = 2.0;
-/// A mechanism is named if it causes at least this share of the delay.
 const MOSTLY: f64 = 0.6;
 
 /// Seconds to the first token as a linear function of prompt tokens.

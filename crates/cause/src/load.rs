@@ -7,7 +7,6 @@ use crate::report::Load;
 use std::collections::BTreeMap;
 
 const MIN_GROWTH: f64 = 1.3;
-/// One kind of calls must make at least this share of the growth.
 const MIN_PART: f64 = 0.6;
 /// The share of the kind among all calls must have grown by at least this much.
 const MIN_SHARE_GROWTH: f64 = 0.15;

@@ -2,13 +2,11 @@
 
 use crate::evidence::{Tally, beyond, beyond_chance, log_likelihood_ratio};
 
-/// The p value below which an onset is possible.
 const POSSIBLE: f64 = 0.05;
 
 /// The place that splits calls into a good and a bad time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Onset {
-    /// No split is likely.
     None,
     /// There are too few calls to decide.
     Possible,

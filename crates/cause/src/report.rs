@@ -8,15 +8,13 @@ use tokengauge_core::time::Timestamp;
 pub const MIN_CALLS: usize = 30;
 pub const MIN_BAD: usize = 10;
 
+/// The cause of a missed objective. `CauseJson` documents the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
     pub at: Timestamp,
     pub sentence: String,
-    /// Whether calls of one kind stand out, or a phase moved.
     pub known: bool,
-    /// The dimension in which a kind of calls stands out.
     pub dimension: Option<Dimension>,
-    /// The value of `dimension` that stands out.
     pub value: Option<String>,
     pub mechanism: Option<Mechanism>,
     /// The most frequent kind of error, if the mechanism is [`Mechanism::Errors`].
@@ -25,11 +23,8 @@ pub struct Cause {
     pub compared_with: Option<ComparedWith>,
     pub moved: Vec<Moved>,
     pub unchanged: Vec<Signal>,
-    /// The kind of calls that grew in number, if calls wait.
     pub load: Option<Load>,
-    /// When the share of bad calls or minutes rose.
     pub since: Option<Timestamp>,
-    /// The numbers of judged calls or minutes, and the shares of the kind that stands out.
     pub basis: CauseBasis,
 }
 
@@ -56,7 +51,6 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CauseBasis {
     Calls(CallBasis),
-    /// The objective is on throughput, which is judged by the minute.
     Minutes(MinuteBasis),
 }
 
@@ -80,7 +74,6 @@ impl CauseBasis {
 pub struct CallBasis {
     /// Bad calls since the onset, or in the whole period if no onset was found.
     pub bad: usize,
-    /// All calls since the onset, or in the whole period if no onset was found.
     pub all: usize,
     /// The shares of the kind of calls that stands out. `None` if no kind of calls stands out.
     pub shares: Option<CallShares>,
@@ -123,7 +116,6 @@ impl CallCandidate {
 pub struct MinuteBasis {
     /// Bad minutes since the onset, or in the whole period if no onset was found.
     pub bad: usize,
-    /// All minutes since the onset, or in the whole period if no onset was found.
     pub all: usize,
     /// Throughput before and since the onset. `None` if no onset was found.
     pub change: Option<ThroughputChange>,
@@ -138,7 +130,6 @@ pub struct MinuteBasis {
 pub struct TokenShares {
     /// The share of the lost tokens per second. It is above 1 if other calls gained tokens.
     pub of_lost: f64,
-    /// The share of the tokens per second before the loss.
     pub before: f64,
 }
 

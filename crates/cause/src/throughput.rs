@@ -19,9 +19,7 @@ use tokengauge_core::printable::printable;
 use tokengauge_core::time::Timestamp;
 use tokengauge_stats::rank::mann_whitney;
 
-/// The smallest number of minutes on either side of the onset.
 pub const MIN_MINUTES: usize = 3;
-/// Throughput must have fallen by at least this share.
 const MIN_LOSS: f64 = 0.1;
 /// If fewer calls in flight cause at least this part of the loss, they are the mechanism. If they cause at most the
 /// remaining part, slower calls are the mechanism.
@@ -202,7 +200,6 @@ impl Compared<'_> {
         }
     }
 
-    /// Whether calls that ended with an error have at least half of the loss.
     fn by_errors(&self, loss: &Loss) -> bool {
         let (moved, _) = signals::compare(self.before, self.during);
         let errors = moved.iter().find(|one| one.signal == Signal::Errors);

@@ -208,7 +208,6 @@ fn is_drift(one: &SignalDrift) -> bool {
     one.state == DriftState::Drifted
 }
 
-/// Whether a signal exceeds the thresholds, regardless of chance.
 fn is_large(one: &SignalDrift, settings: &Settings) -> bool {
     let reach = |value: Option<f64>, least| value.is_some_and(|value| value >= least);
     reach(one.distance, settings.thresholds.distance)

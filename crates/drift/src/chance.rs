@@ -101,7 +101,6 @@ pub(crate) fn beyond(
     (known || beyond).then_some(beyond)
 }
 
-/// Whether a score differs from 0 beyond its variance.
 fn is_beyond(score: f64, variance: f64, degrees_of_freedom: f64) -> bool {
     let estimate = Estimate {
         value: score,

@@ -19,7 +19,6 @@ const MAX_P: f64 = 1e-4;
 /// would also appear in the other.
 pub const MIN_CHANGE_PERIODS: usize = 3;
 
-/// The step length of the store's sums.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy)]
@@ -33,7 +32,6 @@ impl Level {
         Level { at, value }
     }
 
-    /// The slot of this step's hour in the season.
     fn slot(self, season: Season) -> u64 {
         season.slot(hour_of(self.at))
     }
@@ -109,7 +107,6 @@ fn of_signal(
 
 pub(crate) type Usual = BTreeMap<u64, f64>;
 
-/// The usual levels of a signal from its hours, or what is missing.
 pub(crate) fn usual(hours: &Hours, signal: SignalName, season: Season) -> Result<Usual, String> {
     by_slot(&levels(hours, signal), season)
 }

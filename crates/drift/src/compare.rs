@@ -11,7 +11,6 @@ use tokengauge_stats::drift::{Distribution, stability_index};
 /// that hardly varies would drift by one class.
 const LEAST_RANGE: f64 = 0.1;
 
-/// Compares one cell. `None` if neither window has calls with it.
 pub(crate) fn compare(
     windows: &Windows<'_>,
     cell: Cell,

@@ -15,7 +15,6 @@ use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
 /// The length of a step. The ledger has sums for five minutes.
 pub const STEP: Duration = Duration::from_secs(300);
 const SPAN: Duration = Duration::from_secs(86_400);
-/// The number of calls that a step needs for its median to count.
 const MIN_STEP_CALLS: u64 = 10;
 /// The number of steps on either side of a change: one hour.
 const MIN_STEPS: usize = 12;

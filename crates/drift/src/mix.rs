@@ -9,7 +9,6 @@ use crate::windows::{Missing, Pair, Weighted, Windows};
 use tokengauge_stats::drift::LEAST_SHARE;
 use tokengauge_store::query::Signal;
 
-/// Compares one mix. `None` if neither window has calls with it.
 pub(crate) fn compare(
     windows: &Windows<'_>,
     signal: SignalName,

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::{DistributionSeries, Distributions};
 
-/// How long both models may overlap, and for how long a replacement is reported as drift.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Sets the model that a learning series replaced: one of `others` on its route and workload that had the calls before and

@@ -119,7 +119,6 @@ fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
     format!("{share} of {what} {rest} ({kind}: {was} → {is})")
 }
 
-/// When the level last jumped in the given direction, over all classes.
 fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     let same = |point: &&ChangePoint| {
         point.signal == one.signal

@@ -15,9 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct Settings {
     pub name: Arc<str>,
     pub select: Select,
-    /// The length of the reference period before the current window, in whole hours.
     pub reference: Duration,
-    /// The length of the current window, in whole hours.
     pub current: Duration,
     pub season: Season,
     pub thresholds: Thresholds,
@@ -59,7 +57,6 @@ pub enum Season {
 /// Thresholds of drift. A signal has drifted if it reaches all thresholds that apply to it, beyond chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// The number of sessions that each window needs.
     pub min_sessions: u64,
     /// The Wasserstein-1 distance, in interquartile ranges of the reference.
     pub distance: f64,
@@ -87,7 +84,6 @@ impl Settings {
     pub const REFERENCE: Duration = Duration::from_secs(28 * 86_400);
     pub const CURRENT: Duration = Duration::from_secs(6 * 3_600);
 
-    /// A comparison of all series with default settings.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -121,7 +117,6 @@ impl Select {
 }
 
 impl Season {
-    /// The hours of a period. `None` if any hour is compared with any other.
     pub(crate) fn hours(self) -> Option<u64> {
         self.period()
             .map(|period| period.as_secs() / HOUR.as_secs())

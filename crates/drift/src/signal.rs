@@ -98,7 +98,6 @@ impl SignalName {
     }
 }
 
-/// One signal, over all classes or in one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) signal: SignalName,

@@ -15,7 +15,6 @@ const LEAST_COVERED: f64 = 0.5;
 /// a call, and the hours around them are similar.
 const NEIGHBOURS: u64 = 3;
 
-/// Both windows, with hours grouped by slot in the season.
 pub(crate) struct Windows<'h> {
     pub(crate) season: Season,
     /// The hours of the reference in ascending order, counted since 1970.
@@ -108,7 +107,6 @@ fn effective(weight: f64, squares: f64) -> f64 {
 }
 
 impl<'h> Windows<'h> {
-    /// Assigns the hours of a series to both windows. The current window ends at `until`.
     pub(crate) fn of(hours: &'h Hours, settings: &Settings, until: SystemTime) -> Windows<'h> {
         let season = settings.season;
         let current_since = before(until, settings.current);

@@ -12,10 +12,8 @@ use tokengauge_store::query::UnitKind;
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// When the rollout ends if there is no verdict.
     hours: u32,
     per_minute: u32,
-    /// The change of the logarithm of the speed per hour.
     trend: f64,
     shares: [f64; 3],
     /// Whether the numbers of tokens and of calls have Pareto tails with an exponent of 2.2.
@@ -73,7 +71,6 @@ const WORLDS: [World; 6] = [
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// The candidate's speed as a factor.
     tps: f64,
     /// The share of the candidate's responses that are truncated in addition.
     truncated: f64,

@@ -10,10 +10,8 @@ use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::compare;
 use tokengauge_experiments::{Group, Metric, words};
 
-/// The share of units that may have calls of both sides.
 const MAX_MIXED: f64 = 0.2;
 
-/// When a gate is evaluated, and with which configuration.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub now: SystemTime,
@@ -22,7 +20,6 @@ pub struct Asked {
     pub config_sha256: String,
 }
 
-/// Evaluates a gate with the calls of a store, whose errors are passed on.
 pub fn evaluate_calls<C: Calls>(gate: &Gate, asked: &Asked, calls: &C) -> Result<Report, C::Error> {
     let observed = observe(gate, asked.since, asked.now, calls)?;
     Ok(evaluate(gate, &observed, asked))

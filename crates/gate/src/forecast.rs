@@ -13,7 +13,6 @@ use tokengauge_stats::Estimate;
 use tokengauge_stats::ratio::{Arm, both_arms};
 
 const LONGEST: f64 = 30.0 * 86_400.0;
-/// The candidate's shares of the traffic that a plan includes.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 
 /// The units of the baseline and of the candidate, and the number of new units per second.

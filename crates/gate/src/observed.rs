@@ -12,7 +12,6 @@ use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, Un
 /// The approximate number of calls of one side that are read. If there are more, only the calls of one session in two, four
 /// and so on are read, spread over the whole time.
 pub const MAX_CALLS: u64 = 100_000;
-/// The number of the candidate's newest calls that objectives judge.
 const MAX_JUDGED: usize = 50_000;
 const PAGE: usize = 1_000;
 /// The number of units that the side with fewer units has in each part of the rollout.
@@ -56,7 +55,6 @@ pub struct Observed {
     pub since: Option<SystemTime>,
     pub candidate: Side,
     pub baseline: Side,
-    /// Bad events and all events of the candidate, for each objective.
     pub events: Vec<(u64, u64)>,
 }
 

@@ -18,7 +18,6 @@ pub struct Gate {
     pub unit: UnitKind,
     /// Confidence, thresholds, the least number of units, and when a unit is complete.
     pub rules: Rules,
-    /// How much worse the candidate may be.
     pub margins: Margins,
     pub ceilings: Ceilings,
     /// The objectives whose budget the candidate's calls may burn at most at the rate `max_burn`.
@@ -116,7 +115,6 @@ impl Margins {
 /// Upper limits of the candidate's values, independent of the baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// The share of calls that fail.
     pub failures: Option<f64>,
     /// US dollars per unit.
     pub cost: Option<f64>,

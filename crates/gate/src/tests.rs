@@ -62,7 +62,6 @@ const FINE: Traffic = Traffic {
 };
 
 impl Traffic {
-    /// Three calls of each session, one a minute.
     fn calls(self) -> impl Iterator<Item = CallRecord> {
         (0..self.sessions * 3).map(move |index| self.call(index / 3, index % 3))
     }

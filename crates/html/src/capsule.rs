@@ -17,7 +17,6 @@ pub use calls::{SHOWN, worst};
 /// The name of the source of calls if there is no ledger.
 pub const MEMORY: &str = "the memory of the process";
 
-/// The dimensions by which calls are summed, with their headings.
 pub const TABLES: [(Dimension, &str); 4] = [
     (Dimension::Upstream, "By upstream"),
     (Dimension::Model, "By model"),
@@ -37,9 +36,7 @@ pub struct Capsule {
     pub tps: Timeseries,
     pub ttft: Timeseries,
     pub groups: Vec<Vec<GroupRow>>,
-    /// The worst calls: failed calls first, then the slowest.
     pub calls: Vec<CallRecord>,
-    /// The number of calls from which `calls` were chosen.
     pub looked_at: usize,
     pub marks: Vec<Mark>,
     /// The sessions that are runaways when the file is made.
@@ -68,7 +65,6 @@ impl Span {
 
 pub struct Process {
     pub started_at: Timestamp,
-    /// The name of the host or pod.
     pub host: String,
     /// The address at which the process was asked, without a slash at the end.
     pub url: String,
@@ -80,9 +76,7 @@ pub struct Objective {
 }
 
 pub struct Configuration {
-    /// The text of the configuration, without comments and secrets.
     pub text: Arc<str>,
-    /// The beginning of the digest of the whole text.
     pub digest: String,
     /// The source of the configuration: a file, or another name.
     pub origin: String,

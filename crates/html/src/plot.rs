@@ -51,7 +51,6 @@ pub fn bars(rows: &[Bars], unit: &str) -> String {
         let end = Pos::new(HPos::Right, VPos::Center);
         let names = (FONT, 13).into_text_style(root).color(&INK).pos(end);
         for (at, row) in rows.iter().enumerate() {
-            // The first row is at the top.
             let top = (rows.len() - at) as f64;
             let place = chart.backend_coord(&(0.0, top - 0.5));
             root.draw(&Text::new(
@@ -153,7 +152,6 @@ where
         .label_style((FONT, 11, &INK));
 }
 
-/// The range of the values, at least one second wide.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let found = values.fold(None, |found: Option<(f64, f64)>, value| {
         let (least, most) = found.unwrap_or((value, value));
@@ -162,7 +160,6 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     found.map(|(least, most)| least..most.max(least + 1.0))
 }
 
-/// A value with three significant digits.
 fn rounded(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -16,7 +16,6 @@ pub(super) struct ReachableProviders {
     native: bool,
     /// The path prefixes of the routes. `None` if they are unknown.
     prefixes: Option<Vec<String>>,
-    /// The names and URLs of upstreams whose URLs were base URLs in the pod.
     taken: Vec<(String, String)>,
 }
 
@@ -304,7 +303,6 @@ fn sets(container: &Value, name: &str) -> bool {
     variables(container).any(|variable| variable["name"] == name)
 }
 
-/// The literal value of a variable. `None` for a reference.
 fn literal<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     let mut named = variables(container).filter(|variable| variable["name"] == name);
     named.find_map(|variable| variable["value"].as_str())

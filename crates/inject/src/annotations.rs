@@ -7,7 +7,6 @@ use super::resources;
 use clap::ValueEnum;
 use tokengauge_config::environment::OnRefusedConfig;
 
-/// The names of all annotations, without the prefix.
 const KNOWN: &[&str] = &[
     "inject",
     "config",
@@ -30,7 +29,6 @@ const KNOWN: &[&str] = &[
 pub(super) const CONFIG: &str = "proxy-config";
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
-/// The containers in which base URLs are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BaseUrls {
     /// Containers without a base URL, and without an `envFrom` that could set one.
@@ -54,7 +52,6 @@ pub(super) enum Slo {
 pub(super) struct Engine {
     pub(super) port: u16,
     pub(super) moves_to: Option<u16>,
-    /// The path of the engine's own metrics.
     pub(super) metrics: Option<String>,
 }
 

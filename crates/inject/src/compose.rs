@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use tokengauge_config::Config;
 use toml::{Table, Value};
 
-/// The folder that the sidecar can write to.
 pub(super) const STATE: &str = "/var/lib/tokengauge";
 
 /// Keys that depend on the host. A sidecar gets them as arguments, and the files that they name are not in the pod.

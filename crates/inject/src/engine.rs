@@ -71,7 +71,6 @@ pub(super) fn front(
     Ok(EngineSidecar { port, config })
 }
 
-/// The warning that Services may bypass the sidecar of an engine that keeps its port.
 fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     match name {
         Some(name) => format!(

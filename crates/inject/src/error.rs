@@ -1,6 +1,5 @@
 use std::error::Error as Cause;
 
-/// An error in a pod, a file of manifests, a review or the injector's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
     /// The request is impossible. The text says why and what to do.

@@ -212,11 +212,9 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
 ];
 
 pub(super) enum Found {
-    /// The JSON pointers of the object's pod templates.
     Templates {
         kind: &'static TemplateKind,
         pointers: Vec<String>,
-        /// Paths without a template for which pods are created.
         missing: Vec<&'static str>,
     },
     /// The object creates pods, or seems to, but has no pod template. The text gives the reason.
@@ -344,7 +342,6 @@ pub(super) fn asks(object: &Value) -> Option<bool> {
     asked
 }
 
-/// Calls `visit` with every member of every map.
 fn each<'a>(value: &'a Value, visit: &mut impl FnMut(&'a str, &'a Value)) {
     match value {
         Value::Array(all) => all.iter().for_each(|item| each(item, visit)),

@@ -27,7 +27,6 @@ use serde_json::Value;
 pub use settings::Settings;
 use sidecar::{Sidecar, Source};
 
-/// The prefix of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
 pub const SIDECAR: &str = "tokengauge";
 const WARNINGS: &str = "warnings";
@@ -205,7 +204,6 @@ fn serve_agents(
     Ok(source)
 }
 
-/// A text shortened to the size of an annotation.
 fn bounded(text: &str) -> String {
     if text.len() <= MAX_WARNINGS {
         return text.to_owned();
@@ -254,7 +252,6 @@ fn base(settings: &Settings) -> &str {
         .unwrap_or(tokengauge_config::BUILT_IN)
 }
 
-/// The source of the configuration, and the providers that it reaches.
 fn source(
     pod: &Pod,
     annotations: &Annotations,

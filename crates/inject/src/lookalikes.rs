@@ -4,7 +4,6 @@
 use super::settings::Settings;
 use serde_json::Value;
 
-/// Parts of names that are vendors of models.
 const VENDORS: &[&str] = &[
     "AI21",
     "ANTHROPIC",
@@ -42,7 +41,6 @@ const VENDORS: &[&str] = &[
     "VLLM",
     "XAI",
 ];
-/// Parts of names that are tasks of models.
 const TASKS: &[&str] = &[
     "CHAT",
     "COMPLETION",

@@ -15,11 +15,9 @@ const HIDDEN: &str = "a pod with pull secrets does not get the pull secrets of i
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifests {
     pub text: String,
-    /// The number of pods and templates that have a sidecar now.
     pub injected: usize,
     /// Warnings for the authors, each with the name of the object.
     pub warnings: Vec<String>,
-    /// Objects that cannot be injected, with the reason.
     pub refused: Vec<String>,
     /// Objects that seem to create pods but have no pod template, with the reason.
     pub unknown: Vec<String>,
@@ -55,7 +53,6 @@ pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manif
     Ok(all)
 }
 
-/// The documents, each with its separator line.
 fn documents(text: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     let (mut begin, mut marker) = (0, "");
@@ -145,7 +142,6 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
     }
 }
 
-/// Whether a sidecar is requested for an object without a template.
 fn asks(object: &Value, by: InjectBy) -> bool {
     kinds::asks(object).unwrap_or(by == InjectBy::Namespace)
 }

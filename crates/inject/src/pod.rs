@@ -31,7 +31,6 @@ const MESH: &[&str] = &[
     "consul-dataplane",
 ];
 
-/// Node labels that contain the operating system.
 const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const LINUX: &str = "linux";
@@ -56,7 +55,6 @@ impl List {
 }
 
 impl Pod {
-    /// Fails if the pod has no list of containers.
     pub(super) fn new(pod: Value) -> Result<Pod, InjectError> {
         for list in List::BOTH {
             let containers = &pod["spec"][list.key()];
@@ -101,14 +99,12 @@ impl Pod {
         self.0["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
     }
 
-    /// The names of all tokengauge annotations, without the prefix.
     pub(super) fn annotations(&self) -> Vec<&str> {
         let all = self.0["metadata"]["annotations"].as_object();
         let all = all.into_iter().flat_map(Map::keys);
         all.filter_map(|name| name.strip_prefix(PREFIX)).collect()
     }
 
-    /// The value of any annotation, by its full name.
     pub(super) fn foreign_annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][name].as_str()
     }
@@ -289,7 +285,6 @@ pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// The list under `key`, if there is one.
 pub(super) fn list_of<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     value.get_mut(key)?.as_array_mut()
 }

@@ -25,7 +25,6 @@ const OWN: &[&str] = &["port", "engine-moves-to"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) traffic: u16,
-    /// The port for metrics and health checks on the pod's address.
     pub(super) metrics: u16,
     pub(super) admin: u16,
 }
@@ -144,11 +143,9 @@ impl UsedPorts {
 
 struct Mention {
     ports: RangeInclusive<u16>,
-    /// Whether the port belongs to a URL that a client calls.
     is_client_url: bool,
 }
 
-/// A step of a path into an object or a list.
 enum Step<'a> {
     Key(&'a str),
     /// An item of a list, with its name if it has one.

@@ -24,7 +24,6 @@ impl Quantity {
         }
     }
 
-    /// `None` if the text is not a quantity above 0.
     pub(super) fn parse(text: &str) -> Option<Quantity> {
         let text = text.strip_prefix('+').unwrap_or(text);
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -49,7 +48,6 @@ impl Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
 
-    /// A number of cores, such as `1200m`.
     pub(super) fn cores(self) -> String {
         format!("{}m", self.0.div_ceil(NANO / 1000))
     }

@@ -9,14 +9,12 @@ use super::pod::{List, Pod, object};
 use super::quantity::Quantity;
 use serde_json::{Value, json};
 
-/// Annotations without the prefix, and what they set.
 pub(super) const ANNOTATIONS: &[(&str, Part, &str)] = &[
     ("cpu-request", Part::Requests, "cpu"),
     ("cpu-limit", Part::Limits, "cpu"),
     ("memory-request", Part::Requests, "memory"),
     ("memory-limit", Part::Limits, "memory"),
 ];
-/// The resources that decide whether a pod is Guaranteed.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 /// The default limits in a Guaranteed pod, which must have limits. One core measures 55,000 to 70,000 events per second.
 const GUARANTEED: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "384Mi")];

@@ -164,7 +164,6 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
 /// The pod's identity for the log. The texts are untrusted.
 struct Identity<'a> {
     namespace: Cow<'a, str>,
-    /// The name, or `generateName`.
     name: Cow<'a, str>,
     /// Kind and name of the pod's owner, such as `ReplicaSet/bot-6f7c9d5b8`.
     owner: Cow<'a, str>,

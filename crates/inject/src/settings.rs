@@ -52,7 +52,6 @@ pub enum Bind {
 }
 
 impl Bind {
-    /// The value of `--listen`.
     pub(super) fn at(self, port: u16) -> String {
         match self {
             Bind::All => format!("*:{port}"),
@@ -146,9 +145,7 @@ pub struct Settings {
     pub on_refused_config: OnRefusedConfig,
     pub log_level: String,
     pub payer_labels: PayerLabels,
-    /// Additional environment variables of the sidecar, in Kubernetes' format.
     pub env: Vec<Value>,
-    /// The sidecar's requests and limits, in Kubernetes' format.
     pub resources: Value,
     /// The sidecar's security context in Kubernetes' format, instead of the restricted one.
     pub security_context: Option<Value>,

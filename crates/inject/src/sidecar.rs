@@ -29,7 +29,6 @@ pub(super) struct Sidecar {
     pub(super) ports: Ports,
     /// Whether the pod has a mesh's proxy, which intercepts the kubelet's probes.
     pub(super) mesh: bool,
-    /// The declared port of a sidecar in front of an engine.
     pub(super) serves: Option<Value>,
     pub(super) resources: Value,
     pub(super) fallback: Option<String>,
@@ -45,7 +44,6 @@ pub(super) enum Source {
         /// used.
         by_pod: bool,
     },
-    /// The text of an annotation.
     Text(String),
 }
 
@@ -283,7 +281,6 @@ fn pause(settings: &Settings) -> Value {
     }
 }
 
-/// A security context that satisfies the restricted pod security standard.
 fn restricted() -> Value {
     json!({
         "runAsNonRoot": true,

@@ -342,7 +342,6 @@ fn calls_in<T>(
     })
 }
 
-/// A page of `rows`. A cursor is the number of rows before the page.
 fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
     let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
     let from: usize = from.map_err(|_| not_a_cursor())?;

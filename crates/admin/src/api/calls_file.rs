@@ -18,7 +18,6 @@ use tokengauge_store::query::{Filter, Paging};
 const MAX_CALLS: usize = 10_000;
 /// The largest number of pages that are read. If few calls match, pages are short.
 const MAX_PAGES: usize = 400;
-/// The media type, as IANA registers it.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
 
 /// The newest calls that match as a Parquet file, with the columns of the ledger's exports.

@@ -26,7 +26,6 @@ pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
 const SPAN: Duration = Duration::from_secs(3600);
 /// The span of an alert is this many times its long window, so that it includes earlier calls.
 const WINDOWS: u32 = 2;
-/// The number of calls from which the worst are chosen.
 const MAX_CALLS: usize = 2_000;
 /// The number of rows in a table, and of marks.
 const MAX_ROWS: usize = 30;
@@ -68,7 +67,6 @@ pub(super) async fn capsule(
     Ok((head, Html(capsule.html(about.load().commit))))
 }
 
-/// The characters of a name that are allowed in a file name.
 fn plain(name: &str) -> String {
     let plain = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => character,

@@ -92,7 +92,6 @@ fn default_step(length: Duration, by_day: bool) -> Duration {
     }
 }
 
-/// The newest part of a time that does not exceed the largest number of steps.
 fn newest(span: Span, step: Duration) -> Span {
     let most = step.saturating_mul(MAX_POINTS as u32 - 1);
     let earliest = span.until.checked_sub(most).unwrap_or(span.since);

@@ -10,7 +10,6 @@ pub(super) struct Endpoint {
     pub(super) path: &'static str,
     /// The `operationId` in the OpenAPI document.
     pub(super) id: &'static str,
-    /// What the endpoint returns, in a sentence.
     pub(super) summary: &'static str,
     pub(super) handler: MethodRouter<Services>,
     pub(super) parameters: &'static [&'static [&'static str]],
@@ -31,7 +30,6 @@ pub(super) enum ResponseFormat {
 }
 
 pub(super) enum RequestBody {
-    /// The body of Flagger's hooks.
     Hook,
     Mark,
 }

@@ -12,7 +12,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use std::convert::Infallible;
 
-/// New events until the client disconnects or the process ends.
 pub(super) async fn events(
     State(services): State<Services>,
     source: Option<Extension<Source>>,

@@ -65,7 +65,6 @@ pub(super) async fn experiment(
     Ok(Json(report))
 }
 
-/// Evaluates every configured experiment. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
     reports(&services.call_source, &configured, (services.wall)())

@@ -33,7 +33,6 @@ pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("ttft", SessionSort::Ttft),
     ("tps", SessionSort::Tps),
 ];
-/// Whether the smallest value comes first.
 pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];

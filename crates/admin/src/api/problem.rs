@@ -9,7 +9,6 @@ use std::borrow::Cow;
 
 pub(super) type JsonResponse<T> = Result<Json<T>, Problem>;
 
-/// An API error: its status, message and parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     status: StatusCode,

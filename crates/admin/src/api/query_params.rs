@@ -12,7 +12,6 @@ use tokengauge_store::query::{Dimension, Filter, Names, Paging};
 /// The number of rows in a response without `limit`.
 pub(crate) const DEFAULT_LIMIT: usize = 100;
 pub(super) const MAX_LIMIT: usize = 1000;
-/// The largest number of characters in a name, as in attribution.
 pub(super) const MAX_NAME: usize = 200;
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls and are not dimensions.
@@ -138,7 +137,6 @@ impl QueryParams {
         Ok(chosen)
     }
 
-    /// A duration of at least one second.
     pub(super) fn duration(&self, name: &'static str) -> Result<Option<Duration>, Problem> {
         let rule = "must be a duration such as 30s, 5m, 6h or 7d";
         let parse = |value| duration(value).ok_or_else(|| Problem::of(name, rule));
@@ -245,7 +243,6 @@ impl QueryParams {
         names.collect()
     }
 
-    /// The dimension in parameter `name`. The default is the model.
     pub(super) fn dimension(&self, name: &'static str) -> Result<Dimension, Problem> {
         Ok(self.word(name, &all_dimensions())?.unwrap_or_default())
     }

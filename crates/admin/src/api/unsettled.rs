@@ -64,7 +64,6 @@ fn is_meant(filter: &Filter, call: &CallInFlight<'_>) -> bool {
         && filter.names.iter().all(is)
 }
 
-/// Adds calls by the index of the step in which they began.
 fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
     let step = timeseries.step.max(1);
     let Some(newest) = begun.keys().next_back().copied() else {

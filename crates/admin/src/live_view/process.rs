@@ -23,7 +23,6 @@ use tokengauge_slo::{Objective, Slos as Objectives};
 pub struct ProcessServices {
     pub meter: Arc<Meter>,
     pub slos: Arc<Objectives>,
-    /// The warehouses that get every finished call.
     pub sinks: Arc<Sinks>,
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
     pub drifts: ArcSwap<Drifts>,

@@ -17,7 +17,6 @@ pub(super) struct Activity(Mutex<RequestsInProgress>);
 
 #[derive(Debug)]
 struct RequestsInProgress {
-    /// The time of the last progress of each request in flight, by number.
     requests: BTreeMap<u64, Instant>,
     begun: u64,
     idle_since: Instant,

@@ -32,7 +32,6 @@ pub(super) struct Connection {
     pub(super) slot: Slot,
     pub(super) service: Router,
     pub(super) timeouts: Timeouts,
-    /// Becomes `true` when the server shuts down.
     pub(super) ending: watch::Receiver<bool>,
 }
 

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The number of connections that an address may have open.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections in total, without the reserved ones.
     connections: usize,
     per_source: usize,
     reserved: usize,
@@ -88,13 +86,11 @@ struct Open {
     evicted: Arc<Notify>,
 }
 
-/// A slot for one connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     pub(super) source: Source,
-    /// Whether the connection may request only health.
     pub(super) reserved: bool,
     pub(super) activity: Arc<Activity>,
     evicted: Arc<Notify>,

@@ -11,7 +11,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// A test that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
 /// Long enough for well-behaved peers on a busy machine.
@@ -108,7 +107,6 @@ async fn head(tcp: &mut TcpStream) -> String {
     String::from_utf8(head).expect("text")
 }
 
-/// Waits until the connection is closed, and returns how long that took.
 async fn closed(tcp: &mut TcpStream) -> Duration {
     let began = Instant::now();
     let ended = async {

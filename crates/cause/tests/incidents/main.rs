@@ -15,7 +15,6 @@ use traffic::{BEGIN, ONSET, Traffic, judge};
 
 const FIRST: u64 = 9_000;
 const SEEDS: u64 = 20;
-/// The number of runs with the right answer that each incident needs.
 const RIGHT: u64 = 18;
 
 fn answer(calls: &[Call], phases: Phases) -> Cause {

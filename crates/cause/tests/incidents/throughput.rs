@@ -12,7 +12,6 @@ use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Minute, find_throughpu
 use tokengauge_core::time::since_1970;
 
 const FOR: f64 = 900.0;
-/// A minute with less than this share of the usual tokens is bad.
 const ENOUGH: f64 = 0.8;
 const PER_MINUTE: usize = 120;
 

@@ -8,7 +8,6 @@ use tokengauge_drift::{ChangePoint, STEP, Season, Settings, SignalName, Steps, r
 use tokengauge_stats::{Generator, seeded};
 
 const DAY: u32 = 288;
-/// Hours before the day under test.
 const BEFORE: u64 = 4 * WEEK;
 
 /// The first `count` steps of the day after [`BEFORE`]. `level` returns the median of a step.

@@ -18,7 +18,6 @@ fn step(then: Level) -> impl Fn(u64) -> Level {
     }
 }
 
-/// Seconds that depend only on the length class.
 fn by_class(tokens: f64) -> f64 {
     [0.3, 0.6, 1.5, 4.0, 9.0][prompt_length_class(tokens as u64)]
 }

@@ -148,7 +148,6 @@ fn known_cause(cause: &Cause) -> Markup {
     }
 }
 
-/// A table of texts. The first `named` columns are names.
 fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -> Markup {
     let rows = rows
         .iter()

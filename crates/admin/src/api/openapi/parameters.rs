@@ -15,7 +15,6 @@ use tokengauge_store::query::Dimension;
 
 /// A whole number of seconds, minutes, hours, days or weeks.
 const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
-/// A [`DURATION`] of up to 400 days.
 const STEP: &str = "([1-9][0-9]{0,5}s|\
     ([1-9][0-9]{0,4}|[1-4][0-9]{5}|5[0-6][0-9]{4}|57[0-5][0-9]{3}|576000)m|\
     ([1-9][0-9]{0,2}|[1-8][0-9]{3}|9[0-5][0-9]{2}|9600)h|\

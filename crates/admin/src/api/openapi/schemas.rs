@@ -5,7 +5,6 @@ use schemars::transform::transform_subschemas;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-/// Generates schemas of serialized types under `#/components/schemas`.
 pub(super) fn generator() -> SchemaGenerator {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.definitions_path = "/components/schemas".into();
