@@ -71,9 +71,9 @@ impl QueryParams {
             let Some(name) = all().find(|known| **known == name) else {
                 let known = all().copied().collect::<Vec<_>>().join(", ");
                 let message = if known.is_empty() {
-                    "the endpoint has no parameters".to_owned()
+                    "unknown parameter; the endpoint has no parameters".to_owned()
                 } else {
-                    format!("the parameters of the endpoint are {known}")
+                    format!("unknown parameter; the parameters of the endpoint are {known}")
                 };
                 return Err(Problem::new(StatusCode::BAD_REQUEST, message));
             };
@@ -356,7 +356,7 @@ mod tests {
         assert!(paging(&format!("cursor={}", "0".repeat(1025))).is_err());
         assert!(paging(&format!("cursor={}", "0".repeat(1024))).is_ok());
         let none = QueryParams::of(Some("x=1"), &[]).expect_err("no parameters");
-        assert!(format!("{none:?}").contains("the endpoint has no parameters"));
+        assert!(format!("{none:?}").contains("unknown parameter; the endpoint has no parameters"));
     }
 
     #[test]
