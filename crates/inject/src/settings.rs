@@ -371,7 +371,7 @@ mod tests {
     fn what_is_wrong_is_reported_with_its_line() {
         let wrong = |text: &str| Settings::parse(text).expect_err(text).to_string();
         assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
-        assert!(wrong("traffic_port = 15464").contains("three ports"));
+        assert!(wrong("traffic_port = 15464").contains("three different ports"));
         assert!(wrong("bind = \"all\"").contains("neither `*` nor an IP address"));
         assert!(wrong("[base_urls]\nA = \"openai\"").contains("base_urls.A"));
         assert!(wrong("resources = 5").contains("resources"));

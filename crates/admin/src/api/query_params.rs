@@ -341,7 +341,7 @@ mod tests {
             ("model=a&model=b", "model is given more than once"),
             (
                 "modle=a",
-                "the only parameters here are since, until, outcome",
+                "unknown parameter; the parameters of the endpoint are since, until, outcome",
             ),
         ] {
             let problem = filter(query).expect_err(query);

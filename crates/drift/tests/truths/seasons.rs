@@ -104,7 +104,7 @@ fn few_sessions_are_no_drift_however_many_calls_they_have() {
     let series = seen(&hours, 4 * WEEK + 5, &Settings::new("all"));
     assert_eq!(series.state, DriftState::Learning);
     assert!(
-        series.sentence.contains("of the 5 sessions"),
+        series.sentence.contains("of the 5 required sessions"),
         "{}",
         series.sentence
     );

@@ -36,7 +36,7 @@ fn prompts_that_doubled_are_found_within_two_hours_and_dated_after_ten() {
     assert!(delay <= 2, "after {delay} hours");
     let early = seen(&hours, CHANGE + 5, &settings);
     assert!(
-        early.sentence.contains("since when is not known"),
+        early.sentence.contains("start unknown"),
         "{}",
         early.sentence
     );
