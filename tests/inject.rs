@@ -399,7 +399,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
             json!({ "engine-port": "8000", "upstream": "http://a" }),
             "remove tokengauge.dev/upstream",
         ),
-        (json!({ "base-urls": "all" }), "is none of"),
+        (json!({ "base-urls": "all" }), "must be `unset`"),
     ] {
         let mut pod = fixture("agent");
         for (name, value) in annotations.as_object().expect("a map") {
