@@ -567,7 +567,7 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
         ("sessions?order=up", "order must be one of asc, desc"),
         (
             "sessions/a?q=b",
-            "the only parameters here are limit, cursor",
+            "unknown parameter; the parameters of the endpoint are limit, cursor",
         ),
         (
             "models?outcome=fine",
@@ -585,12 +585,18 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
             "costs?series=51",
             "series must be a whole number from 1 to 50",
         ),
-        ("timeseries?limit=3", "the only parameters here are since"),
+        (
+            "timeseries?limit=3",
+            "unknown parameter; the parameters of the endpoint are since",
+        ),
         (
             "streams?limit=1001",
             "limit must be a whole number from 1 to 1000",
         ),
-        ("slos?limit=3", "there are no parameters here"),
+        (
+            "slos?limit=3",
+            "unknown parameter; the endpoint has no parameters",
+        ),
     ] {
         let (status, message) = problem(&server, &format!("/api/v1/{path}")).await;
         assert!(status == 400 && message.contains(said), "{path}: {message}");

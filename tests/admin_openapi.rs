@@ -87,9 +87,12 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
             .filter_map(|parameter| parameter["name"].as_str())
             .collect();
         let said = if names.is_empty() {
-            "there are no parameters here".to_owned()
+            "unknown parameter; the endpoint has no parameters".to_owned()
         } else {
-            format!("the only parameters here are {}", names.join(", "))
+            format!(
+                "unknown parameter; the parameters of the endpoint are {}",
+                names.join(", ")
+            )
         };
         let asked = format!(
             "{}?no-such=1",

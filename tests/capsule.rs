@@ -135,16 +135,16 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
         &*escaped,
         "Incident of chat",
         "page over",
-        "What was left of its error budget",
+        "Remaining error budget",
         "Time to first token",
         "&lt;coder&gt;",
         "http error: ",
         "class=\"lane\"",
-        "Its budget is overdrawn by ",
-        "those of upstream bad before others",
+        "The error budget is overspent by ",
+        "calls of upstream bad first",
         "x-api-key = &quot;(hidden)&quot;",
         "tokengauge slo incident --slo 'chat'",
-        "Its text",
+        "Text of the configuration",
     ] {
         assert!(page.contains(expected), "{expected}");
     }
@@ -192,7 +192,7 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
     assert!(output.status.success(), "{output:?}");
     let page = read(&fixture.path("a.html"));
     stands_alone(&page);
-    assert!(page.contains("What happened from"), "{page}");
+    assert!(page.contains("Incident report, "), "{page}");
 
     let end = Instant::now() + TIMEOUT;
     let page = loop {
@@ -217,7 +217,7 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     stands_alone(&page);
-    for expected in ["By upstream", ">bad<", ">good<", "The configuration"] {
+    for expected in ["By upstream", ">bad<", ">good<", "Configuration"] {
         assert!(page.contains(expected), "{expected}");
     }
     let both = [

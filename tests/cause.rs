@@ -476,7 +476,7 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     // The alert can fire a moment before anybody has looked for its cause.
     let said = first["annotations"]["cause"].as_str();
     assert!(
-        said.is_none_or(|said| said.starts_with("The cause is not known: too few calls")),
+        said.is_none_or(|said| said.starts_with("The cause is not known: there are too few calls")),
         "{said:?}"
     );
     calls(proxy, DURING, "status=503").await;

@@ -360,7 +360,7 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     );
     fails(
         &experiment(&["none", "--admin", &admin]),
-        "404: no [[experiment]] has this name",
+        "404: neither an [[experiment]] nor a finished call has this name",
     );
     let quiet = [
         "quiet",

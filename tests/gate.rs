@@ -248,11 +248,11 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
     few.config(&long_ago);
     let (code, out, error) = few.gate(&[]).await;
     assert_eq!(code, Some(3), "waiting decides nothing: {error}");
-    let decide = "no verdict within `max_wait`, 1h, so that you have to decide: too few sessions";
+    let decide = "no verdict within `max_wait` (1h), so you must decide: too few sessions";
     assert!(error.contains(decide), "{error}");
-    let forecast = "; a candidate as good as the baseline passes in about ";
+    let forecast = "), a candidate as good as the baseline passes in about ";
     assert!(
-        out.contains(forecast) && out.contains(" at this rate (0.2 sessions a minute, "),
+        out.contains(forecast) && out.contains("; at this rate (0.2 sessions a minute, "),
         "{out}"
     );
 }
@@ -300,7 +300,7 @@ async fn a_plan_says_how_long_a_verdict_takes() {
     few.config(GATE);
     few.write(20, 40.0, None);
     let (_, out, _) = few.gate(&["--plan"]).await;
-    let reason = "the baseline (upstream old) had 20 sessions in the last 1day; 50 are needed to know how they vary";
+    let reason = "the baseline (upstream old) had 20 sessions in the last 1day; 50 are needed to estimate their variance";
     assert!(out.contains(reason), "{out}");
 }
 
@@ -339,7 +339,7 @@ async fn the_api_and_the_hooks_say_the_same_and_the_log_of_verdicts_is_a_chain()
     assert!(
         idle["reason"]
             .as_str()
-            .is_some_and(|reason| reason.contains("is there traffic?"))
+            .is_some_and(|reason| reason.contains("check that it has traffic"))
     );
     let (_, all) = get(admin, "/api/v1/gates").await;
     assert_eq!(all["gates"].as_array().map(Vec::len), Some(2));

@@ -333,7 +333,7 @@ fn what_decided(name: &str, report: &Value) {
         "failing" => assert_eq!(failed, ["failures"], "{report:#}"),
         "silent" => assert_eq!(failed, ["empty"], "{report:#}"),
         "few" => assert!(reason.contains("too few sessions"), "{reason}"),
-        _ => assert!(reason.contains("is there traffic?"), "{reason}"),
+        _ => assert!(reason.contains("check that it has traffic"), "{reason}"),
     }
 }
 

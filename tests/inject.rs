@@ -175,7 +175,7 @@ fn a_job_ends_although_the_sidecar_does_not_and_is_measured_by_its_own_promises(
     let old = settings("kubernetes_version = \"1.28\"");
     let outcome = inject(&fixture("job"), InjectBy::Annotation, &old);
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it alive")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it running")),
         "{outcome:?}"
     );
 }
@@ -360,9 +360,9 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
     for (annotations, reason) in [
         (
             json!({ "upstraem": "http://a" }),
-            "there is no annotation tokengauge.dev/upstraem",
+            "the annotation tokengauge.dev/upstraem does not exist",
         ),
-        (json!({ "inject": "yes" }), "is `true` or `false`"),
+        (json!({ "inject": "yes" }), "must be `true` or `false`"),
         (
             json!({ "upstream": "engine:8000" }),
             "neither a URL nor a name and a URL",
@@ -371,7 +371,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
             json!({ "upstream": "openai=ftp://a" }),
             "must start with `http://`",
         ),
-        (json!({ "port": "http" }), "is no port from 1 to 65535"),
+        (json!({ "port": "http" }), "is not a port from 1 to 65535"),
         (
             json!({ "port": "8000" }),
             "8000 may be in use already (spec.containers[researcher].ports[http].containerPort)",
@@ -380,16 +380,16 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         (json!({ "slo.fast": "ttft.at_most = 5" }), "annotations"),
         (
             json!({ "slo.fast": "x }\n[[upstream]" }),
-            "not the inside of a [[slo]] table",
+            "not the content of a [[slo]] table",
         ),
         (
             json!({ "containers": "resercher" }),
             "no container `resercher`",
         ),
-        (json!({ "variables": "OPENAI_URL" }), "leads to no path"),
+        (json!({ "variables": "OPENAI_URL" }), "has no path"),
         (
             json!({ "config": "a", "workload": "b" }),
-            "names a ConfigMap, which says everything",
+            "names a ConfigMap with the whole configuration",
         ),
         (
             json!({ "engine-moves-to": "1" }),
@@ -397,9 +397,9 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         ),
         (
             json!({ "engine-port": "8000", "upstream": "http://a" }),
-            "take out tokengauge.dev/upstream",
+            "remove tokengauge.dev/upstream",
         ),
-        (json!({ "base-urls": "all" }), "is none of"),
+        (json!({ "base-urls": "all" }), "must be `unset`"),
     ] {
         let mut pod = fixture("agent");
         for (name, value) in annotations.as_object().expect("a map") {

@@ -145,7 +145,7 @@ fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
     annotations["tokengauge.dev/config"] = json!("engine-gauge");
     let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("says everything")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("with the whole configuration")),
         "its objectives would be lost: {outcome:?}"
     );
     let annotations = pod["metadata"]["annotations"].as_object_mut();

@@ -109,7 +109,7 @@ fn the_operators_routes_are_those_of_the_fallback_without_what_could_be_refused(
     assert!(
         warnings
             .iter()
-            .any(|warning| warning.contains("too long for a variable")),
+            .any(|warning| warning.contains("too many for a variable")),
         "{warnings:?}"
     );
 }
@@ -148,7 +148,7 @@ fn annotation_and_setting_say_what_becomes_of_calls() {
     pod["metadata"]["annotations"]["tokengauge.dev/on-refused-config"] = json!("open");
     let outcome = inject(&pod, InjectBy::Annotation, &pass);
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("`refuse-if-limited`, `pass`, `refuse`")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("`refuse-if-limited`, `pass` or `refuse`")),
         "{outcome:?}"
     );
     let wrong = Settings::parse("on_refused_config = \"open\"").expect_err("unknown");

@@ -180,7 +180,7 @@ fn a_part_without_a_template_is_named() {
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(LEFT_OUT), "{stderr}");
     assert!(
-        stderr.contains("SparkApplication/classify: there is no spec.executor.template"),
+        stderr.contains("SparkApplication/classify: spec.executor.template is missing"),
         "{stderr}"
     );
     assert!(stderr.contains("1 injected"), "{stderr}");
@@ -245,7 +245,7 @@ fn pods_that_end_by_themselves_are_refused_where_a_sidecar_would_keep_them() {
         );
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(
-            done.status.code() == Some(1) && stderr.contains("keep it alive"),
+            done.status.code() == Some(1) && stderr.contains("keep it running"),
             "{name}: {stderr}"
         );
     }

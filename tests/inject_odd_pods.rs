@@ -94,7 +94,9 @@ fn an_engine_on_a_low_port_gets_a_sidecar_that_may_listen_there() {
     let expected = json!([{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }]);
     assert_eq!(*sysctls, expected);
     assert!(
-        warnings.iter().any(|one| one.contains("listens on 80")),
+        warnings
+            .iter()
+            .any(|one| one.contains("listens on port 80")),
         "{warnings:?}"
     );
 }

@@ -55,13 +55,13 @@ fn annotations_set_requests_and_limits() {
 #[test]
 fn quantities_that_cannot_be_are_refused() {
     for (name, value, reason) in [
-        ("cpu-request", "lots", "no quantity"),
-        ("cpu-limit", "-1", "no quantity"),
-        ("cpu-limit", "0", "no quantity"),
-        ("memory-limit", "384MB", "no quantity"),
-        ("memory-limit", "1e99", "no quantity"),
-        ("memory-limit", "384", "less than 32Mi"),
-        ("memory-limit", "512m", "less than 32Mi"),
+        ("cpu-request", "lots", "not a quantity"),
+        ("cpu-limit", "-1", "not a quantity"),
+        ("cpu-limit", "0", "not a quantity"),
+        ("memory-limit", "384MB", "not a quantity"),
+        ("memory-limit", "1e99", "not a quantity"),
+        ("memory-limit", "384", "at least 32Mi"),
+        ("memory-limit", "512m", "at least 32Mi"),
     ] {
         let mut annotations = json!({});
         annotations[format!("tokengauge.dev/{name}")] = json!(value);

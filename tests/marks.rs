@@ -265,7 +265,7 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
         .await;
     assert_eq!(code, Some(1));
     assert!(
-        error.contains("answered 403: this changes what everybody sees"),
+        error.contains("answered 403: adding a mark changes what everybody sees"),
         "{error}"
     );
 

@@ -192,7 +192,7 @@ async fn a_mended_configuration_is_used_and_the_gauge_falls() {
     process.signal(Signal::HUP);
     process.has_reloaded("refused", 2.0).await;
     assert_eq!(gauges(&process).await, [0.0, 0.0, 0.0]);
-    assert!(verbose(&process).await.contains("the one before stays"));
+    assert!(verbose(&process).await.contains("the previous one remains"));
     let own = fetch(process.addresses()[0], "/other/hello").await;
     assert_eq!(own.body, "hello");
 }

@@ -165,7 +165,7 @@ def test_a_pod_of_another_namespace_must_ask_itself(webhook):
 def test_what_is_no_review_is_told_so_and_the_webhook_lives_on(webhook):
     other = json.dumps({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"})
     of_service = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "kind": {"kind": "Service"}}})
-    for body, reason in (("{", "no JSON"), ("[]", "AdmissionReview"), (other, "v1beta1"), (of_service, "only pods")):
+    for body, reason in (("{", "not JSON"), ("[]", "AdmissionReview"), (other, "v1beta1"), (of_service, "only pods")):
         status, text, _ = webhook.ask("POST", "/mutate", body)
         assert status == 400 and reason in text, text
     assert webhook.ask("GET", "/readyz")[0] == webhook.ask("GET", "/livez")[0] == 200

@@ -212,7 +212,7 @@ fn the_page_has_its_plots_in_both_colour_schemes_and_loads_nothing() {
     without.add(&unknown);
     let page = html::page(&without);
     assert_eq!(
-        page.matches("No call has it.").count(),
+        page.matches("No data.").count(),
         5,
         "what is unknown is named"
     );

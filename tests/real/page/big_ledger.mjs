@@ -68,7 +68,7 @@ async function measure(browser, admin, at, figures) {
     }).observe(document, { childList: true, subtree: true, characterData: true });
   }, figures);
   const { page, context, wrong } = await open(browser, admin, { path: at, prepare });
-  const shown = () => globalThis.firstFigures !== undefined || /Cannot be shown/.test(document.body.textContent);
+  const shown = () => globalThis.firstFigures !== undefined || /Could not load/.test(document.body.textContent);
   await page.waitForFunction(shown, null, { timeout: HANGS });
   const asked = () => page.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes("/api/")).map(({ name, duration }) => [name.split("/api/v1/")[1], duration]));
   const first = await page.evaluate(() => globalThis.firstFigures ?? Infinity);

@@ -26,7 +26,7 @@ async function start(world) {
   await state(page, "live");
   for (const tile of ["tps", "ttft", "errors", "budget"]) await until(`a figure in ${tile}`, async () => /\d/.test(await figure(page, tile)));
   assert.equal(await page.locator("#empty").isVisible(), false);
-  for (const title of ["Tokens per second of a call", "Time to first token", "Streams in flight", "Objectives", "Side by side", "Capacity", "Cost", "Last calls"]) {
+  for (const title of ["Tokens per second (TPS) per call", "Time to first token (TTFT)", "Streams in flight", "Objectives", "Compare", "Capacity", "Cost", "Recent calls"]) {
     assert.equal(await page.getByRole("region", { name: title, exact: true }).first().isVisible(), true, title);
   }
   const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter(({ name }) => !name.includes("/api/")).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
@@ -108,7 +108,7 @@ async function filter(world) {
   await page.getByLabel("Session or agent contains").fill("waterfall");
   await until("sessions that contain it", async () => (await cells(page, "#sessions", 1)).join() === "waterfall");
   await page.getByLabel("Session or agent contains").fill("no-such-session");
-  await page.getByText("No session is like that").waitFor();
+  await page.getByText("No sessions match").waitFor();
   clean(wrong);
 }
 
@@ -125,12 +125,12 @@ async function sort(world) {
   assert.equal(await head.getAttribute("aria-sort"), "ascending");
   await page.locator('[data-view="now"]').click();
   // The same speed in the provider's tokens.
-  const reported = await page.locator("#models th", { hasText: "reported" }).getByRole("button").getAttribute("title");
+  const reported = await page.locator("#models th", { hasText: "Reported TPS" }).getByRole("button").getAttribute("title");
   assert.match(reported, /provider's own tokens/);
   const rows = (await api(world, "models?since=15m")).models.filter((row) => row.tps_reported.p50 !== null);
   assert.ok(rows.length > 0, "models whose provider reports tokens");
   const heads = await page.locator("#models thead th").allTextContents();
-  const figures = (await cells(page, "#models", heads.indexOf("reported") + 1)).map(Number).filter((figure) => figure > 0);
+  const figures = (await cells(page, "#models", heads.indexOf("Reported TPS") + 1)).map(Number).filter((figure) => figure > 0);
   assert.ok(figures.length > 0 && figures.length <= rows.length + 1, figures.join());
   await page.locator("#models th", { hasText: "TPS p50" }).getByRole("button").click();
   await until("the fastest model first", async () => {
@@ -145,22 +145,22 @@ async function compare(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
   for (const [label, kind] of [["Agents", "agent"], ["Outcomes", "outcome"], ["Prompt length", "prompt_length"], ["Output length", "output_length"], ["Hardware and engine", "upstream_facts"]]) {
-    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByLabel("Compare", { exact: true }).selectOption({ label }));
+    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByLabel("Group by", { exact: true }).selectOption({ label }));
     const named = async () => (await api(world, `groups?since=15m&by=${kind}`)).groups.map(({ name }) => name ?? "–");
     await until(`rows by ${kind}`, async () => {
       const rows = (await cells(page, "#models", 1)).map((row) => row.replace(/^–.*/, "–"));
-      const words = { complete: "complete", unreachable: "unreachable", client_cancelled: "agent left", http_error: "HTTP error" };
+      const words = { complete: "complete", unreachable: "unreachable", client_cancelled: "client cancelled", http_error: "HTTP error" };
       const wanted = (await named()).map((name) => (kind === "outcome" ? words[name] ?? name : name));
       return rows.length > 0 && rows.toSorted().join() === wanted.toSorted().join();
     });
   }
   assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge demo"));
   const columns = await page.locator("#models thead th").allTextContents();
-  const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Judged")) + 1);
+  const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Measured")) + 1);
   assert.match(judged[0], /^\d[\d.,KM]* of \d[\d.,KM]*$/);
-  await until("requests a second", async () => /requests a second/.test(await page.locator("#tile-errors .sub").textContent()));
+  await until("requests a second", async () => /requests\/s/.test(await page.locator("#tile-errors .sub").textContent()));
   await page.locator('[data-view="sessions"]').click();
-  await until("tasks", async () => /tasks?, .* a minute: half took up to/.test(await page.locator("#tasks").textContent()));
+  await until("tasks", async () => /tasks?, .* a minute: duration p50/.test(await page.locator("#tasks").textContent()));
   clean(wrong);
 }
 
@@ -231,7 +231,7 @@ async function empty(world) {
   const { page, wrong } = await open(world.browser, world.empty.admin);
   await state(page, "live");
   const told = page.locator("#empty");
-  await told.getByText("No call yet").waitFor();
+  await told.getByText("No calls yet").waitFor();
   assert.ok((await told.textContent()).includes(`${world.empty.proxy}/v1`), "the line to copy has the real address");
   assert.equal(await page.locator("#panels").isVisible(), false);
   await page.screenshot({ path: `${world.shots}/empty-1440-light.png`, fullPage: true });
@@ -246,7 +246,7 @@ async function token(world) {
   const shown = [];
   const prepare = (page) => page.on("request", (request) => request.url().includes("/api/") && shown.push(request));
   const { page, context, wrong } = await open(world.browser, world.token.admin, { prepare, expected: /401/ });
-  const dialog = page.getByRole("dialog", { name: "This address wants its token" });
+  const dialog = page.getByRole("dialog", { name: "Token required" });
   await dialog.waitFor();
   await page.keyboard.press("Escape");
   assert.equal(await dialog.isVisible(), true);
@@ -312,7 +312,7 @@ async function marks(world) {
   assert.match(await page.locator("#tps .plot").getAttribute("aria-label"), /2 marks in this window/);
   // A plot without a point says so, and what marks there are.
   await choose(page, "outcome", "failed");
-  await until("no point", async () => /nothing in this window\. 2 marks in this window/.test(await page.locator("#tps .plot").getAttribute("aria-label")));
+  await until("no point", async () => /no data in this window\. 2 marks in this window/.test(await page.locator("#tps .plot").getAttribute("aria-label")));
   await choose(page, "outcome", "");
   await page.locator("#tps summary").click();
   await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
@@ -405,7 +405,7 @@ async function keyboard(world) {
     assert.ok(now.name.length > 0, `a ${now.tag} without a name`);
     seen.push(now.name);
   }
-  for (const name of ["Sessions", "Colours", "Compare", "By", "Last finished calls", "Model", "All calls", "waterfall", "TPS p50", "/metrics"]) {
+  for (const name of ["Sessions", "Colours", "Compare", "By", "Recent finished calls", "Model", "All calls", "waterfall", "TPS p50", "/metrics"]) {
     assert.ok(seen.some((one) => one.startsWith(name)), `the keyboard never came to ${name}: ${seen}`);
   }
   await page.evaluate(() => document.activeElement.blur());
@@ -547,7 +547,7 @@ async function cause(world) {
   const tag = await phone.locator("#calls tbody .tag.bad").first().boundingBox();
   assert.ok(tag.x + tag.width <= 390, JSON.stringify(tag));
   const costs = await below(phone, "#calls", "Cost");
-  assert.ok(costs.every((cost) => cost.includes("no token was counted that could cost something")), costs[0]);
+  assert.ok(costs.every((cost) => cost.includes("no billable tokens were counted")), costs[0]);
   assert.deepEqual(await inaccessible(phone), [], "calls of an objective");
   clean(itsWrong);
   await until("the title tells", async () => /^‼ availability( \+\d)? · tokengauge$/.test(await page.title()));
@@ -567,7 +567,7 @@ async function addresses(world) {
   await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
   await choose(page, "outcome", "complete");
   await page.getByText("1h", { exact: true }).click();
-  await page.getByLabel("Compare", { exact: true }).selectOption({ label: "Agents" });
+  await page.getByLabel("Group by", { exact: true }).selectOption({ label: "Agents" });
   await page.locator("#models th", { hasText: "TTFT p50" }).getByRole("button").click();
   const all = { model: "claude-sonnet-4-5", outcome: "complete", since: "1h", by: "agent", sort: "-ttft" };
   assert.deepEqual(query(page), all);
@@ -575,7 +575,7 @@ async function addresses(world) {
     model: await page.locator('#filters select[name="model"]').inputValue(),
     outcome: await page.locator('#filters select[name="outcome"]').inputValue(),
     since: await page.locator("#windows input:checked").getAttribute("value"),
-    by: await page.getByLabel("Compare", { exact: true }).inputValue(),
+    by: await page.getByLabel("Group by", { exact: true }).inputValue(),
     sort: (await page.locator("#models th[aria-sort]").getAttribute("aria-sort")) === "descending" ? "-ttft" : "",
   });
   const copied = await context.newPage();
@@ -651,7 +651,7 @@ async function wrongAddress(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path });
   await state(page, "live");
   const said = await page.getByRole("alert").filter({ hasText: "The address" }).textContent();
-  for (const part of ["wrong in 5 places", "modle is not known here", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
+  for (const part of ["has 5 errors", "modle is not a parameter of this view", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
     assert.ok(said.includes(part), `${part} in ${said}`);
   }
   await until("what is right holds", async () => (await cells(page, "#models", 1)).join() === "gpt-5");
@@ -663,7 +663,7 @@ async function wrongAddress(world) {
   await page.locator(".fall tbody tr[data-call]").first().waitFor();
   assert.ok(page.url().endsWith("/sessions/waterfall"), "an address of an older version");
   await page.goto(`${world.full.admin}/calls/00000000-0000-7000-8000-000000000000`);
-  await page.getByText("no finished call that is kept has this id").waitFor();
+  await page.getByText("no stored call has this id").waitFor();
   clean(wrong.filter((one) => !/404/.test(one)));
 }
 
@@ -701,7 +701,7 @@ async function csv(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path, acceptDownloads: true });
   await state(page, "live");
   await until("the call", async () => (await cells(page, "#calls", 1)).length === 1);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export calls as CSV" }).click()]);
   assert.match(download.suggestedFilename(), /^tokengauge-calls-.*\.csv$/);
   const lines = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.equal(lines.length, 2);
@@ -710,7 +710,7 @@ async function csv(world) {
   assert.ok(at > 0 && lines[1].startsWith(id), lines.join("\n"));
   assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes(`"${session.replaceAll('"', '""')}"`) && lines[1].includes(",'=1+1"), lines[1]);
   // The same calls with all columns, for analysis.
-  const [parquet] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as Parquet" }).click()]);
+  const [parquet] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export calls as Parquet" }).click()]);
   assert.match(parquet.suggestedFilename(), /^tokengauge-calls-.*\.parquet$/);
   await parquet.saveAs(`${world.shots}/calls.parquet`);
   const bytes = fs.readFileSync(`${world.shots}/calls.parquet`);
@@ -719,7 +719,7 @@ async function csv(world) {
   await page.goto(world.full.admin);
   await page.locator("#ttft summary").click();
   await page.locator("#ttft details tbody tr").first().waitFor();
-  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save Time to first token" }).click()]);
+  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export Time to first token" }).click()]);
   const [names, newest] = fs.readFileSync(await curve.path(), "utf8").split("\r\n").map((line) => line.split(","));
   assert.match(newest?.[names.indexOf("at")] ?? `none in ${names}`, /^\d{4}-\d\d-\d\dT.*Z$/);
   assert.ok(names.includes("p50") && names.includes("requests_per_second"), names.join());
@@ -756,7 +756,7 @@ async function upstreams(world) {
     await call(world.full.proxy, { route: "/gone", agent: "crowd/1" });
     await page.reload();
     await row("gone").waitFor();
-    return (await row("gone").innerText()).includes("1 of 1 left alone");
+    return (await row("gone").innerText()).includes("1 of 1 ejected");
   };
   await until("an endpoint that is left alone", alone, 30);
   await until("the engine's figures", async () => /\d+%/.test(await row("openai").innerText()));
@@ -765,7 +765,7 @@ async function upstreams(world) {
   const told = (await api(world, "upstreams")).upstreams.find(({ name }) => name === "openai");
   assert.ok(told.engine.up && told.engine.kv_cache >= 0.4, JSON.stringify(told));
   assert.match(await cell("openai", "KV cache"), /^(4\d|5\d)%$/);
-  assert.match(await cell("openai", "Engine's queue"), /^[012]$/);
+  assert.match(await cell("openai", "Engine queue"), /^[012]$/);
   assert.match(await cell("anthropic", "KV cache"), /^–metrics_url of the upstream is not set$/);
   const [{ tps }] = (await api(world, "groups?by=upstream&upstream=openai&since=15m")).groups;
   assert.ok(Math.abs(Number(await cell("openai", "TPS p50")) - tps.p50) <= tps.p50 * 0.1);
@@ -805,13 +805,13 @@ async function against(world) {
   const [from, to] = [middle, middle + 300_000].map((ms) => new Date(ms).toISOString());
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `?${new URLSearchParams({ agent: "team/1", by: "workload", from, to })}` });
   await state(page, "live");
-  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 then" }).isVisible(), false);
-  await page.getByLabel("with", { exact: true }).selectOption({ label: "the time before" });
+  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 previous" }).isVisible(), false);
+  await page.getByLabel("Compare with", { exact: true }).selectOption({ label: "the previous period" });
   assert.equal(query(page).against, "before");
   const was = async () => (await cells(page, "#models", 2)).map((text) => Number(text.split("was ")[1]));
   const before = calls.filter((at) => at < middle).length;
-  await page.locator("#tps .keys li", { hasText: "p50 then" }).waitFor();
-  assert.match(await page.locator("#tps .keys li", { hasText: "p50 then" }).innerText(), /p50 then\s*\d+/);
+  await page.locator("#tps .keys li", { hasText: "p50 previous" }).waitFor();
+  assert.match(await page.locator("#tps .keys li", { hasText: "p50 previous" }).innerText(), /p50 previous\s*\d+/);
   await until("the calls before", async () => (await was()).reduce((sum, calls) => sum + calls, 0) === before);
   clean(wrong);
 }
@@ -839,7 +839,7 @@ async function burnDown(world) {
 async function keys(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
-  const dialog = page.getByRole("dialog", { name: "Keys" });
+  const dialog = page.getByRole("dialog", { name: "Keyboard shortcuts" });
   await page.keyboard.press("?");
   await dialog.waitFor();
   assert.deepEqual(await inaccessible(page), [], "the list of keys");
@@ -862,8 +862,8 @@ async function keys(world) {
   await page.keyboard.type("gcm?");
   await until("letters are letters", async () => query(page).q === "gcm?");
   assert.ok(page.url().includes("/sessions?"));
-  await page.getByRole("button", { name: "Keys" }).click();
-  await dialog.getByLabel("Keys are on").uncheck();
+  await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+  await dialog.getByLabel("Enable shortcuts").uncheck();
   await dialog.getByRole("button", { name: "Close" }).click();
   await page.reload();
   await state(page, "live");
@@ -880,10 +880,10 @@ async function runaways(world) {
   await until("it is found", async () => (await api(world, "runaways")).runaways.some((one) => one.session === session));
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
-  const finding = page.locator("#health a", { hasText: "runs away: the same tool call 5 times" });
+  const finding = page.locator("#health a", { hasText: /Runaway session .*: the same tool call 5 times/ });
   await finding.waitFor();
   await page.locator('[data-view="sessions"]').click();
-  const list = page.getByRole("region", { name: "1 session runs away" });
+  const list = page.getByRole("region", { name: "1 runaway session" });
   await list.getByText("of circling/1: the same tool call 5 times").waitFor();
   assert.deepEqual(await inaccessible(page), [], "sessions with one that runs away");
   await page.screenshot({ path: `${world.shots}/runaways-1440-light.png` });
@@ -896,7 +896,7 @@ async function runaways(world) {
 async function capsule(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { acceptDownloads: true });
   await state(page, "live");
-  const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Save the incident as a file" });
+  const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Export incident report" });
   const save = async (button, file) => {
     const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 * PATIENCE }), button.click()]);
     assert.match(download.suggestedFilename(), /^tokengauge-incident-.*\.html$/);
@@ -904,7 +904,7 @@ async function capsule(world) {
   };
   const alone = `${world.shots}/incident.html`;
   await save(firing, alone);
-  const button = page.getByRole("button", { name: "Save this time as a file" });
+  const button = page.getByRole("button", { name: "Export report of this period" });
   await save(button, `${world.shots}/time.html`);
   const [above, tiles] = [await button.boundingBox(), await page.locator("#tiles").boundingBox()];
   assert.ok(above.y + above.height + 4 <= tiles.y, "it touches no tile");
@@ -931,8 +931,8 @@ async function beside(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
   await state(page, "live");
   await page.getByLabel("Id of another session").fill("team-0");
-  await page.getByRole("button", { name: "Put beside" }).click();
-  const table = page.getByRole("region", { name: "Two sessions side by side" });
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  const table = page.getByRole("region", { name: "Comparison of two sessions" });
   await table.waitFor();
   assert.ok(page.url().endsWith("/sessions/waterfall?with=team-0"), page.url());
   const calls = await table.locator("tr", { hasText: /^Calls/ }).locator("td").allTextContents();
@@ -944,7 +944,7 @@ async function beside(world) {
   await table.waitFor();
   clean(wrong);
   const { page: none } = await open(world.browser, world.full.admin, { path: "sessions/waterfall?with=nobody", expected: /404/ });
-  await none.getByText("nobody cannot be put beside it").waitFor();
+  await none.getByText("nobody cannot be compared").waitFor();
 }
 
 /** Where alerts began and ended, with the file of each. */
@@ -953,12 +953,12 @@ async function alertHistory(world) {
   await state(page, "live");
   const row = page.locator("#alerts tbody tr", { hasText: "availability" }).first();
   await row.waitFor();
-  assert.match(await row.innerText(), /fires/);
+  assert.match(await row.innerText(), /firing/);
   assert.deepEqual(await inaccessible(page), [], "alerts");
   const { cause } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
   await until("its cause", async () => (await row.textContent()).includes((await api(world, "slos")).slos.find(({ name }) => name === "availability").cause.sentence)).catch((error) => assert.fail(`${error.message}: ${cause?.sentence}`));
   const save = page.waitForEvent("download", { timeout: 30_000 * PATIENCE });
-  const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Save" }).click());
+  const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Export" }).click());
   assert.equal(new URL(asked.url()).searchParams.get("slo"), "availability");
   const download = await save;
   assert.match(download.suggestedFilename(), /^tokengauge-incident-availability-.*\.html$/);
@@ -966,7 +966,7 @@ async function alertHistory(world) {
   assert.match(file, /^<!doctype html>/);
   assert.match(file, /Incident of availability/);
   const phone = await open(world.browser, world.full.admin, { path: "alerts", width: 390, height: 844 });
-  const [said, button] = [phone.page.locator("#alerts td.said").first(), phone.page.getByRole("button", { name: "Save" }).first()];
+  const [said, button] = [phone.page.locator("#alerts td.said").first(), phone.page.getByRole("button", { name: "Export" }).first()];
   await said.waitFor();
   for (const part of [said, button]) {
     const { x, width } = await part.boundingBox();
@@ -1021,7 +1021,7 @@ async function costs(world) {
   assert.equal(query(page).of, "tokens");
   await page.locator("#costs summary").click();
   await until("a table of the curves", async () => (await page.locator("#costs details tbody tr").count()) > 0);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export cost over time as CSV" }).click()]);
   const [head, ...lines] = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.ok(head.startsWith("at,model,calls,errors,tokens.input") && lines.length > 2, head);
   // A name leads to what it is made of.
@@ -1041,7 +1041,7 @@ async function costs(world) {
   assert.deepEqual(query(page), { tool: "lookup" });
   await page.goBack();
   await page.locator("#costs select").selectOption({ label: "Agents" });
-  await page.getByRole("link", { name: "Cost and speed side by side" }).click();
+  await page.getByRole("link", { name: "Compare cost and speed" }).click();
   assert.deepEqual(query(page), { by: "agent" });
   await until("the table is seen", () => page.locator("#models-title").evaluate((title) => title.getBoundingClientRect().top >= -1 && title.getBoundingClientRect().top < innerHeight / 2));
   await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
@@ -1084,7 +1084,7 @@ async function memory(world) {
   assert.deepEqual(await inaccessible(page), [], "a session in memory");
   clean(wrong);
   const { page: none } = await open(world.browser, admin, { path: "sessions/dropped", expected: /404/ });
-  await none.getByText("at most the last 1000 calls are").waitFor();
+  await none.getByText("at most the last 1000 calls").waitFor();
   const { page: kept } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
   await kept.locator(".fall tbody tr[data-call]").first().waitFor();
   assert.equal(await kept.getByText("in memory").count(), 0);
@@ -1099,7 +1099,7 @@ async function sessionParts(world) {
   await until("it is in the ledger", async () => (await api(world, `sessions/${session}`)).total_calls === 4, 20);
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `sessions/${session}` });
   await page.locator(".fall tbody tr[data-call]").nth(3).waitFor();
-  assert.match(await page.locator("#session .added").innerText(), /^All calls at hand added up: .*, which is more than the .* the session took: calls ran side by side\.$/);
+  assert.match(await page.locator("#session .added").innerText(), /^Sum of all loaded calls: .*, more than the session's duration of .*, because calls overlapped\.$/);
   assert.equal(await page.locator(".fall tbody th", { hasText: "failed:" }).count(), 1);
   await page.locator("#session .keys li", { hasText: "failed" }).waitFor();
   const { groups } = await api(world, `groups?by=agent&session=${session}`);
@@ -1128,7 +1128,7 @@ async function stalls(world) {
   await until("its gap", async () => Number.parseFloat((await below(page, "#calls", "Longest gap"))[0]) >= 2);
   assert.equal(await page.locator("#calls tbody .tag.good").count(), 0, "it is not shown as good");
   await page.locator("#calls tbody th a").click();
-  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for \d+(\.\d+)? s at once, [789]\d% of the call\.$/);
+  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall The longest gap without a token was \d+(\.\d+)? s, [789]\d% of the call\.$/);
   const [gap, whole] = await Promise.all([".split.gap i", ".split:not(.gap)"].map((part) => page.locator(`#call ${part}`).first().boundingBox()));
   assert.ok(gap.width > whole.width * 0.7 && gap.width < whole.width * 0.97, JSON.stringify([gap, whole]));
   assert.deepEqual(await inaccessible(page), [], "a call that stood still");
@@ -1174,7 +1174,7 @@ async function userNames(world) {
   assert.equal(await table.getByText(hash).count(), 0);
   const users = page.locator('#filters select[name="user"] option');
   await until("she can be chosen", async () => (await users.allTextContents()).includes("Ann <b>A.</b>"));
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export cost over time as CSV" }).click()]);
   const saved = fs.readFileSync(await download.path(), "utf8");
   assert.ok(saved.includes("Ann <b>A.</b>") && !saved.includes(hash), saved);
   // A filter by the name asks for the hash.
@@ -1185,7 +1185,7 @@ async function userNames(world) {
   await table.getByText(hash).waitFor();
   await page.locator("#active a", { hasText: hash.slice(0, 8) }).waitFor();
   await give(user);
-  await names.getByLabel("keep them on this computer").check();
+  await names.getByLabel("Store names on this computer").check();
   await page.reload();
   await table.getByText(user).waitFor();
   await page.locator('[data-view="calls"]').click();
@@ -1197,7 +1197,7 @@ async function userNames(world) {
   await page.goto(`${world.full.admin}/?by=user&cost=user&agent=named%2F1`);
   await page.locator("#models").getByText(user).waitFor();
   await page.locator("#cost").getByText(user).waitFor();
-  await names.getByRole("button", { name: "Forget them" }).click();
+  await names.getByRole("button", { name: "Forget names" }).click();
   await page.locator("#models").getByText(hash).waitFor();
   assert.equal(await page.evaluate(() => localStorage.getItem("tokengauge-user-names")), null);
   assert.ok(sent.length > 10 && sent.every((request) => !request.includes("ann-") && !request.includes("Ann")), "names are sent nowhere");
