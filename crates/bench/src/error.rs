@@ -1,23 +1,21 @@
-//! Why a benchmark cannot be run.
-
 use std::path::PathBuf;
 
-/// Why a benchmark cannot be run, or has no result: whose fault it is, what happened and what to do.
+/// The reason why a benchmark cannot run or has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error("{url}: {reason}")]
     Url {
-        /// As it was given.
+        /// The URL as the user wrote it.
         url: String,
         reason: String,
     },
     #[error("the header `{0}` is no NAME: VALUE that HTTP can carry")]
     Header(String),
-    /// The first call failed, so that no load was put on the backend.
+    /// The first call failed, so no load was put on the backend.
     #[error("{url}: the first call failed, so nothing was measured: {reason}")]
     FirstCall {
         url: String,
-        /// How it failed and what to do.
+        /// How the call failed and what to do.
         reason: String,
     },
     /// A file with prompts or a trace cannot be used.

@@ -1,13 +1,13 @@
-//! Distributions of lengths, in tokens.
+//! Distributions of lengths in tokens.
 
 use rand::RngExt;
 use std::str::FromStr;
 use tokengauge_stats::Generator;
 
-/// The longest length: more is a typing error.
+/// The longest length that is accepted. Longer ones are probably typing errors.
 pub const MAX_TOKENS: u32 = 10_000_000;
 
-/// How many tokens prompts or answers have.
+/// The distribution of the lengths of prompts or outputs, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     Fixed(u32),
@@ -27,7 +27,7 @@ pub enum Length {
 pub struct InvalidLength(String);
 
 impl Length {
-    /// A length of the distribution, at least 1.
+    /// Draws a length of at least 1.
     pub fn sample(&self, random: &mut Generator) -> u32 {
         match *self {
             Length::Fixed(tokens) => tokens,

@@ -1,4 +1,4 @@
-//! What the meter finds in a trial: tokens by the time at which they came, and finished calls.
+//! Collects tokens by time and finished calls of a trial from the meter.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use tokengauge_core::call::Channel;
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// Intervals of a trial at most: a week of seconds.
+/// The maximum number of intervals of a trial: a week of seconds.
 const MAX_INTERVALS: usize = 604_800;
 
-/// Takes what the meter finds in one trial.
+/// Receives the measurements of one trial from the meter.
 #[derive(Debug)]
 pub struct Recorder {
     tokens: Arc<TokensByInterval>,
@@ -25,7 +25,7 @@ struct TokensByInterval {
 }
 
 impl Recorder {
-    /// Of a trial that begins then, with a count of tokens for each `interval`.
+    /// Creates a recorder of a trial that begins at `began` and counts tokens per `interval`.
     pub fn new(began: Instant, interval: Duration) -> Arc<Recorder> {
         Arc::new(Recorder {
             tokens: Arc::new(TokensByInterval {
@@ -37,12 +37,12 @@ impl Recorder {
         })
     }
 
-    /// Tokens of each interval so far. Intervals at the end in which none came are missing.
+    /// Returns the tokens of each interval so far. Intervals without tokens at the end are missing.
     pub fn tokens(&self) -> Vec<u64> {
         self.tokens.counts.lock().clone()
     }
 
-    /// The calls that have finished, in the order of their ends.
+    /// Returns the finished calls in the order of their ends.
     pub fn calls(&self) -> Vec<Arc<FinishedCall>> {
         self.calls.lock().clone()
     }

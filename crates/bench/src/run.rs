@@ -1,4 +1,4 @@
-//! A whole run: levels in random order, or the search for the highest load that keeps the objectives.
+//! Runs all loads in random order, or searches for the highest load that keeps the objectives.
 
 use crate::client::{CallName, Client};
 use crate::clock::now;
@@ -27,28 +27,28 @@ use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_stats::{Generator, seeded};
 use tokio::sync::watch;
 
-/// How long the gauge on the way may take to finish its records of a trial.
+/// The maximum time for a tokengauge proxy to finish its records of a trial.
 const GAUGE_SETTLES: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     pub load: LoadName,
     pub trial: u32,
-    /// Trials that were begun, this one included, of all loads.
+    /// The number of trials of all loads that were started, including this one.
     pub number: usize,
-    /// Trials in all; a search does not know.
+    /// The total number of trials; unknown in a search.
     pub of: Option<usize>,
     pub trial_progress: TrialProgress,
-    /// Until the end of the run; a search does not know.
+    /// The time to the end of the run; unknown in a search.
     pub left: Option<Duration>,
 }
 
 pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// Runs a plan until its end or until `stop` becomes true; what was measured until then is returned.
+/// Runs a plan until its end or until `stop` becomes true, and returns everything that was measured.
 ///
 /// # Errors
-/// Where nothing could be measured at all.
+/// Returns an error if nothing could be measured.
 pub async fn run(
     plan: Plan,
     stop: watch::Receiver<bool>,
@@ -105,7 +105,7 @@ impl Run<'_> {
         *self.stop.borrow()
     }
 
-    /// One call before any load: a closed port, a wrong key or path is said at once.
+    /// Makes one call before any load, so that a closed port, a wrong key or a wrong path is reported immediately.
     async fn first_call(&mut self) -> Result<(), BenchError> {
         let recent = RecentCalls::new(1);
         let meter = Meter::new(Measure::default(), vec![recent.clone()]);
@@ -136,7 +136,7 @@ impl Run<'_> {
         first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
     }
 
-    /// The URL without what may be a secret.
+    /// Returns the URL without parts that may be secret.
     fn url(&self) -> String {
         let url = self.client.url();
         let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -148,7 +148,7 @@ impl Run<'_> {
         )
     }
 
-    /// All loads, their trials in random order.
+    /// Runs all loads with their trials in random order.
     async fn all(&mut self, loads: Vec<Load>) {
         let trials = 1..=self.plan.trials;
         let mut order: Vec<_> = loads
@@ -169,7 +169,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a load needs no further trial.
+    /// Returns whether a load needs no further trial.
     fn is_known(&self, load: &Load) -> bool {
         let within = self.plan.criteria.stop_within;
         within.is_some_and(|within| self.level(load).is_known_within(within))
@@ -310,7 +310,7 @@ impl Run<'_> {
     }
 }
 
-/// What a trial came to, and its calls as this side measured them.
+/// Returns the result of a trial, and its calls as this client measured them.
 fn result(
     trace: &Trace,
     load: &Load,
@@ -372,7 +372,7 @@ fn result(
     (result, calls.collect())
 }
 
-/// Why the first call shows that a load would measure nothing, and what to do.
+/// Returns why the first call shows that a load would measure nothing, and what to do.
 fn first_call_failure(record: &CallRecord) -> Option<String> {
     let status = record.status.unwrap_or_default();
     if record.outcome != Outcome::Complete {

@@ -22,7 +22,6 @@ const HEADS: [&str; 11] = [
     "latency p50",
 ];
 
-/// The results for a terminal.
 pub fn table(results: &Results) -> String {
     let mut text = about(results);
     text.push('\n');
@@ -33,7 +32,6 @@ pub fn table(results: &Results) -> String {
     text
 }
 
-/// The results for a document.
 pub fn markdown(results: &Results) -> String {
     let mut text = format!("# tokengauge bench\n\n{}\n", about(results));
     text.push_str(&markdown_table(&rows(results)));
@@ -44,7 +42,7 @@ pub fn markdown(results: &Results) -> String {
     text
 }
 
-/// Rows as a Markdown table, the first being its heads.
+/// Formats rows as a Markdown table. The first row is the header.
 pub fn markdown_table(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
@@ -83,7 +81,7 @@ pub fn about(results: &Results) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     pub text: String,
-    /// How far it is known: half of its interval's width in percent, or the bound of a tail. Empty where it is not.
+    /// The precision: half of the interval's width in percent, or the bound of a tail. Empty if it is unknown.
     pub interval: String,
     pub value: Option<f64>,
 }
@@ -92,12 +90,11 @@ pub fn heads() -> impl Iterator<Item = &'static str> {
     HEADS.into_iter()
 }
 
-/// The rows of the table of loads.
 pub fn cells(results: &Results) -> impl Iterator<Item = Vec<Cell>> {
     results.levels.iter().map(row)
 }
 
-/// The table of loads as texts, its heads first.
+/// The table of loads as text, beginning with the header.
 fn rows(results: &Results) -> Vec<Vec<String>> {
     let heads = heads().map(str::to_owned).collect();
     let text = |cell: Cell| {
@@ -144,7 +141,7 @@ fn row(level: &LevelResult) -> Vec<Cell> {
     ]
 }
 
-/// Calls of the trials that count.
+/// The number of calls of the counted trials.
 fn counted(level: &LevelResult) -> usize {
     let trials = level.trials.iter();
     let counting = trials.filter(|trial| trial.figures.is_some());
@@ -158,7 +155,7 @@ fn plain(text: String) -> Cell {
     }
 }
 
-/// A figure and half of its interval's width in percent.
+/// Formats a figure and half of its interval's width in percent.
 fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     let text = match unit {
         Unit::Seconds | Unit::Tokens => unit.show(figure.value),
@@ -179,7 +176,7 @@ fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     }
 }
 
-/// A tail and what it is not beyond.
+/// Formats a tail and its bound.
 fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
     let show = |value: f64| match unit {
         Unit::TokensPerSecond => format!("{value:.1}"),
@@ -202,7 +199,7 @@ fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
     }
 }
 
-/// What the results say beyond the table: a line each.
+/// Returns the findings that the table does not show, one per line.
 pub fn findings(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for level in &results.levels {
@@ -290,7 +287,7 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     lines
 }
 
-/// How many calls have a figure, where some have none.
+/// Returns how many calls have a figure, if some have none.
 fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> {
     let reasons = judged.without.iter();
     let reasons: Vec<_> = reasons
@@ -374,7 +371,7 @@ fn both_sides(both: &BothSides) -> String {
     )
 }
 
-/// Rows in columns, the first to the left and the others to the right.
+/// Formats rows as columns, the first one left-aligned and the others right-aligned.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
