@@ -1,4 +1,4 @@
-//! Whole experiments: what withholds them, and what is said.
+//! Complete experiments: what withholds them, and their verdicts.
 
 use crate::compare::CHECK_ALPHA;
 use crate::{
@@ -29,7 +29,7 @@ fn experiment(weights: &[f64]) -> Experiment {
     }
 }
 
-/// A session of ten calls; `slow` of them wait too long.
+/// A session of ten calls, `slow` of which wait too long.
 fn unit(variant: &str, number: u64, tps: u64, slow: u64) -> ObservedUnit {
     ObservedUnit {
         variant: Some(variant.into()),
@@ -203,7 +203,7 @@ fn speeds_are_withheld_where_the_share_of_calls_without_one_differs() {
 
 #[test]
 fn waits_are_withheld_where_the_share_of_calls_that_never_began_differs() {
-    // What never began waited longest, and is in no wait.
+    // Calls that never began waited longest, but have no time to first token.
     let lost = |unit: ObservedUnit| ObservedUnit {
         sums: Sums {
             failures: 1 + unit.sums.ttft_above % 2,

@@ -1,8 +1,6 @@
-//! Why nothing is said, of an experiment or of one metric.
-
 use tokengauge_stats::StatsError;
 
-/// Why nothing is said.
+/// The reason why an experiment or a metric has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Withheld {
     /// No finished call names the experiment.
@@ -16,19 +14,19 @@ pub enum Withheld {
         "too few units: `{variant}` has {got} complete ones of {needed} (a unit is complete {settled} after its last call)"
     )]
     TooFewUnits {
-        /// The variant with the fewest.
+        /// The variant with the fewest units.
         variant: String,
         got: u64,
         needed: u64,
-        /// How long a unit must have had no call.
+        /// The time without calls after which a unit is complete.
         settled: String,
     },
-    /// The arms do not have the units that their weights give them.
+    /// The numbers of units contradict the weights of the arms.
     #[error(
         "the split is not what was configured: {counts} (p = {p:.1e}); units are lost or counted on their way, so that the arms are not alike"
     )]
     Split {
-        /// The arms, their units and how many were expected.
+        /// The arms with their actual and expected units.
         counts: String,
         /// The always-valid p value of the configured shares.
         p: f64,
@@ -38,36 +36,36 @@ pub enum Withheld {
         "variants interfere: {mixed} of {units} units have calls of more than one variant; did the arms, weights or salt change, or do agents reuse names?"
     )]
     Interference {
-        /// Units with calls of several variants.
+        /// The number of units with calls of several variants.
         mixed: u64,
         units: u64,
     },
-    /// Calls that a metric is not of are not the same share of both groups.
+    /// The groups have different shares of calls that the metric does not cover.
     #[error(
         "the share of calls without a {what} differs ({:.1} % and {:.1} %), so that the calls with one are not alike",
         .baseline * 100.0,
         .changed * 100.0
     )]
     UnmeasuredDiffer {
-        /// What the calls do not have.
+        /// The measurement that the calls do not have.
         what: &'static str,
         baseline: f64,
         /// The share in the other group.
         changed: f64,
     },
-    /// Too few units have the event that is counted, or have it not.
+    /// Too few units have the counted event, or too few do not.
     #[error(
         "too few units to know how it varies: {with} have it, {without} have calls without it; 50 of each are needed"
     )]
     RareEvent {
-        /// Units with such a call.
+        /// The number of units with the event.
         with: u64,
-        /// Units with a call that is none.
+        /// The number of units without the event.
         without: u64,
     },
     #[error("{calls} calls have no price")]
     NoPrice {
-        /// How many, failed ones aside.
+        /// The number of calls, not counting failed ones.
         calls: u64,
     },
     #[error("{0}")]
