@@ -1,4 +1,4 @@
-//! The command line: the commands, their options and their help.
+//! The command line: commands, options and help texts.
 
 mod annotate;
 mod bench;
@@ -61,17 +61,16 @@ pub struct Cli {
     /// What to do [default: run]
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The options of `run`.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The command line, with what `--version` says.
+/// Returns the command line with the version text.
 pub fn command() -> clap::Command {
     Cli::command().long_version(version())
 }
 
-/// The version, the commit that it was built from, and the day of the list of prices.
+/// The version, the commit of the build, and the date of the price list.
 fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), COMMIT);
     let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown day");
@@ -134,7 +133,6 @@ pub struct ConfigArgs {
 /// Options of `run`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RunArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Forward everything to this URL; no configuration file is read
@@ -175,13 +173,11 @@ pub struct RunArgs {
 /// Options of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Exit with 1 if there is a warning
     #[arg(long)]
     pub strict: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }

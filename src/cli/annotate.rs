@@ -25,7 +25,6 @@ pub struct AnnotateArgs {
     /// The workload that it is about
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
-    /// The proxy to tell; its admin address needs a token.
     #[command(flatten)]
     pub admin: AdminArgs,
 }

@@ -1,4 +1,4 @@
-//! The command that benchmarks a backend.
+//! The options of `bench`.
 
 use super::*;
 use clap::ArgGroup;
@@ -16,13 +16,10 @@ pub struct BenchArgs {
     /// The backend, or a proxy in front of it, such as http://127.0.0.1:8000
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "schema"])]
     pub url: Option<http::Uri>,
-    /// What is asked.
     #[command(flatten)]
     pub request: BenchRequest,
-    /// How much of it.
     #[command(flatten)]
     pub load: BenchLoad,
-    /// When a run counts.
     #[command(flatten)]
     pub criteria: BenchCriteria,
     /// What loads are to keep, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
@@ -32,7 +29,6 @@ pub struct BenchArgs {
     /// the configuration; may be given again. Without a load 1..64 calls at once are searched
     #[arg(long, value_name = "slo=NAME", value_parser = slo_name)]
     pub until: Vec<String>,
-    /// The configuration with that objective.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// What the backend costs an hour, all its GPUs together, in US dollars
@@ -53,7 +49,6 @@ pub struct BenchArgs {
         hide_env_values = true
     )]
     pub token: Option<String>,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<BenchFormat>,
     /// Write the results to this file, too: .json, .md, .html or .xml (JUnit); may be given again
@@ -103,7 +98,6 @@ pub struct BenchRequest {
     /// The calls of this ledger as a trace: lengths, starts and sessions, as `export --format mooncake` writes them
     #[arg(long, value_name = "LEDGER")]
     pub from: Option<PathBuf>,
-    /// Or those of a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
     /// With --from or --store: calls that began then or later, an instant or a time back [default: 24h]

@@ -1,4 +1,4 @@
-//! The commands about finished and recorded calls.
+//! The commands for finished and recorded calls.
 
 use super::*;
 use clap::builder::PossibleValue;
@@ -12,7 +12,6 @@ pub struct ExportCommand {
     /// Another command than the export of calls.
     #[command(subcommand)]
     pub command: Option<ExportSubcommand>,
-    /// The options of the export of calls.
     #[command(flatten)]
     pub args: ExportArgs,
 }
@@ -52,20 +51,18 @@ impl From<ExportFormat> for ledger::FileFormat {
 /// Options of `export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// Where the configuration comes from, which names the ledger.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// The ledger's file, in place of the configuration's
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
     /// The format of the file
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
     /// Calls that began then or later: an instant, or a time back such as `72h`
-    // A subcommand does not need it.
+    // `required` does not apply to subcommands.
     #[arg(long, value_name = "TIME", value_parser = When::parse, required = true)]
     pub since: Option<When>,
     /// Calls that began before: an instant, or a time back
@@ -83,9 +80,9 @@ pub struct ExportArgs {
 /// An instant, as people write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// A time before now.
+    /// A duration before now.
     Back(std::time::Duration),
-    /// RFC 3339.
+    /// An instant in RFC 3339.
     At(std::time::SystemTime),
 }
 
@@ -98,7 +95,7 @@ impl When {
         back.map_err(|_| "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h")
     }
 
-    /// The instant, where it is `now`.
+    /// Returns the instant relative to `now`.
     pub fn before(self, now: std::time::SystemTime) -> std::time::SystemTime {
         match self {
             When::At(at) => at,
@@ -111,7 +108,7 @@ impl When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Month {
     pub from: std::time::SystemTime,
-    /// When the next one begins.
+    /// The beginning of the next month.
     pub to: std::time::SystemTime,
 }
 
@@ -130,7 +127,6 @@ impl Month {
 /// Options of `top`.
 #[derive(Debug, Clone, Args)]
 pub struct TopArgs {
-    /// The proxy to watch.
     #[command(flatten)]
     pub admin: AdminArgs,
     /// How often it is asked
@@ -145,7 +141,6 @@ pub struct ReportCommand {
     /// Another command than the comparison of calls.
     #[command(subcommand)]
     pub command: Option<ReportSubcommand>,
-    /// The options of the comparison of calls.
     #[command(flatten)]
     pub args: ReportArgs,
 }
@@ -186,16 +181,13 @@ pub struct ReportArgs {
     /// Read this ledger [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"], group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
     /// Read these call logs, as `run --call-log` writes them
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["admin", "store"])]
     pub call_log: Vec<PathBuf>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ReportFormat>,
     /// Where to [default: standard output]

@@ -23,7 +23,6 @@ pub struct InjectCommand {
     /// Another command than the change of manifests.
     #[command(subcommand)]
     pub command: Option<InjectSubcommand>,
-    /// The options of the change of manifests.
     #[command(flatten)]
     pub args: InjectArgs,
 }
@@ -41,7 +40,6 @@ pub struct InjectArgs {
     /// Manifests, YAML or JSON; `-` is standard input
     #[arg(short = 'f', long = "file", required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What is injected.
     #[command(flatten)]
     pub settings: InjectSettings,
     /// Only pods that ask for it by annotation
@@ -56,7 +54,6 @@ pub struct InjectArgs {
 /// Options of `inject serve`.
 #[derive(Debug, Clone, Args)]
 pub struct InjectServeArgs {
-    /// What is injected.
     #[command(flatten)]
     pub settings: InjectSettings,
     /// Certificate chain of the webhook, PEM; read again when it changes

@@ -10,7 +10,6 @@ pub struct DemoCommand {
     /// Another command than the whole demo.
     #[command(subcommand)]
     pub command: Option<DemoSubcommand>,
-    /// The options of the whole demo.
     #[command(flatten)]
     pub args: DemoArgs,
 }

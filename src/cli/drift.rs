@@ -1,4 +1,4 @@
-//! The command about what has changed.
+//! The options of `drift`.
 
 use super::*;
 
@@ -20,19 +20,15 @@ pub struct DriftArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Evaluate as of this instant, or so long ago [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "calls_of")]
     pub at: Option<When>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<DriftFormat>,
 }

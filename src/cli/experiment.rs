@@ -16,10 +16,8 @@ pub struct ExperimentArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// With --ledger or --store: where the configuration comes from, whose `[[experiment]]` says how it is judged.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// With --ledger or --store: what is one unit, of an experiment that is not configured
@@ -34,10 +32,8 @@ pub struct ExperimentArgs {
     /// With --ledger or --store: units that each variant must have
     #[arg(long, value_name = "N", requires = "calls_of", value_parser = clap::value_parser!(u64).range(10..))]
     pub min_units: Option<u64>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ExperimentFormat>,
 }

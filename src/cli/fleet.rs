@@ -1,4 +1,4 @@
-//! The command for many processes as one.
+//! The options of `fleet`.
 
 use super::*;
 use tokengauge_fleet::PodAddress;
@@ -27,10 +27,8 @@ pub struct FleetArgs {
     /// Take objectives from the recording rules of this Prometheus [default: each pod's own]
     #[arg(long, value_name = "URL")]
     pub prometheus: Option<String>,
-    /// The credentials for that Prometheus.
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
-    /// Prices, objectives, experiments and access to the page: those of the pods
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Where operators connect, in place of the configuration's admin address; port 0 picks one
@@ -44,7 +42,7 @@ pub struct FleetArgs {
     pub state_dir: Option<PathBuf>,
 }
 
-/// A minute to 400 days.
+/// Parses a duration from one minute to 400 days.
 fn since(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
     let given = humantime::parse_duration(text).ok();
     let given = given.filter(|given| (60..=400 * 86_400).contains(&given.as_secs()));

@@ -1,8 +1,7 @@
-//! The option `--format`, which all commands with several shapes of output have.
+//! The option `--format`, for commands with several output formats.
 
 use clap::{Args, ValueEnum, builder};
 
-/// The name of the format for programs.
 const JSON: &str = "json";
 
 /// The shape of a command's output. The first format of `F` is the default.
@@ -23,7 +22,7 @@ impl<F> FormatArgs<F>
 where
     F: ValueEnum + Send + Sync + 'static,
 {
-    /// The format that the command line asks for.
+    /// Returns the format that the command line selects.
     pub fn chosen(&self) -> F {
         let json = self.json.then(|| F::from_str(JSON, false).ok()).flatten();
         json.unwrap_or_else(|| self.format.clone())

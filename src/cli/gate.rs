@@ -1,4 +1,4 @@
-//! The commands about rollouts, and about logs of what was decided.
+//! The options of `gate`.
 
 use super::*;
 
@@ -18,10 +18,8 @@ pub struct GateArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Since when calls are looked at: when the rollout began, or so long ago
@@ -30,7 +28,6 @@ pub struct GateArgs {
     /// With --ledger or --store: append the verdict to this audit log
     #[arg(long, value_name = "FILE", requires = "calls_of")]
     pub audit: Option<PathBuf>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
     /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
@@ -40,14 +37,12 @@ pub struct GateArgs {
     /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format", "json"])]
     pub prometheus: Option<String>,
-    /// The credentials for that Prometheus.
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
     /// Print how long a verdict takes with several shares of the traffic, by the calls that the baseline had in the gate's window:
     /// before a rollout
     #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
     pub plan: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<GateFormat>,
 }

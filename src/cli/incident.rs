@@ -18,10 +18,8 @@ pub struct IncidentArgs {
     /// Read this ledger, which knows no objectives [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pub ledger: Option<PathBuf>,
-    /// With --ledger, the configuration that is shown, without its secrets.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
     /// Where to [default: standard output]

@@ -28,7 +28,6 @@ pub enum PrintCommand {
 /// Options of `print keys` and `print metrics`.
 #[derive(Debug, Clone, Args)]
 pub struct ReferenceArgs {
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ReferenceFormat>,
 }
@@ -47,7 +46,6 @@ pub struct DashboardsArgs {
 /// Options of `print rules`.
 #[derive(Debug, Clone, Args)]
 pub struct RulesArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// What to print
@@ -83,7 +81,7 @@ pub enum RulesFormat {
     Alertmanager,
 }
 
-/// A label's value that needs no quoting in PromQL.
+/// Parses a label value that needs no quoting in PromQL.
 fn job(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || !name.chars().all(sound) {
@@ -92,7 +90,7 @@ fn job(name: &str) -> Result<String, &'static str> {
     Ok(name.to_owned())
 }
 
-/// A label that Prometheus adds to what it scrapes.
+/// Parses the name of a label that Prometheus adds to its targets.
 fn grouping(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
@@ -105,7 +103,7 @@ fn grouping(name: &str) -> Result<String, &'static str> {
     Ok(name.to_owned())
 }
 
-/// Whole seconds, and few enough that an hour has several.
+/// Parses whole seconds that divide an hour into several parts.
 fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
     let given = humantime::parse_duration(text)?;
     if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {

@@ -33,16 +33,12 @@ pub struct SessionArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from: its prices, beside --ledger and --store.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<SessionFormat>,
     /// Where to [default: standard output]

@@ -1,4 +1,4 @@
-//! The commands about sinks, and the option of the others that reads from a warehouse.
+//! The commands for sinks, and the option of other commands that reads from a warehouse.
 
 use super::*;
 use tokengauge_sink::WarehouseUrl;
@@ -17,7 +17,6 @@ pub enum SinkCommand {
 /// Options of `export sink ddl`.
 #[derive(Debug, Clone, Args)]
 pub struct DdlArgs {
-    /// The configuration with the sinks.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Only of this sink [default: every sink of kind clickhouse]
@@ -31,10 +30,8 @@ pub struct DdlArgs {
 /// Options of `export sink status`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkStatusArgs {
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }
@@ -42,7 +39,6 @@ pub struct SinkStatusArgs {
 /// Options of `export sink replay`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkReplayArgs {
-    /// The configuration with the sinks, and with the ledger.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// The sink to send to [default: the only one]

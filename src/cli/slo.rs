@@ -1,4 +1,4 @@
-//! The commands about objectives.
+//! The commands for objectives.
 
 use super::*;
 
@@ -32,7 +32,6 @@ pub struct SuggestArgs {
     /// Read this ledger
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
     /// Only calls that ended within this time of the newest
@@ -44,7 +43,6 @@ pub struct SuggestArgs {
     /// The time that the budget is for
     #[arg(long, value_name = "DURATION", default_value = "30days", value_parser = humantime::parse_duration)]
     pub window: std::time::Duration,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<SuggestFormat>,
 }
@@ -72,10 +70,8 @@ pub struct TestArgs {
     /// Read this ledger
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// The configuration with the objectives.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Only calls that ended within this time of the newest [default: all]
@@ -84,7 +80,6 @@ pub struct TestArgs {
     /// Exit with 1 if an objective would have been missed
     #[arg(long)]
     pub strict: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }
@@ -100,10 +95,8 @@ pub struct ImportArgs {
 /// Options of `slo status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format; JSON is the API's.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
     /// Print how every objective was kept in this calendar month (UTC), as a statement to sign

@@ -46,7 +46,7 @@ enum BenchCommandError {
 
 impl Fatal for BenchCommandError {}
 
-/// The exit code of a second signal, as of the first.
+/// The exit code after a signal.
 const INTERRUPTED: i32 = 130;
 
 pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
@@ -77,7 +77,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     verdict(&results, searches)
 }
 
-/// Becomes true at the first signal to end; the second ends the process.
+/// Returns a channel that becomes true at the first signal. A second signal ends the process.
 fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
     let failed = |error| SystemError::Task("listen for signals", error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -97,7 +97,7 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
     Ok(stopped)
 }
 
-/// Why the exit code is not 0.
+/// Returns the error for an exit code other than 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     if results.interrupted {
         let reason = "stopped before its end; the results are of the trials until then";

@@ -6,7 +6,7 @@ use crate::cli::DashboardsArgs;
 use std::path::Path;
 use tokengauge_process::SystemError;
 
-/// Name, purpose, and the JSON for Grafana.
+/// Name, purpose, and JSON for Grafana.
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
         "service-levels",
@@ -34,7 +34,7 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
         include_str!("../../dashboards/proxy.json"),
     ),
 ];
-/// The provisioning file by which Grafana loads them from a folder.
+/// The provisioning file with which Grafana loads dashboards from a folder.
 const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
 
 pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
@@ -57,7 +57,7 @@ fn one(name: &str) -> Result<String, Error> {
     Ok(json.ok_or_else(unknown)?)
 }
 
-/// Writes all of them; returns the list of files as text.
+/// Writes all dashboards and returns the list of files.
 fn write(folder: &Path) -> Result<String, Error> {
     std::fs::create_dir_all(folder).map_err(SystemError::write(folder))?;
     let files = DASHBOARDS

@@ -9,7 +9,7 @@ use tokengauge_process::Fatal;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a command fails, unless its area has an error of its own.
+/// The error of a command, unless its area has a separate error type.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("{0}")]
@@ -48,7 +48,7 @@ pub(super) enum CommandError {
     NotReady(Uri, #[source] io::Error),
     #[error("Parquet is no text for a terminal; name a file with -o")]
     ParquetOnTerminal,
-    /// A file, option or address that cannot be used, for a reason that no other variant has.
+    /// A file, option or address cannot be used for a reason without a variant.
     #[error("{what}: {reason}")]
     Refused {
         what: String,

@@ -1,5 +1,4 @@
-//! `tokengauge inject` and `tokengauge inject serve`: adds sidecars to manifests, and to pods when
-//! they are created.
+//! `tokengauge inject` and `tokengauge inject serve`: add sidecars to manifests and to new pods.
 
 use super::error::CommandError;
 use crate::Error;

@@ -1,14 +1,14 @@
-//! `tokengauge print key-hash`: the digests that stand for keys in the configuration and in records.
+//! `tokengauge print key-hash`: prints the digests that represent keys in the configuration and in records.
 
 use super::error::CommandError;
 use crate::Error;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use tokengauge_process::output;
 
-/// Bytes of all keys at most.
+/// The maximum size of the input in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads keys, one a line, and prints the digest of each.
+/// Reads one key per line and prints the digest of each.
 pub(super) fn key_hash() -> Result<(), Error> {
     let input = std::io::stdin();
     if input.is_terminal() {

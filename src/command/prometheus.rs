@@ -20,12 +20,12 @@ pub(super) struct PrometheusClient {
     credentials: PrometheusCredentials,
 }
 
-/// A series of an answer.
+/// A series of a query result.
 #[derive(Deserialize)]
 pub(super) struct Sample {
-    /// Its labels, the name among them.
+    /// The labels, including the name.
     pub(super) metric: BTreeMap<String, String>,
-    /// When it has its value, and that.
+    /// The timestamp and the value.
     pub(super) value: (f64, String),
 }
 
@@ -79,7 +79,7 @@ impl Fatal for PrometheusError {}
 
 impl PrometheusClient {
     /// # Errors
-    /// Where the URL or the credentials cannot be used.
+    /// Returns an error if the URL or the credentials cannot be used.
     pub(super) fn new(
         address: &str,
         credentials: &PrometheusCredentials,
@@ -94,10 +94,10 @@ impl PrometheusClient {
         })
     }
 
-    /// What a query gives now. Credentials in files are read again.
+    /// Runs an instant query. Credentials are read from their files again.
     ///
     /// # Errors
-    /// Where it does not answer, wants other credentials or is no Prometheus.
+    /// Returns an error if the server does not answer, rejects the credentials or is not a Prometheus.
     pub(super) async fn query(&self, query: &str) -> Result<Vec<Sample>, PrometheusError> {
         let address = &self.address;
         let url = || address.clone();
@@ -152,13 +152,13 @@ fn authorization(
         }
     };
     let Some(text) = text else { return Ok(None) };
-    // What it is stays out of the message.
+    // The message must not contain the secret.
     let mut header = HeaderValue::from_str(&text).map_err(|_| PrometheusError::NoHeader)?;
     header.set_sensitive(true);
     Ok(Some(header))
 }
 
-/// A secret: what is in the file, else in the variable.
+/// Reads a secret from the file, or from the environment variable.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, PrometheusError> {
     let text = match file {
         Some(file) => std::fs::read_to_string(file)

@@ -45,7 +45,7 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     super::write(args.output.as_deref(), &text)
 }
 
-/// What calls cost by month, in lines.
+/// Returns the cost of calls by month as CSV.
 fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.baseline.is_some() {
         return Err(ReportCommandError::BaselineOfCsv.into());
@@ -66,7 +66,8 @@ fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     }
 }
 
-/// Says where a month begins without calls: a ledger may not reach so far back, and memory has the last calls alone.
+/// Prints a note if a month begins without calls. The ledger may not reach back that far, and memory has only the last
+/// calls.
 fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     let (Some(month), Some(first)) = (&args.month, first) else {
         return;
@@ -84,7 +85,7 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     }
 }
 
-/// The calls compared, in one of the forms for that.
+/// Returns the comparison of calls in the selected format.
 fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.spreadsheet {
         return Err(CommandError::SpreadsheetOfOtherFormat.into());
@@ -98,7 +99,7 @@ fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     })
 }
 
-/// The width that a table may have: that of the terminal, where it is written to one.
+/// Returns the maximum width of a table: the width of the terminal, if standard output is one.
 fn width(args: &ReportArgs) -> Option<usize> {
     match args.output {
         Some(_) => None,
@@ -112,7 +113,7 @@ fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
     by
 }
 
-/// From when on and before when calls began.
+/// The first instant and the end of the period in which calls began.
 type Time = (Option<SystemTime>, Option<SystemTime>);
 
 fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
@@ -125,12 +126,12 @@ fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
     Ok((since, until))
 }
 
-/// The calls that are asked for, their users by name.
+/// The selected calls with user names.
 struct Calls {
     args: ReportArgs,
     time: Time,
     users: UserNames,
-    /// Where those of a warehouse are read from.
+    /// Deletes the copy of a warehouse when it is dropped.
     _copy: Option<WarehouseCopy>,
 }
 
@@ -203,7 +204,7 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Parses an instant: RFC 3339, or a duration before now.
+/// Parses an instant in RFC 3339 or a duration before now.
 fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, ReportCommandError> {
     let parse = |text: &str| {
         tokengauge_store::history::instant(text, now)

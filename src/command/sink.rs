@@ -96,7 +96,7 @@ struct Row {
     durable: bool,
     ledger_error: Option<String>,
     waiting: u64,
-    /// Proxies of before it was known say nothing.
+    /// Older proxies do not send this field.
     #[serde(default)]
     in_memory: u64,
     lag_seconds: f64,
@@ -133,7 +133,7 @@ fn table(sinks: &[Row]) -> String {
         };
         let stored = sink.stored_at.map(|at| at.to_string());
         let stored = stored.as_deref().unwrap_or("never");
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(
             text,
             "{} ({}, {})\n  waiting    {waiting}, the oldest {:.0} s\n  \
@@ -188,7 +188,7 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     super::in_order(Some(since), Some(until))?;
     let sent = send_all(sink, path, (since, until))?;
     let known = match sink.kind() {
-        // It keeps each call once, whether it had it or not.
+        // ClickHouse keeps one copy of each call.
         SinkKind::ClickHouse => String::new(),
         SinkKind::S3 => format!(", {} were there", sent.known),
     };
@@ -199,7 +199,7 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the calls of a ledger that began within a time.
+/// Sends the calls of a ledger that began within a period.
 fn send_all(
     settings: &SinkSettings,
     ledger: &Path,

@@ -1,4 +1,4 @@
-//! `tokengauge slo`: the status of objectives, and proposals for others.
+//! `tokengauge slo`: the status of objectives, and suggestions for new ones.
 
 mod openslo;
 mod statement;

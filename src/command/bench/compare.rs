@@ -1,4 +1,4 @@
-//! `tokengauge bench --compare OLD NEW`: two results compared.
+//! `tokengauge bench --compare OLD NEW`: compares two results.
 
 use super::BenchCommandError;
 use crate::Error;

@@ -1,4 +1,4 @@
-//! The command line as a plan.
+//! Converts the command line into a plan.
 
 use super::{BenchCommandError, gauge, until};
 use crate::Error;
@@ -20,19 +20,19 @@ use tokengauge_net::tls::ClientTls;
 use tokengauge_process::SystemError;
 use uuid::Uuid;
 
-/// Calls at once and calls per second at most.
+/// The maximum concurrency and request rate.
 const MOST: f64 = 8192.0;
 
-/// What is searched where no load is named.
+/// The range of a search without a load.
 const SEARCHED: &str = "1..64";
 
-/// How far back calls of a ledger or warehouse are taken where nobody says.
+/// The default age of calls from a ledger or a warehouse.
 const SINCE: Duration = Duration::from_secs(86_400);
 
-/// What the command line asks for.
+/// Converts the command line into a plan.
 ///
 /// # Errors
-/// Where its options contradict each other, or a file or variable that it names cannot be used.
+/// Returns an error if options contradict each other, or if a file or an environment variable cannot be used.
 pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
     let workload = workload(&args.request)?;
     let mut objectives = args.objectives.clone();
@@ -71,7 +71,7 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
         },
         objectives,
         usd_per_hour: args.usd_per_hour,
-        // A seed that fits into a number of JSON.
+        // Limits the seed to integers that JSON numbers represent exactly.
         seed: args
             .load
             .random_seed
@@ -153,7 +153,7 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
             Some((name, HeaderValue::from_str(value.trim()).ok()?))
         });
         let Some((name, value)) = parts else {
-            // Its value may be a key.
+            // The value may be a key, so the message contains only the name.
             let name = text.split(':').next().unwrap_or_default();
             return Err(BenchCommandError::from(BenchError::Header(name.to_owned())).into());
         };
@@ -221,7 +221,7 @@ enum Numbers {
     Range(f64, f64),
 }
 
-/// `1,2,4` or `1..64`.
+/// Parses `1,2,4` or `1..64`.
 fn numbers(text: &str, option: &str) -> Result<Numbers, CommandError> {
     let number = |text: &str| {
         text.trim()

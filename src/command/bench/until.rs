@@ -1,4 +1,4 @@
-//! Objectives of a configuration or of a running proxy as objectives of a benchmark.
+//! Converts objectives of a configuration or a running proxy into objectives of a benchmark.
 
 use crate::Error;
 use crate::cli::{AdminArgs, BenchArgs};
@@ -8,14 +8,14 @@ use serde::Deserialize;
 use tokengauge_bench::metric::{Metric, TailMetric, TailOf};
 use tokengauge_bench::objective::{Objective, ObjectiveMetric};
 
-/// An objective of a proxy, as its API has it.
+/// An objective in the API response of a proxy.
 #[derive(Debug, Deserialize)]
 struct Slo {
     name: String,
-    /// The key of its indicator.
+    /// The key of the indicator.
     indicator: String,
     threshold: Option<f64>,
-    /// The share of events that are to be good.
+    /// The required share of good events.
     objective: f64,
     /// `request`, `token`, or the length of a slice.
     event: String,
@@ -26,10 +26,10 @@ struct Slos {
     slos: Vec<Slo>,
 }
 
-/// The objectives of `--until`.
+/// Returns the objectives that the command line names.
 ///
 /// # Errors
-/// Where there is none of a name, or a benchmark does not measure what it is on.
+/// Returns an error if an objective does not exist or if benchmarks do not measure its indicator.
 pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
     if args.until.is_empty() {
         return Ok(Vec::new());
@@ -83,7 +83,7 @@ fn of_configuration(args: &BenchArgs) -> Result<(Vec<Slo>, String), Error> {
     Ok((slos.collect(), origin))
 }
 
-/// The objective of a benchmark that means the same: of 95 of 100 calls within 500 ms, `ttft_p95<=500ms`.
+/// Returns the equivalent objective of a benchmark, such as `ttft_p95<=500ms` for 95 % of calls within 500 ms.
 fn objective(slo: &Slo) -> Result<Objective, String> {
     let at = |of, at_most| {
         let limit = slo.threshold.unwrap_or_default();

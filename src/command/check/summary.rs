@@ -1,4 +1,4 @@
-//! What a valid configuration says, a line each.
+//! The summary of a valid configuration.
 
 use tokengauge_accounting::attribution::Workload;
 use tokengauge_accounting::sharing::OnError;
@@ -10,7 +10,7 @@ use tokengauge_proxy::settings::Split;
 use tokengauge_sink::SinkSettings;
 use tokengauge_slo::{Destination, Objective, Receiver};
 
-/// The lines, in the order in which a call meets what they are about.
+/// Returns the lines in the order in which a call reaches the described parts.
 pub(super) fn lines(config: &Config) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for listener in &config.listeners {
@@ -60,7 +60,7 @@ fn workload(workload: &Workload) -> String {
     of.extend(workload.route.iter().map(|name| format!("route {name}")));
     of.extend(workload.model.iter().map(|name| format!("model {name}")));
     of.extend(workload.agent.iter().map(|name| format!("agent {name}")));
-    // Their values may be secrets.
+    // Values of headers may be secrets.
     let headers = workload.headers.iter();
     of.extend(headers.map(|(name, _)| format!("header {name}")));
     if of.is_empty() {
@@ -136,7 +136,7 @@ fn sink(sink: &SinkSettings, durable: bool) -> String {
     format!("sink {name} to {address}: calls wait {waits}")
 }
 
-/// The limits that refuse calls, and those that would if they were enforced.
+/// Describes the limits that refuse calls, and the limits that only report.
 fn limits(config: &Config) -> Vec<String> {
     let does = |mode| match mode {
         Mode::Enforce => "refuses with 429",

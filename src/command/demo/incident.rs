@@ -1,5 +1,5 @@
-//! `--incident`: a rehearsal. All is well for a while, then an upstream becomes bad; the alert arrives at a receiver of the
-//! demo itself, which prints it.
+//! `--incident`: rehearses an incident. After a healthy period an upstream degrades, and a receiver in the demo prints
+//! the alert.
 
 use super::Backend;
 use crate::cli::DemoIncident;
@@ -18,25 +18,25 @@ use tokengauge_sim::Simulator;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-/// The provider whose backend becomes bad.
+/// The provider whose backend degrades.
 pub(super) const PROVIDER: &str = "openai";
 /// The objective that is missed.
 const OBJECTIVE: &str = "rehearsal";
-/// For so long all is well, so that there is something to compare with.
+/// The healthy period, which provides data for comparison.
 const CALM: Duration = Duration::from_secs(25);
-/// Hardly a call of that time is of a warm-up, so that one that comes up again is seen.
+/// Keeps the warm-up short, so that few calls count as warm-up and a restarted backend is visible.
 pub(super) const MEASURE: &str = "[measure]\nwarm_up_calls = 2\nwarm_up_for = \"1s\"\n";
 const LASTS: Duration = Duration::from_secs(180);
-/// How long a backend is away that starts anew.
+/// The downtime of a restarting backend.
 const AWAY: Duration = Duration::from_secs(1);
 
 struct Script {
     /// The key of the objective.
     promise: &'static str,
-    /// The simulator's settings during it.
+    /// The settings of the simulator during the incident.
     fault: &'static str,
     happens: &'static str,
-    /// What tells it from others.
+    /// The sign that distinguishes the incident from others.
     look_at: &'static str,
 }
 
@@ -70,7 +70,7 @@ impl DemoIncident {
         }
     }
 
-    /// How long it lasts: who starts anew is warm some time.
+    /// Returns the duration of the incident. A restarted backend needs time to warm up.
     fn lasts(self) -> Duration {
         match self {
             DemoIncident::ColdStart => LASTS / 3,
@@ -86,7 +86,7 @@ impl DemoIncident {
         )
     }
 
-    /// Plays it against the simulator of [`PROVIDER`], and says what happens.
+    /// Runs the incident on the simulator of [`PROVIDER`] and prints what happens.
     pub(super) async fn play(self, simulator: Arc<Simulator>, backend: Backend, end: Shutdown) {
         let script = self.script();
         let address = backend.address;
@@ -103,7 +103,7 @@ impl DemoIncident {
             "demo: now the upstream {PROVIDER} {}; an alert is on its way",
             script.happens
         ));
-        // The settings are constants, which a test tries.
+        // The settings are constants that a test covers.
         let _ = simulator.set_fault(script.fault);
         if away {
             let _ = before.await;
@@ -124,7 +124,7 @@ impl DemoIncident {
         ));
     }
 
-    /// What will happen, for who has just started it.
+    /// Announces the incident to the user.
     pub(super) fn announce(self, admin: &str) {
         let calm = CALM.as_secs();
         output::note(&format!(
@@ -148,7 +148,7 @@ impl DemoIncident {
     }
 }
 
-/// Serves a backend for so long, or until the end.
+/// Serves a backend for a duration, or until the end of the demo.
 async fn serve(
     simulator: Arc<Simulator>,
     listener: TcpListener,
@@ -169,7 +169,7 @@ pub(super) struct Receiver {
     pub(super) address: SocketAddr,
 }
 
-/// What a webhook gets.
+/// The body of a webhook request.
 #[derive(Deserialize)]
 struct Message {
     alerts: Vec<Alert>,
@@ -202,7 +202,7 @@ impl Receiver {
         Ok(Receiver { listener, address })
     }
 
-    /// Prints each alert that arrives, until the end.
+    /// Prints each alert that arrives, until the end of the demo.
     pub(super) async fn serve(
         self,
         incident: DemoIncident,

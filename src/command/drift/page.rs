@@ -1,4 +1,4 @@
-//! What has changed, for people: a sentence for each series, and a table of its signals.
+//! A drift report for people: a sentence for each series, and a table of its signals.
 
 use crate::cli::DriftFormat;
 use crate::command::slo::status::aligned;
@@ -22,10 +22,10 @@ const HEADS: [&str; 13] = [
     "distance",
     "PSI",
 ];
-/// The columns of words; the others are numbers.
+/// The number of text columns. The other columns are numbers.
 const WORDS: usize = 3;
 
-/// A page that is written as Markdown or for terminals.
+/// A page in Markdown or for terminals.
 pub(super) struct Page {
     text: String,
     markdown: bool,
@@ -158,7 +158,7 @@ fn why(page: &mut String, why: &Why) -> std::fmt::Result {
     )
 }
 
-/// Three significant digits, whole numbers from 100 on.
+/// Formats three significant digits, or whole numbers from 100.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "–".to_owned(),

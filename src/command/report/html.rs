@@ -12,7 +12,7 @@ use tokengauge_html::plot::{self, Bars, Series};
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
-/// Groups in a plot at most; the table has all.
+/// The maximum number of groups in a plot. The table has all groups.
 const PLOTTED: usize = 12;
 
 pub(super) fn page(report: &Report) -> String {
@@ -107,7 +107,7 @@ fn plots(report: &Report, rows: &[Row]) -> Markup {
     }
 }
 
-/// The name of a group: its dimensions' values.
+/// Returns the name of a group: the values of its dimensions.
 fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
     let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));

@@ -1,4 +1,4 @@
-//! What the figures of a report are, include and were made by, in sentences.
+//! Notes on the figures of a report: meaning, coverage and method.
 
 use super::differences::Differences;
 use super::estimates::{CONFIDENCE, Estimate};
@@ -12,22 +12,22 @@ use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_stats::clustered::MIN_UNITS;
 use tokengauge_store::query::{Coverage, Mark};
 
-/// How a name from traffic is written: harmless within a line, or within Markdown.
+/// Escapes a name from traffic for a line of text or for Markdown.
 pub(super) type Shown = fn(&str) -> String;
 
-/// Characters of names within a sentence.
+/// The maximum length of names in a sentence.
 const MAX_NAMES: usize = 48;
 
-/// Rows that are described at most; the JSON has all.
+/// The maximum number of described rows. The JSON has all rows.
 const DESCRIBED: usize = 12;
 
-/// The share of a row's calls from which on one session makes its figures.
+/// A session with at least this share of a row's calls dominates its figures.
 const MOST_OF_ONE: f64 = 1.0 / 3.0;
 
-/// Marks that are listed at most; JSON has up to a thousand.
+/// The maximum number of listed marks. The JSON has up to a thousand.
 const LISTED: usize = 50;
 
-/// What happened in the time of the report, the newest first.
+/// Returns the marks during the period of the report, the newest first.
 pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     let line = |mark: &Mark| {
         let about = [
@@ -54,7 +54,7 @@ pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     lines
 }
 
-/// What the table of differences is, and in which rows the work was not the same.
+/// Explains the table of differences and lists rows whose work differs.
 pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String> {
     let clear = found.rows.iter().flat_map(|row| &row.figures);
     let clear = clear.filter(|difference| difference.is_shown()).count();
@@ -77,12 +77,12 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
     std::iter::once(about).chain(other).collect()
 }
 
-/// The names of a row within a sentence.
+/// Returns the names of a row for a sentence.
 fn row_name(names: &[Option<String>], shown: Shown) -> String {
     shown(&shortened(&joined(names), MAX_NAMES))
 }
 
-/// Notes on what the figures include.
+/// Returns notes on the coverage of the figures.
 pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
         at.map_or(UNKNOWN.to_owned(), |at| rfc3339_seconds(at).to_string())
@@ -145,7 +145,7 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about
 }
 
-/// How many calls have a cost and a speed, and why the others have none.
+/// Describes how many calls have a cost and a speed, and why others have none.
 fn coverage(coverage: &Coverage) -> String {
     let calls = coverage.calls;
     let of = |with: u64, what: &str, without: &BTreeMap<String, u64>| {
@@ -163,7 +163,7 @@ fn coverage(coverage: &Coverage) -> String {
     format!("{cost}. {speed}.{skipped}")
 }
 
-/// The calls that have no figure, by reason.
+/// Lists the numbers of calls without a figure by reason.
 fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     let reasons = without.map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")));
     let reasons: Vec<_> = reasons.collect();
@@ -174,7 +174,7 @@ fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     }
 }
 
-/// How many calls have a figure, and why the others have none.
+/// Describes how many calls have each figure, and why others have none.
 fn judged(report: &Report) -> Vec<String> {
     let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
     let judged = report.judged();
@@ -196,7 +196,7 @@ fn intervals(report: &Report) -> String {
     )
 }
 
-/// That a row has too few sessions for intervals, or that one of them has too many of its calls.
+/// Returns a note if a row has too few sessions for intervals, or if one session has too many of its calls.
 fn sessions(row: &Row, shown: Shown) -> Option<String> {
     let name = row_name(&row.group.names, shown);
     let Sessions {

@@ -1,4 +1,4 @@
-//! What reports say, of calls whose figures are known.
+//! Tests of reports with known figures.
 
 use super::figures::Report;
 use super::{document::document, html, text};
@@ -9,7 +9,7 @@ use tokengauge_core::call::{CallRecord, CostUnavailable};
 use tokengauge_core::time::rfc3339_nanos;
 use tokengauge_store::query::Dimension;
 
-/// A call of `model` that decodes `tps` tokens a second from second 1 to 3.
+/// A call of `model` that decodes `tps` tokens per second from second 1 to 3.
 fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let record = json!({
@@ -139,7 +139,7 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     );
 }
 
-/// The notes on a model with a number of sessions of one call, and one session of `largest` calls.
+/// Returns the notes on a model with `sessions` sessions of one call, and one session of `largest` calls.
 fn notes_on_sessions(sessions: u64, largest: u64) -> String {
     let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
     for second in 0..sessions + largest {

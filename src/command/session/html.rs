@@ -8,10 +8,10 @@ use tokengauge_process::output::printable;
 use tokengauge_sessions::{Analysis, text};
 use tokengauge_store::query::{SessionRow, WaterfallCall};
 
-/// Calls in the table at most; a session of more has its first.
+/// The maximum number of calls in the table. A longer session shows its first calls.
 const MAX_ROWS: usize = 1_000;
 
-/// The style of this page, beside that of all pages.
+/// The style of this page, in addition to the common style.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;font-size:.85rem}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(12rem,1fr));gap:.4rem 1rem;margin:0}\

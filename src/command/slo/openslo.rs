@@ -1,4 +1,4 @@
-//! `tokengauge slo import` and `export`: converts from and to OpenSLO v1.
+//! `tokengauge slo import` and `export`: convert from and to OpenSLO v1.
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};

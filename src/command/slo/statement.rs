@@ -1,5 +1,4 @@
-//! `tokengauge slo status --month`: the attainment of objectives in a calendar month, as a
-//! statement to sign.
+//! `tokengauge slo status --month`: the attainment of objectives in a calendar month, as a statement to sign.
 
 use super::status::{Month, Row, aligned, percent};
 use tokengauge_process::output::printable;

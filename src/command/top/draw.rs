@@ -63,7 +63,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState) {
     frame.render_widget(bottom(state), foot);
 }
 
-/// The lines that causes take at a width; words that are wrapped early may take one more each.
+/// Returns the number of lines for causes at a width, with a reserve of one line each for early wrapping.
 fn cause_lines(causes: &[String], width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let lines = causes.iter().map(|cause| {
@@ -117,7 +117,6 @@ fn bottom(state: &TopState) -> Line<'_> {
     }
 }
 
-/// Keys and columns, a line each.
 fn help(table: Option<ViewTable>) -> Paragraph<'static> {
     let line = |name: &str, about: &str| {
         let name = Span::styled(
@@ -136,7 +135,7 @@ fn help(table: Option<ViewTable>) -> Paragraph<'static> {
     Paragraph::new(lines)
 }
 
-/// Everything that is known of a row, also what has no room in the table.
+/// Shows all data of a row, including columns that do not fit into the table.
 fn details(id: &str, table: &ViewTable) -> Paragraph<'static> {
     let Some(row) = table.rows.iter().find(|row| row.id == id) else {
         return Paragraph::new("it is no longer here; esc goes back");

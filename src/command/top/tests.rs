@@ -1,4 +1,4 @@
-//! Tests of screen and keys, on ratatui's test backend.
+//! Tests of screen and keys on ratatui's test backend.
 
 use super::draw::draw;
 use super::poller::Update;
@@ -74,7 +74,7 @@ fn streams() -> TopState {
     state
 }
 
-/// The screen's lines, without trailing blanks.
+/// Returns the lines of the screen without trailing spaces.
 fn screen(state: &TopState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, state)).expect("drawn");

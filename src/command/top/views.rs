@@ -1,4 +1,4 @@
-//! The views, and the columns of each.
+//! The views and their columns.
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, SlosBody, rough};
@@ -45,7 +45,7 @@ impl View {
         }
     }
 
-    /// The default sort column, and whether the smallest comes first.
+    /// Returns the default sort column, and whether the order is ascending.
     pub(super) fn sorted(self) -> (usize, bool) {
         match self {
             View::Streams => (1, false),
@@ -67,7 +67,7 @@ impl Content {
         }
     }
 
-    /// The text of an empty view.
+    /// Returns the text of an empty view.
     pub(super) fn nothing(&self) -> &'static str {
         match self {
             Content::Streams(_) => "no call is under way; point an agent at the proxy",
@@ -78,7 +78,7 @@ impl Content {
         }
     }
 
-    /// The source of finished calls.
+    /// Returns the source of finished calls.
     pub(super) fn call_source(&self) -> Option<&str> {
         match self {
             Content::Models(source, _)
@@ -88,7 +88,7 @@ impl Content {
         }
     }
 
-    /// What is to be said below the table: why objectives are missed, and which sessions run away.
+    /// Returns the sentences below the table: why objectives are missed, and which sessions are runaways.
     pub(super) fn causes(&self) -> Vec<String> {
         let slos = match self {
             Content::Slos(response) => &response.slos,
@@ -328,7 +328,7 @@ fn session(row: &SessionRow) -> TableRow {
     }
 }
 
-/// A cell with a decode speed, coloured by its experience band.
+/// Returns a cell with a decode speed in the colour of its experience band.
 fn speed(tps: Option<f64>) -> Cell {
     let tone = match tps {
         None => Tone::Plain,
@@ -339,7 +339,7 @@ fn speed(tps: Option<f64>) -> Cell {
     Cell::number(tps, |tps| format!("{tps:.1}")).tone(tone)
 }
 
-/// A cell with a time, in the unit that tells most.
+/// Formats a time in the most readable unit.
 fn time(seconds: Option<f64>) -> Cell {
     Cell::number(seconds, |seconds| match seconds {
         ..0.9995 => format!("{:.0}ms", seconds * 1e3),
@@ -351,7 +351,7 @@ fn time(seconds: Option<f64>) -> Cell {
     })
 }
 
-/// How long ago something was, in its largest unit.
+/// Formats an age in its largest unit.
 fn since(seconds: f64) -> String {
     if seconds < 1.0 {
         return "now".to_owned();
