@@ -8,11 +8,11 @@ use super::*;
     after_help = "Exit codes: 0 nothing has drifted, or it is not known yet; 1 failed; 3 something has drifted."
 )]
 pub struct DriftArgs {
-    /// Only the `drift` entry of this name
+    /// Evaluate only the `drift` entry with this name
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Read this ledger, and evaluate the `drift` entries of the configuration, or one of everything with all defaults where it has
-    /// none [default: ask the proxy at --admin]
+    /// Read this ledger file and evaluate the `drift` entries of the configuration. Without entries, all calls are
+    /// compared with default settings [default: ask the proxy at --admin]
     #[arg(
         long,
         value_name = "FILE",
@@ -24,7 +24,7 @@ pub struct DriftArgs {
     pub warehouse: WarehouseArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Evaluate as of this instant, or so long ago [default: now]
+    /// Evaluate as of this instant or duration before now [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "calls_of")]
     pub at: Option<When>,
     #[command(flatten)]
@@ -36,11 +36,11 @@ pub struct DriftArgs {
 /// The formats of `drift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DriftFormat {
-    /// For terminals
+    /// Text for terminals
     #[value(alias = "table")]
     Text,
-    /// For documents
+    /// Markdown for documents
     Markdown,
-    /// As the API answers
+    /// JSON in the format of the API
     Json,
 }

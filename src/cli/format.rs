@@ -4,13 +4,13 @@ use clap::{Args, ValueEnum, builder};
 
 const JSON: &str = "json";
 
-/// The shape of a command's output. The first format of `F` is the default.
+/// The format of a command's output. The first format of `F` is the default.
 #[derive(Debug, Clone, Args)]
 pub struct FormatArgs<F>
 where
     F: ValueEnum + Send + Sync + 'static,
 {
-    /// The format of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value = first::<F>())]
     format: F,
     /// Short for `--format json`
@@ -37,21 +37,21 @@ fn first<F: ValueEnum>() -> builder::OsStr {
     })
 }
 
-/// Formats of an answer that has no other.
+/// Formats of commands that have no special format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For terminals
+    /// Table for terminals
     #[value(alias = "table")]
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
 /// Formats of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReferenceFormat {
-    /// A table for documents
+    /// Markdown table for documents
     Markdown,
-    /// One JSON object for each entry
+    /// One JSON object per line for each entry
     Json,
 }
