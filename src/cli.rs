@@ -53,9 +53,9 @@ pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out, `drift` found drift or `gate` is inconclusive,\n  78 bad configuration, 130 `bench` was stopped before its end.\n\
+    after_help = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 `inject` skipped objects, `drift` found drift, `gate` is inconclusive\n  or `bench` cannot show a result; 78 the configuration cannot be used; 130 `bench` was interrupted.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
-    Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
+    Token of the admin address, overrides the configuration: TOKENGAUGE_ADMIN_TOKEN."
 )]
 pub struct Cli {
     /// What to do [default: run]
@@ -73,8 +73,8 @@ pub fn command() -> clap::Command {
 /// The version, the commit of the build, and the date of the price list.
 fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), COMMIT);
-    let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown day");
-    format!("{version}\ncommit {commit}\nlist of prices of {prices}")
+    let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown date");
+    format!("{version}\ncommit {commit}\nprice list of {prices}")
 }
 
 /// The commands.

@@ -221,7 +221,7 @@ pub enum BenchFormat {
 fn slo_name(text: &str) -> Result<String, &'static str> {
     let name = text.strip_prefix("slo=").filter(|name| !name.is_empty());
     name.map(str::to_owned)
-        .ok_or("is slo=NAME, where NAME is that of an [[slo]]")
+        .ok_or("must be slo=NAME with the name of an [[slo]]")
 }
 
 fn positive(text: &str) -> Result<f64, &'static str> {
@@ -229,7 +229,7 @@ fn positive(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|number: &f64| *number > 0.0 && number.is_finite());
-    number.ok_or("is a number above 0")
+    number.ok_or("must be a number above 0")
 }
 
 fn percent(text: &str) -> Result<f64, &'static str> {
@@ -237,14 +237,14 @@ fn percent(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|number| (0.0..=100.0).contains(number));
-    number.ok_or("is a percentage from 0 to 100")
+    number.ok_or("must be a percentage from 0 to 100")
 }
 
 fn interval(text: &str) -> Result<Duration, &'static str> {
     let found = humantime::parse_duration(text)
         .ok()
         .filter(|length| (Duration::from_millis(10)..=Duration::from_secs(600)).contains(length));
-    found.ok_or("is a duration from 10ms to 10m")
+    found.ok_or("must be a duration from 10ms to 10m")
 }
 
 fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, serde_json::Error> {

@@ -92,7 +92,7 @@ impl When {
             return Ok(When::At(at));
         }
         let back = humantime::parse_duration(text).map(When::Back);
-        back.map_err(|_| "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h")
+        back.map_err(|_| "must be an instant such as 2026-11-21T08:00:00Z or a duration before now such as 72h")
     }
 
     /// Returns the instant relative to `now`.
@@ -114,7 +114,7 @@ pub struct Month {
 
 impl Month {
     fn parse(text: &str) -> Result<Month, &'static str> {
-        let reason = "is a month such as 2026-11";
+        let reason = "must be a month such as 2026-11";
         let begin = format!("{text}-01T00:00:00Z");
         let from = humantime::parse_rfc3339(&begin).map_err(|_| reason)?;
         let now = from.duration_since(std::time::UNIX_EPOCH);

@@ -46,5 +46,5 @@ pub struct FleetArgs {
 fn since(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
     let given = humantime::parse_duration(text).ok();
     let given = given.filter(|given| (60..=400 * 86_400).contains(&given.as_secs()));
-    given.ok_or_else(|| "is a time from 1m to 400d, such as 7d".into())
+    given.ok_or_else(|| "must be a duration from 1m to 400d, such as 7d".into())
 }

@@ -5,7 +5,7 @@ use super::*;
 /// Options of `gate`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Exit codes: 0 it passes; 1 it fails, or the command did; 3 it is inconclusive; 78 bad configuration."
+    after_help = "Exit codes: 0 the gate passes; 1 the gate or the command fails; 3 the gate is inconclusive; 78 the configuration cannot be used."
 )]
 pub struct GateArgs {
     /// Name of the gate

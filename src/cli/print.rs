@@ -85,7 +85,7 @@ pub enum RulesFormat {
 fn job(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || !name.chars().all(sound) {
-        return Err("is made of letters, digits and -_./");
+        return Err("must consist of letters, digits and -_./");
     }
     Ok(name.to_owned())
 }
@@ -95,10 +95,10 @@ fn grouping(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        return Err("is made of letters, digits and _");
+        return Err("must consist of letters, digits and _");
     }
     if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
-        return Err("is a label of the rules themselves");
+        return Err("must not be a label that the rules set");
     }
     Ok(name.to_owned())
 }
@@ -107,7 +107,7 @@ fn grouping(name: &str) -> Result<String, &'static str> {
 fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
     let given = humantime::parse_duration(text)?;
     if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
-        return Err("is whole seconds, from 5s to 10m".into());
+        return Err("must be whole seconds from 5s to 10m".into());
     }
     Ok(given)
 }

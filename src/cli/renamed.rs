@@ -45,7 +45,8 @@ pub fn with_present_names(
     };
     let words = old.split(' ').count();
     arguments.splice(at..at + words, new.split(' ').map(OsString::from));
-    let note =
-        format!("`tokengauge {old}` is now `tokengauge {new}`; the old name goes with {GONE_WITH}");
+    let note = format!(
+        "`tokengauge {old}` is now `tokengauge {new}`; version {GONE_WITH} removes the old name"
+    );
     (arguments, Some(note))
 }

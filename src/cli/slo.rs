@@ -108,7 +108,7 @@ fn month(text: &str) -> Result<String, &'static str> {
     let day = humantime::parse_rfc3339(&format!("{text}-01T00:00:00Z"));
     let day = day.ok().filter(|_| text.len() == "2026-10".len());
     day.map(|_| text.to_owned())
-        .ok_or("a month is written as 2026-10")
+        .ok_or("must be a month such as 2026-10")
 }
 
 fn share(text: &str) -> Result<f64, &'static str> {
@@ -116,5 +116,5 @@ fn share(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or("a share is above 0 and at most 1, such as 0.99")
+    share.ok_or("must be above 0 and at most 1, such as 0.99")
 }

@@ -186,11 +186,11 @@ async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
 /// A failed request to a proxy. The message contains the URL, what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    #[error("the token file {path}: {1}", path = .0.display())]
+    #[error("cannot read the token file {path}: {1}", path = .0.display())]
     TokenFile(PathBuf, #[source] std::io::Error),
     #[error("{url}: {source}")]
     Url { url: String, source: http::Error },
-    #[error("{url}: {source}; is the proxy running there? --admin names its address")]
+    #[error("{url}: {source}; is the proxy running there? Set its address with --admin")]
     NoResponse { url: String, source: std::io::Error },
     #[error("{url}: {source}; is it a tokengauge of this version?")]
     Shape {
@@ -198,17 +198,17 @@ pub(super) enum ApiError {
         source: serde_json::Error,
     },
     #[error(
-        "{0}: the proxy wants the token of its [admin], and this is none: \
-         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+        "{0}: the proxy requires the token of its [admin], but none was given; \
+         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     NoToken(String),
     #[error(
-        "{0}: the proxy wants the token of its [admin], and this is another one: \
-         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+        "{0}: the proxy requires the token of its [admin], but a different one was given; \
+         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     OtherToken(String),
     #[error(
-        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}: --admin {admin}"
+        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}; use --admin {admin}"
     )]
     Traffic { address: String, admin: String },
     #[error(
@@ -228,7 +228,7 @@ pub(super) enum ApiError {
         reason: String,
     },
     /// The polling thread has ended.
-    #[error("asking ended")]
+    #[error("the thread that polls the proxy has ended")]
     Ended,
 }
 

@@ -10,12 +10,12 @@ use tokengauge_process::SystemError;
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
         "service-levels",
-        "Are promises kept, and what is left of their budgets?",
+        "Are objectives kept, and how much error budget remains?",
         include_str!("../../dashboards/service-levels.json"),
     ),
     (
         "speed",
-        "How fast are answers, and where does the time go?",
+        "How fast are responses, and where is the time spent?",
         include_str!("../../dashboards/speed.json"),
     ),
     (
@@ -30,7 +30,7 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
     ),
     (
         "proxy",
-        "Is tokengauge itself well?",
+        "Is tokengauge itself healthy?",
         include_str!("../../dashboards/proxy.json"),
     ),
 ];

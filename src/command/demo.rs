@@ -90,7 +90,7 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     } else {
         "http"
     };
-    output::note(&format!("demo: {scheme}://{admin}/ shows what is going on"));
+    output::note(&format!("demo: {scheme}://{admin}/ shows the live page"));
     if let Some(folder) = folder {
         output::note(&format!(
             "  calls and counts are kept in {}",
@@ -107,7 +107,10 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
-    output::note(&format!("demo: {} simulated agents; try", args.agents));
+    output::note(&format!(
+        "demo: {} simulated agents are running; try",
+        args.agents
+    ));
     for command in [
         format!("curl -s '{scheme}://{admin}/api/v1/calls?limit=1'"),
         format!("curl -s {scheme}://{admin}/metrics"),
@@ -168,7 +171,7 @@ fn configuration(
     if let Some(folder) = &args.state_dir {
         let folder = folder
             .to_str()
-            .ok_or_else(|| unusable(&"--state-dir is no UTF-8"))?;
+            .ok_or_else(|| unusable(&"--state-dir is not valid UTF-8"))?;
         tables.insert("state_dir".to_owned(), folder.into());
     }
     let mut text = toml::to_string(&tables).map_err(|error| unusable(&error))?;

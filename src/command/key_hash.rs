@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(super) fn key_hash() -> Result<(), Error> {
     let input = std::io::stdin();
     if input.is_terminal() {
-        output::note("keys, one a line; end with Ctrl-D");
+        output::note("Enter one key per line; end with Ctrl-D");
     }
     let mut found = false;
     for (at, line) in BufReader::new(input.take(MAX_BYTES)).lines().enumerate() {

@@ -51,7 +51,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!(
         place,
         thread,
-        "panicked: a defect of tokengauge, please report the place"
+        "panicked: this is a bug in tokengauge, please report the location"
     );
 }
 
@@ -78,7 +78,7 @@ mod tests {
     const TEXT: &str = "an answer: PLANTED-7f3a é";
 
     #[test]
-    #[ignore = "run by the test below as a process of its own"]
+    #[ignore = "the test below runs this in a separate process"]
     fn panics_while_reading_a_text() {
         start(LevelFilter::INFO);
         let reader = std::thread::Builder::new().name("reader".into());

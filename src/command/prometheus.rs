@@ -42,31 +42,31 @@ struct Data {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PrometheusError {
     #[error(
-        "--prometheus: the URL has a user or a password in it, which others can see on the command line: name the user with \
+        "--prometheus: the URL contains a user or a password, which others can see on the command line; name the user with \
          --prometheus-user and a file with the password with --prometheus-password-file"
     )]
     UserInUrl,
-    #[error("--prometheus-user: a user's name has no colon in basic authentication")]
+    #[error("--prometheus-user: a user name for basic authentication must not contain a colon")]
     ColonInUser,
     #[error(
-        "--prometheus-user: there is no password: name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
+        "--prometheus-user: there is no password; name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
     )]
     NoPassword,
     #[error(
-        "the credentials for --prometheus have characters that no header may have, such as a line end"
+        "the credentials for --prometheus contain characters that are not allowed in a header, such as a line break"
     )]
     NoHeader,
     #[error(transparent)]
     File(#[from] SystemError),
     #[error("{file} is empty", file = .0.display())]
     Empty(PathBuf),
-    #[error("{0}: {1}; --prometheus takes the URL of a Prometheus")]
+    #[error("{0}: {1}; --prometheus must be the URL of a Prometheus")]
     Url(String, #[source] http::Error),
     #[error("{0}: {1}; is a Prometheus running there?")]
     NoResponse(String, #[source] std::io::Error),
     #[error(
-        "{0}: answered {1}: it wants other credentials; --prometheus-token-file, or --prometheus-user with \
-         --prometheus-password-file, name them"
+        "{0}: answered {1}: the credentials are missing or wrong; set them with --prometheus-token-file, or \
+         --prometheus-user and --prometheus-password-file"
     )]
     Credentials(String, u16),
     #[error("{0}: answered {1}; is it a Prometheus?")]

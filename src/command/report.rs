@@ -76,11 +76,11 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
         let first = rfc3339_seconds(first);
         let elsewhere = match args.warehouse.url {
             Some(_) => "",
-            None => "; a store of [[sink]] keeps all",
+            None => "; a [[sink]] stores all calls",
         };
         output::note(&format!(
-            "the earliest of these calls began at {first}: of the days of the month before nothing was called, or nothing is \
-             kept any more{elsewhere}"
+            "the earliest of these calls began at {first}: earlier in the month there were no calls, or they are no longer \
+             stored{elsewhere}"
         ));
     }
 }
@@ -162,19 +162,21 @@ impl Calls {
 
 #[derive(Debug, thiserror::Error)]
 enum ReportCommandError {
-    #[error("--baseline is for comparisons; --format csv has sums by month alone")]
+    #[error("--baseline does not work with --format csv, which only sums by month")]
     BaselineOfCsv,
-    #[error("{path}: {1}; call logs are what `run --call-log FILE` writes", path = .0.display())]
+    #[error("cannot read the call log {path}: {1}; `tokengauge run --call-log FILE` writes call logs", path = .0.display())]
     CallLog(PathBuf, #[source] std::io::Error),
-    #[error("there are no finished calls in that time; --since, --until and --month name another")]
+    #[error(
+        "there are no finished calls in this period; choose another with --since, --until or --month"
+    )]
     NoCalls,
     #[error(
-        "{0} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
+        "{0} is neither an instant such as 2026-01-31T09:30:00Z nor a duration before now such as 72h or 7d"
     )]
     NoInstant(String),
-    #[error("--baseline {name}: no row is called so; there are: {rows}")]
+    #[error("--baseline {name}: no row has this name; the rows are: {rows}")]
     NoRow { name: String, rows: String },
-    #[error("the names of users {path}: {1}", path = .0.display())]
+    #[error("cannot read the user names in {path}: {1}", path = .0.display())]
     UserNames(PathBuf, #[source] std::io::Error),
 }
 

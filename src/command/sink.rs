@@ -27,15 +27,15 @@ pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
 
 #[derive(Debug, thiserror::Error)]
 enum SinkCommandError {
-    #[error("{0} has no [[sink]]; --config names the file that has")]
+    #[error("{0} has no [[sink]]; name a configuration that has one with --config")]
     NoSink(String),
     #[error(
-        "{0} has no such [[sink]] of kind clickhouse, for S3 needs no table; --config names another file"
+        "{0} has no matching [[sink]] of kind clickhouse (S3 needs no table); name another configuration with --config"
     )]
     NoTable(String),
-    #[error("{origin} has these: {names}; name one of them with --sink")]
+    #[error("{origin} has several sinks: {names}; name one of them with --sink")]
     Several { origin: String, names: String },
-    #[error("{source}; {sent} calls were sent before, which can be sent again")]
+    #[error("{source}; {sent} calls were already sent; it is safe to run the replay again")]
     Replay { sent: u64, source: SendError },
     #[error(transparent)]
     Unusable(#[from] std::io::Error),
@@ -190,7 +190,7 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     let known = match sink.kind() {
         // ClickHouse keeps one copy of each call.
         SinkKind::ClickHouse => String::new(),
-        SinkKind::S3 => format!(", {} were there", sent.known),
+        SinkKind::S3 => format!(", {} already stored", sent.known),
     };
     output::note(&format!(
         "{} calls sent{known}, {} refused",

@@ -122,7 +122,7 @@ impl Client {
                 let kind = FailureKind::IdleTimeout;
                 call.0.ended(now(), End::Failed(kind));
                 let timeout = humantime::format_duration(self.settings.timeout);
-                let reason = format!("it took longer than {timeout} (--request-timeout)");
+                let reason = format!("the call took longer than {timeout} (--request-timeout)");
                 Err(Failure { kind, reason })
             }
         }

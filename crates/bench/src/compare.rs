@@ -98,7 +98,10 @@ impl Comparison {
         for before in &old.levels {
             match new.levels.iter().find(|level| level.load == before.load) {
                 Some(after) => both.push((before, after)),
-                None => left_out.push(format!("{}: the new result does not have it", before.load)),
+                None => left_out.push(format!(
+                    "{}: the new result does not have this load",
+                    before.load
+                )),
             }
         }
         for (before, after) in &both {
@@ -195,10 +198,11 @@ fn settings(old: &Results, new: &Results) -> Vec<String> {
     let by = old.measured_by.as_ref().zip(new.measured_by.as_ref());
     let by = by.map(|(old, new)| old.differences(new));
     let differ = work.into_iter().chain(by).flatten();
-    let differ = differ.map(|what| format!("not alike, so a change may be its own: {what}"));
+    let differ =
+        differ.map(|what| format!("the measurements differ, which may cause a change: {what}"));
     let (old, new) = (&old.settings, &new.settings);
     let named = |name: &str, old: String, new: String| {
-        (old != new).then(|| format!("{name} differs, so a change may be its own: {old}; {new}"))
+        (old != new).then(|| format!("{name} differs, which may cause a change: {old}; {new}"))
     };
     let found = [
         named(
@@ -426,7 +430,7 @@ mod tests {
         assert!(Comparison::of(&on(2, 1), &on(2, 1)).left_out.is_empty());
         let found = Comparison::of(&on(2, 1), &on(8, 2)).table();
         for what in ["method: 1 against 2", "processors: 2 against 8"] {
-            let line = format!("not alike, so a change may be its own: {what}");
+            let line = format!("the measurements differ, which may cause a change: {what}");
             assert!(found.contains(&line), "{found}");
         }
     }
@@ -550,7 +554,7 @@ mod tests {
         assert!(
             compared
                 .table()
-                .contains("concurrency 8: the new result does not have it")
+                .contains("concurrency 8: the new result does not have this load")
         );
         assert_eq!(
             compared.undecided(),

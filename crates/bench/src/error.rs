@@ -9,7 +9,7 @@ pub enum BenchError {
         url: String,
         reason: String,
     },
-    #[error("the header `{0}` is no NAME: VALUE that HTTP can carry")]
+    #[error("the header `{0}` is not a valid NAME: VALUE")]
     Header(String),
     /// The first call failed, so no load was put on the backend.
     #[error("{url}: the first call failed, so nothing was measured: {reason}")]

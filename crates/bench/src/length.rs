@@ -23,7 +23,9 @@ pub enum Length {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no length in tokens such as 512, 128..1024 (uniform) or 512~64 (mean~deviation)")]
+#[error(
+    "`{0}` is not a length in tokens such as 512, 128..1024 (uniform) or 512~64 (mean~deviation)"
+)]
 pub struct InvalidLength(String);
 
 impl Length {

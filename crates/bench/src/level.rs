@@ -313,7 +313,7 @@ fn not_shown(
         if factor > 1.0 {
             let seconds = (measured / trials.len() as f64 * factor).ceil();
             return format!(
-                "{calls} of {least} calls needed: measure for {seconds} s or more in each of {} trials \
+                "only {calls} of the {least} needed calls; measure for at least {seconds} s in each of {} trials \
                  (--benchmark-duration)",
                 trials.len()
             );
@@ -323,11 +323,11 @@ fn not_shown(
     match (withheld.is_empty(), result.value, result.bound) {
         (false, ..) => withheld.join("; "),
         (true, Some(value), Some(bound)) => format!(
-            "it is {} and may be {}: make more trials (--trials) or measure longer (--benchmark-duration)",
+            "the figure is {} and may be {}: make more trials (--trials) or measure longer (--benchmark-duration)",
             unit.show(value),
             unit.show(bound)
         ),
-        _ => "no call has the figure".to_owned(),
+        _ => "no call has this figure".to_owned(),
     }
 }
 

@@ -136,8 +136,8 @@ impl fmt::Display for Objective {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \
-     a time has <= and a unit, a speed >="
+    "`{0}` is not an objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \
+     times need <= and a unit, speeds need >="
 )]
 pub struct InvalidObjective(String);
 

@@ -62,10 +62,10 @@ pub struct Highest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoHighest {
     /// The lowest load misses the objectives.
-    #[error("no load that was tried keeps the objectives")]
+    #[error("no tested load keeps the objectives")]
     Missed,
     /// The lowest load is not shown to keep or to miss the objectives, with the reason and what to do.
-    #[error("no load that was tried is shown to keep the objectives: {0}")]
+    #[error("no tested load is shown to keep the objectives: {0}")]
     Undecided(String),
 }
 

@@ -131,7 +131,7 @@ impl Run<'_> {
             .cloned()
             .filter(|_| flushed.is_ok())
         else {
-            return Err(failed("it was not measured in time".to_owned()));
+            return Err(failed("the call was not measured in time".to_owned()));
         };
         first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
     }
@@ -377,12 +377,12 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
     let status = record.status.unwrap_or_default();
     if record.outcome != Outcome::Complete {
         let advice = match status {
-            401 | 403 => ": --api-key-env names the variable with the key",
-            404 => ": --endpoint-type and --endpoint say what is called, --model which model",
+            401 | 403 => "; name the environment variable with the key in --api-key-env",
+            404 => "; check --endpoint-type, --endpoint and --model",
             400 | 422 => {
-                ": it refused the request; --endpoint-type, --model and --extra-inputs change it"
+                ": the backend refused the request; check --endpoint-type, --model and --extra-inputs"
             }
-            429 => ": it limits calls",
+            429 => ": the backend limits calls",
             _ => "",
         };
         let kind = record.error_type.as_deref().unwrap_or_default();
@@ -390,13 +390,12 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
         return Some(format!("status {status}, {outcome} {kind}{advice}"));
     }
     if record.streamed == Some(false) {
-        return Some(
-            "its answer did not come as a stream, so it has no time to first token".to_owned(),
-        );
+        return Some("the response was not streamed, so it has no time to first token".to_owned());
     }
     if record.tokens.normalised.output.unwrap_or_default() == 0 {
         return Some(
-            "no text came that could be read: --endpoint-type says the dialect".to_owned(),
+            "the response contained no readable text; check the dialect in --endpoint-type"
+                .to_owned(),
         );
     }
     None

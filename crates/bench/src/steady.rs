@@ -133,14 +133,14 @@ pub fn judge(
     if observed.interrupted {
         return Err(vec![Withheld::new(
             Reason::Interrupted,
-            "it was stopped before its end",
+            "the trial was stopped before its end",
         )]);
     }
     let to = observed.seconds;
     if observed.overloaded {
         let most = crate::load::MAX_IN_FLIGHT;
         let message =
-            format!("{most} calls were under way: the backend does not keep up with this rate");
+            format!("{most} calls were in flight: the backend does not keep up with this rate");
         reasons.push(Withheld::new(Reason::Overloaded, message));
         return Err(reasons);
     }
@@ -154,8 +154,8 @@ pub fn judge(
         let needed = bootstrap::MIN_OBSERVATIONS;
         let seconds = (observed.seconds * needed as f64 / complete.max(1) as f64).ceil();
         let message = format!(
-            "{complete} complete calls began while it was measured, {needed} are needed: \
-             measure longer, for {seconds} s or more (--benchmark-duration)"
+            "{complete} complete calls began during the measurement, but {needed} are needed: \
+             measure for at least {seconds} s (--benchmark-duration)"
         );
         reasons.push(Withheld::new(Reason::TooFewCalls, message));
         return Err(reasons);
@@ -210,7 +210,7 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     let throttled = lag.throttled.time.as_secs_f64() / observed.seconds;
     let cause = if lag.p99 > limit {
         format!(
-            "this client was {:.1} ms late or more for 1 % of the time",
+            "this client was at least {:.1} ms late for 1 % of the time",
             lag.p99 * 1e3
         )
     } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
@@ -224,7 +224,7 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
         return None;
     };
     let message = format!(
-        "{cause}; {:.1} ms are allowed (--max-client-lag): run it on a machine with more free CPU, without a CPU limit",
+        "{cause}; at most {:.1} ms are allowed (--max-client-lag): run the benchmark on a machine with more free CPU and without a CPU limit",
         limit * 1e3
     );
     Some(Withheld::new(Reason::ClientLag, message))
@@ -241,7 +241,7 @@ fn settled(observed: &Observed) -> Result<f64, Withheld> {
         )),
         Err(StatsError::TooFew { needed, got }) => {
             let message = format!(
-                "{got} intervals of throughput, {needed} are needed: measure longer (--benchmark-duration)"
+                "the measurement has {got} intervals of throughput, but {needed} are needed: measure longer (--benchmark-duration)"
             );
             Err(Withheld::new(Reason::TooShort, message))
         }
@@ -257,7 +257,7 @@ fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withhel
             if mean >= IN_FLIGHT * f64::from(*streams) {
                 return None;
             }
-            format!("{mean:.1} calls were under way in the mean, not {streams}")
+            format!("{mean:.1} calls were in flight on average, not {streams}")
         }
         Load::RequestRate(rate, _) => {
             let expected = rate * observed.seconds;
@@ -266,7 +266,7 @@ fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withhel
             if observed.begun as f64 >= least {
                 return None;
             }
-            format!("{} calls began, not {expected:.0}", observed.begun)
+            format!("{} calls began instead of {expected:.0}", observed.begun)
         }
         Load::Schedule(_) | Load::Sessions(_) => return None,
     };
@@ -301,7 +301,7 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
             && 2 * together(ended - gap / 2.0) >= (target.ceil() as usize).max(1)
     })?;
     let message = format!(
-        "no tokens came for {gap:.1} s in at least half of the streams, {:.1} s after the measurement began",
+        "at least half of the streams stalled for {gap:.1} s, {:.1} s after the measurement began",
         ended - gap
     );
     Some(Withheld::new(Reason::NotSteady, message))
@@ -334,7 +334,7 @@ fn drifts(
                     limit * 100.0
                 )
             }
-            Err(error) => format!("whether {name} is steady cannot be shown: {error}"),
+            Err(error) => format!("cannot determine whether {name} is steady: {error}"),
         };
         Some(Withheld {
             part: Some(part),
@@ -487,7 +487,7 @@ mod tests {
     fn fewer_calls_under_way_than_meant_are_found() {
         let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::Concurrency(9));
         assert!(
-            found[0].message.contains("8.0 calls were under way"),
+            found[0].message.contains("8.0 calls were in flight"),
             "{found:?}"
         );
         let found = reasons(
@@ -495,7 +495,7 @@ mod tests {
             &Load::RequestRate(11.0, Default::default()),
         );
         assert!(
-            found[0].message.contains("480 calls began, not 660"),
+            found[0].message.contains("480 calls began instead of 660"),
             "{found:?}"
         );
     }
@@ -514,7 +514,7 @@ mod tests {
         let found = reasons(&lagging, &CLOSED);
         assert_eq!(found[0].reason, Reason::ClientLag);
         assert!(
-            found[0].message.contains("12.1 ms late or more"),
+            found[0].message.contains("at least 12.1 ms late"),
             "{found:?}"
         );
         let mut throttled = observed(|_| 1.0, |_| 1.0);

@@ -207,7 +207,7 @@ pub fn findings(results: &Results) -> Vec<String> {
     }
     if let Some(knee) = &results.knee {
         lines.push(format!(
-            "knee: beyond {} calls at once more bring no more than {:.0} tokens/s",
+            "knee: above {} concurrent calls the throughput stays at {:.0} tokens/s",
             knee.concurrency, knee.system_tps
         ));
     }
@@ -220,7 +220,9 @@ pub fn findings(results: &Results) -> Vec<String> {
     }
     lines.extend(highest(results));
     let work = results.fingerprint.as_ref();
-    lines.extend(work.map(|work| format!("work, of 10 to 90 of 100 calls in brackets: {work}")));
+    lines.extend(work.map(|work| {
+        format!("work, with the 10th to 90th percentile of calls in brackets: {work}")
+    }));
     lines.extend(
         results
             .measured_by
@@ -228,7 +230,7 @@ pub fn findings(results: &Results) -> Vec<String> {
             .map(|by| format!("measured by {by}")),
     );
     if results.interrupted {
-        lines.push("stopped before its end: these are the trials that were whole".to_owned());
+        lines.push("the benchmark was interrupted: only complete trials are shown".to_owned());
     }
     lines
 }
@@ -250,7 +252,7 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     for trial in left_out {
         let reasons: Vec<_> = trial.withheld.iter().map(ToString::to_string).collect();
         lines.push(format!(
-            "{load}: trial {} is left out: {}",
+            "{load}: trial {} is excluded: {}",
             trial.trial,
             reasons.join("; ")
         ));
@@ -295,7 +297,7 @@ fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> 
         .collect();
     (level.withheld.is_empty() && judged.calls < judged.of).then(|| {
         format!(
-            "{}: {figure} is of {} of {} calls; the others: {}",
+            "{}: {figure} covers {} of {} calls; the others: {}",
             level.load,
             judged.calls,
             judged.of,
@@ -319,7 +321,7 @@ fn highest(results: &Results) -> Option<String> {
             };
             let _ = write!(line, " ({missed} {does_not})");
         }
-        None => line.push_str(" (the highest that was tried)"),
+        None => line.push_str(" (the highest load that was tried)"),
     }
     if let Some(tps) = highest.output_throughput {
         let _ = write!(line, ", {tps:.0} tokens/s");
@@ -333,12 +335,12 @@ fn highest(results: &Results) -> Option<String> {
 
 fn both_sides(both: &BothSides) -> String {
     if let Some(error) = &both.error {
-        return format!("the gauge was not asked: {error}");
+        return format!("the proxy at --through could not be asked: {error}");
     }
     let seconds = |name: &str, sides: &Option<Sides>| {
         sides.map(|sides| {
             format!(
-                "{name} {} here, {} there, {:+.2} ms ({:.2} ms at p95)",
+                "{name} {} here, {} at the proxy, {:+.2} ms ({:.2} ms at p95)",
                 Unit::Seconds.show(sides.agent),
                 Unit::Seconds.show(sides.gauge),
                 sides.difference * 1e3,
@@ -349,7 +351,7 @@ fn both_sides(both: &BothSides) -> String {
     let tps = both.tps.map(|sides| {
         let share = sides.difference / sides.gauge * 100.0;
         format!(
-            "TPS {:.1} here, {:.1} there, {share:+.2} %",
+            "TPS {:.1} here, {:.1} at the proxy, {share:+.2} %",
             sides.agent, sides.gauge
         )
     });
@@ -360,11 +362,11 @@ fn both_sides(both: &BothSides) -> String {
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     let tokens = match both.tokens_differ {
-        0 => "the same tokens".to_owned(),
-        calls => format!("other tokens in {calls}"),
+        0 => "equal token counts".to_owned(),
+        calls => format!("different token counts in {calls}"),
     };
     format!(
-        "the gauge has {} of {} calls, {tokens}; {}",
+        "the proxy has records of {} of {} calls, {tokens}; {}",
         both.matched,
         both.calls,
         parts.join("; ")
@@ -428,7 +430,7 @@ mod tests {
             text.contains("5.45 US dollars per million output tokens by hardware"),
             "{text}"
         );
-        assert!(text.contains("stopped before its end"), "{text}");
+        assert!(text.contains("the benchmark was interrupted"), "{text}");
     }
 
     #[test]

@@ -96,7 +96,11 @@ impl Pool {
         let secure = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
-            _ => return Err(invalid("must start with http:// or https://".to_owned())),
+            _ => {
+                return Err(invalid(
+                    "the URL must start with http:// or https://".to_owned(),
+                ));
+            }
         };
         let protocol = if http2 {
             Protocol::Http2
@@ -207,7 +211,7 @@ impl Pool {
             .map_err(|error| Failure::new(FailureKind::Dns, &error))?
             .collect();
         if addresses.is_empty() {
-            let error = io::Error::other("the name has no address");
+            let error = io::Error::other("the host name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
         }
         let tcp = TcpStream::connect(&addresses[..])

@@ -69,11 +69,11 @@ enum Text {
 enum InvalidLine {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("an input_length of {0} tokens")]
+    #[error("input_length cannot be {0} tokens")]
     Length(u32),
-    #[error("neither `text` nor `input_length`")]
+    #[error("neither `text` nor `input_length` is set")]
     NoPrompt,
-    #[error("timestamp or delay: {0}")]
+    #[error("invalid timestamp or delay: {0}")]
     Time(#[from] std::time::TryFromFloatSecsError),
 }
 
@@ -108,7 +108,7 @@ impl Workload {
         let filled: Vec<_> = lines.filter(|(_, line)| !line.trim().is_empty()).collect();
         if filled.is_empty() || filled.len() > MAX_LINES {
             let reason = format!(
-                "has {} lines with prompts, not 1 to {MAX_LINES}",
+                "the file has {} lines with prompts, but must have 1 to {MAX_LINES}",
                 filled.len()
             );
             return Err(invalid(reason));

@@ -181,7 +181,7 @@ fn split_counts(seen: &[Seen<'_>]) -> String {
         let share = arm.weight.unwrap_or(0.0) / weights;
         let expected = units as f64 * share;
         format!(
-            "`{}` has {} units, {expected:.0} expected",
+            "`{}` has {} units instead of {expected:.0}",
             arm.name, arm.units
         )
     });

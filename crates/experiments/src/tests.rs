@@ -122,8 +122,8 @@ fn withheld(report: &Report, words: &str) {
 fn a_broken_split_is_withheld() {
     let half = experiment(&[1.0, 1.0]);
     let report = judged(&half, units("a", 250, 40, 3).chain(units("b", 150, 40, 3)));
-    withheld(&report, "the split is not what was configured");
-    withheld(&report, "`b` has 150 units, 200 expected");
+    withheld(&report, "the split differs from the configured weights");
+    withheld(&report, "`b` has 150 units instead of 200");
     assert!(report.split_p.is_some_and(|p| p <= CHECK_ALPHA));
     let as_configured = experiment(&[5.0, 3.0]);
     let report = judged(
@@ -156,10 +156,10 @@ fn units_of_two_variants_interfere() {
 fn too_few_units_and_no_traffic_are_said() {
     let half = experiment(&[1.0, 1.0]);
     let report = judged(&half, units("a", 120, 40, 3).chain(units("b", 99, 40, 3)));
-    withheld(&report, "`b` has 99 complete ones of 100");
+    withheld(&report, "`b` has 99 complete units, but 100 are needed");
     withheld(
         &judged(&half, std::iter::empty()),
-        "no finished call is in a variant",
+        "no finished call belongs to a variant",
     );
     let mut by_label = half.clone();
     by_label.arms.clear();
@@ -177,7 +177,7 @@ fn a_unit_counts_once_it_is_complete() {
     };
     let all = units("a", 120, 40, 3).chain(units("b", 120, 40, 3).map(late));
     let report = judged(&experiment(&[1.0, 1.0]), all);
-    withheld(&report, "`b` has 0 complete ones of 100");
+    withheld(&report, "`b` has 0 complete units, but 100 are needed");
     assert_eq!(report.arms[1].units, 120);
 }
 

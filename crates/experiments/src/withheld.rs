@@ -5,13 +5,13 @@ use tokengauge_stats::StatsError;
 pub enum Withheld {
     /// No finished call names the experiment.
     #[error(
-        "no finished call is in a variant of it yet: is there traffic on its route, and do headers name its units?"
+        "no finished call belongs to a variant of the experiment yet: check the traffic on its route, and the headers that name its units"
     )]
     NoTraffic,
     #[error("only `{variant}` has calls; two variants are needed")]
     OneVariant { variant: String },
     #[error(
-        "too few units: `{variant}` has {got} complete ones of {needed} (a unit is complete {settled} after its last call)"
+        "too few units: `{variant}` has {got} complete units, but {needed} are needed (a unit is complete {settled} after its last call)"
     )]
     TooFewUnits {
         /// The variant with the fewest units.
@@ -23,7 +23,7 @@ pub enum Withheld {
     },
     /// The numbers of units contradict the weights of the arms.
     #[error(
-        "the split is not what was configured: {counts} (p = {p:.1e}); units are lost or counted on their way, so that the arms are not alike"
+        "the split differs from the configured weights: {counts} (p = {p:.1e}); units were lost or counted twice, so the arms are not comparable"
     )]
     Split {
         /// The arms with their actual and expected units.
@@ -42,7 +42,7 @@ pub enum Withheld {
     },
     /// The groups have different shares of calls that the metric does not cover.
     #[error(
-        "the share of calls without a {what} differs ({:.1} % and {:.1} %), so that the calls with one are not alike",
+        "the share of calls without a {what} differs ({:.1} % and {:.1} %), so the remaining calls are not comparable",
         .baseline * 100.0,
         .changed * 100.0
     )]
@@ -55,7 +55,7 @@ pub enum Withheld {
     },
     /// Too few units have the counted event, or too few do not.
     #[error(
-        "too few units to know how it varies: {with} have it, {without} have calls without it; 50 of each are needed"
+        "too few units to estimate the variance: {with} units have the event and {without} have calls without it, but 50 of each are needed"
     )]
     RareEvent {
         /// The number of units with the event.

@@ -20,7 +20,7 @@ pub(crate) fn verdicts(report: &mut Report) {
         comparison.verdict = verdict(comparison, report);
     }
     report.verdict = match &report.withheld {
-        Some(reason) => format!("nothing is compared: {reason}"),
+        Some(reason) => format!("the variants are not compared: {reason}"),
         None => {
             let all = comparisons.iter();
             let all = all.map(|comparison| comparison.verdict.as_str());
@@ -36,7 +36,7 @@ fn verdict(comparison: &ArmComparison, report: &Report) -> String {
     let metrics = comparison.metrics.iter();
     let mut parts: Vec<String> = metrics.filter_map(|metric| part(metric, report)).collect();
     if parts.is_empty() {
-        parts.push("nothing differs as far as is known".to_owned());
+        parts.push("no difference is shown".to_owned());
     }
     parts.push(format!(
         "{} {}",

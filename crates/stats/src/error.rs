@@ -12,7 +12,7 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// There are fewer observations (or trials, units, batches) than the method needs.
-    #[error("too few observations: {got} of the {needed} that are needed")]
+    #[error("too few observations: {got}, but {needed} are needed")]
     TooFew {
         /// The minimum number.
         needed: usize,
@@ -20,7 +20,7 @@ pub enum StatsError {
         got: usize,
     },
     /// There are more observations than the method has memory or time for.
-    #[error("too many observations: {got}, and at most {allowed} are possible")]
+    #[error("too many observations: {got}, but at most {allowed} are possible")]
     TooMany {
         /// The maximum number.
         allowed: usize,
@@ -31,10 +31,10 @@ pub enum StatsError {
     #[error("a value is not a finite number")]
     NotFinite,
     /// A divisor is zero, such as the level of a relative change or the denominator of a ratio.
-    #[error("the baseline is zero, so that no change relative to it exists")]
+    #[error("the baseline is zero, so there is no relative change")]
     ZeroLevel,
     /// All values are equal, so the spread that the method needs is zero.
-    #[error("all values are equal, so that their spread says nothing")]
+    #[error("all values are equal, so the spread is zero")]
     NoVariation,
     /// A parameter is outside its range.
     #[error("{name} must be {wanted}, not {value}")]
@@ -47,7 +47,7 @@ pub enum StatsError {
         value: f64,
     },
     /// Two lists that belong together differ in length.
-    #[error("{got} values where {wanted} are expected")]
+    #[error("got {got} values, but {wanted} are expected")]
     LengthsDiffer {
         /// The length of the first list.
         wanted: usize,

@@ -141,7 +141,7 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
         let (header, prefix) = request.endpoint_type.key_header();
         let value = HeaderValue::from_str(&format!("{prefix}{}", key.trim()));
         let Some(mut value) = value.ok().filter(|_| !key.trim().is_empty()) else {
-            let reason = format!("the variable {name} holds no key");
+            let reason = format!("the environment variable {name} does not contain a key");
             return Err(CommandError::refused("--api-key-env", reason).into());
         };
         value.set_sensitive(true);
@@ -199,7 +199,7 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
         if number.fract() == 0.0 {
             Ok(number as u32)
         } else {
-            let reason = format!("{number} is no whole number");
+            let reason = format!("{number} is not a whole number");
             Err(CommandError::refused("--concurrency", reason))
         }
     };
@@ -242,8 +242,8 @@ fn numbers(text: &str, option: &str) -> Result<Numbers, CommandError> {
     };
     found.ok_or_else(|| {
         let reason = format!(
-            "`{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
-             a load is above 0 and at most {MOST}"
+            "`{text}` is not a load such as 8, a list such as 1,2,4,8 or a range such as 1..64; \
+             loads must be above 0 and at most {MOST}"
         );
         CommandError::refused(option, reason)
     })

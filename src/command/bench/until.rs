@@ -48,7 +48,7 @@ pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
             } else {
                 format!("it has {}", names.join(", "))
             };
-            let reason = format!("{origin} has no objective of that name; {names}");
+            let reason = format!("{origin} has no objective with this name; {names}");
             return Err(refused(reason));
         };
         objective(slo).map_err(refused)
@@ -98,24 +98,26 @@ fn objective(slo: &Slo) -> Result<Objective, String> {
         "duration" => TailOf::Latency,
         "availability" => {
             return Err(
-                "a load with failed calls has no figures: --max-failed says how many may fail"
+                "benchmarks do not measure availability; limit failed calls with --max-failed"
                     .to_owned(),
             );
         }
         other => {
             return Err(format!(
-                "a benchmark does not judge `{other}`, but ttft, output_tps, duration and throughput"
+                "benchmarks cannot measure `{other}`, only ttft, output_tps, duration and throughput"
             ));
         }
     };
     if slo.event != "request" {
-        return Err("it judges tokens or slices of time, a benchmark judges calls".to_owned());
+        return Err(
+            "the objective counts tokens or slices of time, but benchmarks count calls".to_owned(),
+        );
     }
     let percent = slo.objective * 100.0;
     let whole = percent.round();
     if !(51.0..=99.0).contains(&whole) || (percent - whole).abs() > 1e-6 {
         return Err(format!(
-            "{percent} of 100 calls: a benchmark judges whole percentages from 51 to 99"
+            "the objective requires {percent} % of calls, but benchmarks need a whole percentage from 51 to 99"
         ));
     }
     let tail = TailMetric {
@@ -153,9 +155,9 @@ mod tests {
         let throughput = text(&slo("throughput", 1000.0, 0.999, "1m"));
         assert_eq!(throughput.as_deref(), Ok("output_throughput>=1000"));
         for (indicator, share, event, wanted) in [
-            ("ttft", 0.999, "request", "whole percentages"),
-            ("ttft", 0.95, "token", "judges calls"),
-            ("stalls", 0.95, "request", "does not judge `stalls`"),
+            ("ttft", 0.999, "request", "a whole percentage"),
+            ("ttft", 0.95, "token", "benchmarks count calls"),
+            ("stalls", 0.95, "request", "cannot measure `stalls`"),
             ("availability", 0.95, "request", "--max-failed"),
         ] {
             let error = text(&slo(indicator, 1.0, share, event)).expect_err("none");

@@ -33,7 +33,7 @@ fn form(file: &Path) -> Result<Form, CommandError> {
         Some("html") => Ok(Form::Html),
         Some("xml") => Ok(Form::Junit),
         _ => Err(CommandError::file(file)(
-            "results are written to .json, .md, .html and .xml (JUnit)",
+            "the file name must end with .json, .md, .html or .xml (JUnit)",
         )),
     }
 }

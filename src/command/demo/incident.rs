@@ -47,25 +47,25 @@ impl DemoIncident {
                 promise: "output_tps.at_least = 12",
                 fault: "gap=110ms~20ms",
                 happens: "decodes at about 9 tokens a second",
-                look_at: "tokens per second fall while the time to first token stays: decoding, not queueing",
+                look_at: "tokens per second fall while the time to first token is unchanged: decoding is slow, not queueing",
             },
             DemoIncident::Stalls => Script {
                 promise: "longest_gap.at_most = \"2s\"",
                 fault: "stall=4s@12",
-                happens: "stands still for 4 s in the middle of each stream",
-                look_at: "streams fall silent and go on: the longest gap of the worst calls, and pale rows of streams in flight",
+                happens: "stalls for 4 s in the middle of each stream",
+                look_at: "streams stall and continue: see the longest gap of the worst calls, and pale rows of streams in flight",
             },
             DemoIncident::Errors => Script {
                 promise: "availability = true",
                 fault: "status=503",
                 happens: "answers 503",
-                look_at: "failures in the third curve; calls end as HTTP error, within milliseconds",
+                look_at: "failures rise in the third curve; calls end with an HTTP error within milliseconds",
             },
             DemoIncident::ColdStart => Script {
                 promise: "ttft.at_most = \"3s\"",
                 fault: "cold_start=6s@1000000",
-                happens: "starts anew, and needs 6 s more for each first token",
-                look_at: "the time to first token jumps, and there is a mark where the upstream warms up again",
+                happens: "restarts, and needs 6 s more for each first token",
+                look_at: "the time to first token jumps, and a mark shows that the upstream warms up again",
             },
         }
     }
@@ -100,7 +100,7 @@ impl DemoIncident {
         ));
         sleep(CALM).await;
         output::note(&format!(
-            "demo: now the upstream {PROVIDER} {}; an alert is on its way",
+            "demo: now the upstream {PROVIDER} {}; an alert will follow",
             script.happens
         ));
         // The settings are constants that a test covers.
@@ -112,15 +112,13 @@ impl DemoIncident {
                 Ok(listener) => {
                     tokio::spawn(serve(Arc::clone(&simulator), listener, None, end));
                 }
-                Err(error) => {
-                    output::note(&format!("demo: {PROVIDER} does not come back: {error}"))
-                }
+                Err(error) => output::note(&format!("demo: {PROVIDER} cannot restart: {error}")),
             }
         }
         sleep(self.lasts()).await;
         let _ = simulator.set_fault("");
         output::note(&format!(
-            "demo: {PROVIDER} is as before; the alert ends five minutes after its short window is clean"
+            "demo: {PROVIDER} has recovered; the alert ends five minutes after its short window has no bad events"
         ));
     }
 
@@ -128,7 +126,7 @@ impl DemoIncident {
     pub(super) fn announce(self, admin: &str) {
         let calm = CALM.as_secs();
         output::note(&format!(
-            "demo: a rehearsal. For {calm} s all is well, then the upstream {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
+            "demo: incident rehearsal. For {calm} s the upstream is healthy, then {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
              ({}), and an alert arrives here within about two minutes.",
             self.script().happens,
             self.script().promise
@@ -142,7 +140,7 @@ impl DemoIncident {
             format!("the calls that spent the budget: {admin}/calls?slo={OBJECTIVE}"),
             format!("in the terminal: tokengauge slo status --admin {address}"),
             format!(
-                "keep it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
+                "save it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
             ),
         ]
     }
@@ -225,7 +223,7 @@ impl Receiver {
         let served = axum::serve(self.listener, router);
         let served = served.with_graceful_shutdown(async move { end.drain_started().await });
         if let Err(error) = served.await {
-            output::note(&format!("demo: the receiver of alerts ended: {error}"));
+            output::note(&format!("demo: the alert receiver failed: {error}"));
         }
     }
 }

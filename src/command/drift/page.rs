@@ -64,7 +64,7 @@ impl Page {
         self.heading("#", &format!("{}: {state}", self.name(&entry.name)))?;
         writeln!(
             self.text,
-            "{} to {}, against the time from {} to its beginning.\n",
+            "Window: {} to {}. Reference: from {} to the beginning of the window.\n",
             windows.current_since, windows.current_until, windows.reference_since
         )?;
         if entry.series.is_empty() {
@@ -75,7 +75,7 @@ impl Page {
             0 => Ok(()),
             more => writeln!(
                 self.text,
-                "{more} more series with fewer calls were not evaluated.\n"
+                "{more} other series have fewer calls and were not evaluated.\n"
             ),
         }
     }
@@ -99,7 +99,10 @@ impl Page {
             )?;
         }
         if let Some(missing) = &series.change_points_learning {
-            writeln!(self.text, "Since when is not known yet: {missing}.")?;
+            writeln!(
+                self.text,
+                "The time of the change is not known yet: {missing}."
+            )?;
         }
         writeln!(self.text)?;
         series

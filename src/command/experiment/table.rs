@@ -90,17 +90,20 @@ fn head(report: &Report, bullet: &str) -> String {
     for (count, what) in [
         (
             report.calls_without_unit,
-            "calls name no unit or no variant",
+            "calls have no unit or no variant",
         ),
         (
             report.collapsed_calls,
-            "calls are of units beyond the ledger's bound",
+            "calls belong to units beyond the ledger's limit",
         ),
         (report.mixed_units, "units have calls of several variants"),
-        (report.other_variants.len() as u64, "variants are no arm"),
+        (
+            report.other_variants.len() as u64,
+            "variants are not an arm",
+        ),
     ] {
         if count > 0 {
-            let _ = writeln!(text, "{bullet}{count} {what}; they are left out");
+            let _ = writeln!(text, "{bullet}{count} {what}; they are excluded");
         }
     }
     text

@@ -74,7 +74,7 @@ impl Rules {
                 },
             };
             if let Some(error) = objectives.error.as_ref().filter(|_| !failing) {
-                tracing::warn!(error, "objectives cannot be asked for");
+                tracing::warn!(error, "cannot query the objectives in Prometheus");
             }
             failing = objectives.error.is_some();
             fleet.set_objectives(objectives);

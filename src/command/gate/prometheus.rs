@@ -36,11 +36,11 @@ fn verdict(samples: &[Sample]) -> (GateVerdict, &'static str) {
         Some("-1") => (GateVerdict::Fail, "a proxy says so"),
         Some(_) => (
             GateVerdict::Inconclusive,
-            "a proxy says so, and none that it fails",
+            "a proxy says so, and no proxy says that it fails",
         ),
         None => (
             GateVerdict::Inconclusive,
-            "Prometheus has no proxy with this gate; does it scrape one that has a ledger?",
+            "Prometheus has no data about this gate; does it scrape a proxy that has a ledger?",
         ),
     }
 }

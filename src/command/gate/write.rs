@@ -85,7 +85,7 @@ fn plan_rows(plan: &Plan) -> Vec<[String; 3]> {
     let heads = [
         "the candidate's share",
         "a candidate as good as the baseline passes",
-        "last of all",
+        "slowest check",
     ];
     let rows = plan.at.iter().map(|at| {
         let share = format!("{:.0} %", at.candidate_share * 100.0);
@@ -188,7 +188,7 @@ fn head(report: &Report, bullet: &str) -> String {
     let side = |name: &str, side: &SideReport| {
         let more = match side.one_in {
             1 => String::new(),
-            one_in => format!(" (from one {unit} in {one_in}, which were read)"),
+            one_in => format!(" (a sample of one {unit} in {one_in})"),
         };
         format!(
             "{bullet}{name} {}: {} {unit}s, {} compared, {} calls{more}, {} of them without a {unit}\n",
@@ -205,7 +205,7 @@ fn head(report: &Report, bullet: &str) -> String {
         let mixed = report.mixed_units;
         let _ = writeln!(
             text,
-            "{bullet}{mixed} {unit}s have calls of both sides; they are left out"
+            "{bullet}{mixed} {unit}s have calls of both sides and are excluded"
         );
     }
     if let Some(since) = &report.since {

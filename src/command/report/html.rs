@@ -43,7 +43,7 @@ pub(super) fn page(report: &Report) -> String {
                 @for line in marks { li { (line) } }
             }
         }
-        h2 { "What this is of, and how it was made" }
+        h2 { "Notes" }
         @for line in others { p { (line) } }
         p { "Made " (maud::display(rfc3339_seconds(report.made))) "." }
     };

@@ -60,9 +60,9 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
     let clear = clear.filter(|difference| difference.is_shown()).count();
     let baseline = row_name(&found.baseline, shown);
     let about = format!(
-        "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
-         reports (Bonferroni: each is of {:.2} %). {clear} of them leave out 0, and are marked `*`: whether the others are \
-         differences cannot be told. `too few`: {MIN_UNITS} sessions are needed in both rows.",
+        "Differences from {baseline}, in percent; errors in percentage points. All intervals together hold in {:.0} of 100 \
+         reports (Bonferroni: each has a confidence of {:.2} %). {clear} intervals exclude 0 and are marked `*`; the others do \
+         not show a difference. `too few`: both rows need {MIN_UNITS} sessions.",
         found.confidence * 100.0,
         found.confidence_of_each * 100.0,
     );
@@ -72,7 +72,9 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
             row_name(&row.names, shown),
             shown(&row.other_work.join("; ")),
         );
-        format!("{names} had other work than {baseline}, so a difference may be its own: {work}.")
+        format!(
+            "The work of {names} differed from {baseline}, which may cause a difference: {work}."
+        )
     });
     std::iter::once(about).chain(other).collect()
 }
@@ -95,8 +97,8 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     )];
     if report.left_out > 0 {
         about.push(format!(
-            "{} calls came while their upstream warmed up: they count and cost, but not in TPS and TTFT; \
-             --with-warm-up has them in.",
+            "{} calls ran during the warm-up of their upstream: TPS and TTFT exclude them, calls and costs include them; \
+             --with-warm-up includes them everywhere.",
             report.left_out
         ));
     }
@@ -106,20 +108,20 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     let sessions = rows.iter().filter_map(|row| sessions(row, shown));
     about.extend(sessions.take(DESCRIBED));
     about.push(
-        "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
-         judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
-         fast or faster, which others write as p90, p95 and p99 of TPS; \
-         bands are the shares under 5, 15, 30, 60 and from 60 on. `+` after a cost: some calls have no price."
+        "TPS is tokens per second of one stream while it decodes, counted with the same tokenizer for every model; \
+         `judged` counts the calls that have a TPS. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
+         fast or faster, which other tools call p90, p95 and p99 of TPS; \
+         bands are the shares of calls under 5, 15, 30 and 60 TPS, and from 60 TPS. `+` after a cost: some calls have no price."
             .to_owned(),
     );
     about.push(
-        "share is the time to first token in all the time that these calls took; req/s is calls over the time \
-         from the first to the last."
+        "`share` is the time to first token as a share of the total time of these calls; `req/s` is the number of calls \
+         divided by the time from the first to the last."
             .to_owned(),
     );
     about.push(
-        "`reported` is the median of the same in the tokens that the provider reports: its own tokenizer makes \
-         more or fewer of the same text, and engines and benchmarks count those."
+        "`reported` is the median TPS in the tokens that the provider reports. The provider's tokenizer splits the same \
+         text into more or fewer tokens. Engines and benchmarks usually count provider tokens."
             .to_owned(),
     );
     let tasks = report.tasks();
@@ -129,8 +131,8 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
             format!("{} ({})", seconds(estimate.value), range(estimate, seconds))
         };
         about.push(format!(
-            "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
-             a minute.",
+            "{} sessions as tasks, from first call to last: half of them took up to {}, 95 of 100 up to {}; {per_minute:.2} \
+             tasks per minute.",
             tasks.tasks,
             with_range(&median),
             with_range(&p95),
@@ -139,7 +141,7 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about.extend(rows.iter().take(DESCRIBED).map(|row| {
         let name = row_name(&row.group.names, shown);
         let work = shown(&row.fingerprint.to_string());
-        format!("Work of {name}, of 10 to 90 of 100 calls in brackets: {work}.")
+        format!("Work of {name}, with the 10th to 90th percentile of calls in brackets: {work}.")
     }));
     about.push(format!("Made by {}.", measured_by()));
     about
@@ -158,7 +160,7 @@ fn coverage(coverage: &Coverage) -> String {
     let speed = of(coverage.with_speed, "speed", &coverage.tps_unavailable);
     let skipped = match coverage.skipped_events {
         0 => String::new(),
-        skipped => format!(" {skipped} events of streams could not be read and were skipped."),
+        skipped => format!(" {skipped} stream events were unreadable and were skipped."),
     };
     format!("{cost}. {speed}.{skipped}")
 }
@@ -188,9 +190,9 @@ fn judged(report: &Report) -> Vec<String> {
 
 fn intervals(report: &Report) -> String {
     format!(
-        "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \
-         sessions are in this report, a call without one being a session of its own. `too few` has neither bound: \
-         {MIN_UNITS} sessions are needed. Calls, tokens, cost and req/s are counted whole and have none.",
+        "Below a figure is its {:.0} % interval. Intervals are clustered by session, because calls of one session depend on each \
+         other. This report has {} sessions; a call without a session counts as one. `too few`: an interval needs at least \
+         {MIN_UNITS} sessions. Calls, tokens, cost and req/s are exact and have no interval.",
         CONFIDENCE * 100.0,
         report.units(),
     )
@@ -205,13 +207,13 @@ fn sessions(row: &Row, shown: Shown) -> Option<String> {
     } = row.sessions;
     if count < MIN_UNITS as u64 {
         return Some(format!(
-            "Too few sessions for intervals of {name}: {count} of the {MIN_UNITS} that are needed. Take a longer time."
+            "{name} has too few sessions for intervals: {count} of {MIN_UNITS}. Choose a longer period."
         ));
     }
     let share = calls_of_largest as f64 / row.group.calls as f64;
     (share > MOST_OF_ONE).then(|| {
         format!(
-            "One session has {:.0} % of the calls of {name}, and decides its figures.",
+            "One session has {:.0} % of the calls of {name} and dominates its figures.",
             share * 100.0
         )
     })

@@ -140,7 +140,7 @@ fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> st
     if unreadable > 0 {
         let path = path.display();
         output::note(&format!(
-            "{path}: {unreadable} lines are no call records of this version; they are left out"
+            "{path}: {unreadable} lines are not call records of this version; they are skipped"
         ));
     }
     Ok(())

@@ -23,12 +23,12 @@ pub(super) fn page(session: &SessionRow, calls: &[WaterfallCall], analysis: &Ana
     let version = env!("CARGO_PKG_VERSION");
     let body = html! {
         (facts(session))
-        h2 { "What its length is made of, and its prompt cache" }
+        h2 { "Critical path and prompt cache" }
         pre { (text(analysis)) }
         (table(session, calls))
         p {
             "Made " (maud::display(made)) " by tokengauge " (version)
-            ". Times are UTC. No prompt and no answer is in it."
+            ". Times are in UTC. This file contains no prompts and no responses."
         }
     };
     page::page(&title, &[phase_bars::STYLE, STYLE].concat(), &body)
@@ -73,13 +73,13 @@ fn table(session: &SessionRow, calls: &[WaterfallCall]) -> Markup {
         @for call in calls.iter().take(MAX_ROWS) { (row(call, session.seconds.wall)) }
     };
     html! {
-        h2 { "Its calls over time" }
+        h2 { "Calls over time" }
         @if calls.len() > MAX_ROWS {
             p { "The first " (MAX_ROWS) " of " (session.calls) " calls." }
         }
         (phase_bars::key())
         @let heads = ["agent and model", "ended", "at", "took", "TTFT", "TPS", "tokens", "cost", "phases"];
-        (page::calls("Its calls over time", heads, 2..8, &rows))
+        (page::calls("Calls over time", heads, 2..8, &rows))
     }
 }
 

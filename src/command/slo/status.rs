@@ -23,9 +23,9 @@ impl SlosBody {
         match self.source {
             None => "no [[slo]] is configured",
             Some(ObjectiveSource::None) => {
-                "this fleet has no objectives: name the pods by --pods, or a Prometheus by --prometheus"
+                "this fleet has no objectives: name the pods with --pods, or a Prometheus with --prometheus"
             }
-            Some(ObjectiveSource::Pods) => "no pod that answers has an objective yet",
+            Some(ObjectiveSource::Pods) => "no reachable pod has an objective yet",
             Some(ObjectiveSource::Prometheus) => {
                 "the fleet's Prometheus has no objectives yet: are the rules of `tokengauge print rules` loaded?"
             }
@@ -324,7 +324,7 @@ mod tests {
     fn a_fleet_without_objectives_says_what_is_missing() {
         for (source, says) in [
             (None, "no [[slo]] is configured"),
-            (Some(ObjectiveSource::None), "name the pods by --pods"),
+            (Some(ObjectiveSource::None), "name the pods with --pods"),
             (
                 Some(ObjectiveSource::Prometheus),
                 "`tokengauge print rules`",

@@ -41,7 +41,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
         })?);
     }
     let mut text = format!(
-        "# From {} calls; what each would have come to stands above it.\n",
+        "# From {} calls. A comment above each objective shows its outcome.\n",
         calls.len()
     );
     for objective in objectives {
@@ -54,7 +54,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
 pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let (config, origin) = crate::command::load(&args.config)?;
     if config.slos.is_empty() {
-        return Err(CommandError::refused(origin, "there is no [[slo]] in it").into());
+        return Err(CommandError::refused(origin, "the configuration has no [[slo]]").into());
     }
     let source = Source {
         logs: &args.logs,
@@ -157,7 +157,7 @@ impl Source<'_> {
         drop(progress);
         if unreadable > 0 {
             output::note(&format!(
-                "{unreadable} lines are no call records of this version; they are left out"
+                "{unreadable} lines are not call records of this version; they are skipped"
             ));
         }
         let newest = calls.iter().map(ended_at).fold(0.0, f64::max);
