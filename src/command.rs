@@ -129,7 +129,6 @@ fn level_of_demo(args: &DemoArgs) -> LevelFilter {
     }
 }
 
-/// Runs a command that serves until it is stopped. Logs at `level` unless the environment sets another level.
 fn serving(
     level: LevelFilter,
     command: impl Future<Output = Result<(), Error>>,
@@ -138,7 +137,6 @@ fn serving(
     tokengauge_process::threads::serve(command)
 }
 
-/// Checks that `since` is before `until`.
 fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), CommandError> {
     if since
         .zip(until)
@@ -150,12 +148,10 @@ fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), 
     }
 }
 
-/// Returns indented JSON with a final newline.
 fn json(value: &impl Serialize) -> Result<String, CommandError> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// Returns one JSON value per line.
 fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, CommandError> {
     let lines = values.map(|value| Ok(serde_json::to_string(&value)? + "\n"));
     lines.collect()
@@ -166,13 +162,11 @@ fn reader(path: &Path) -> Arc<Reader> {
     Reader::within(path, work_clock, Duration::from_secs(60))
 }
 
-/// Opens a reader of the ledger file if the file exists.
 fn existing_reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
     let missing = || CommandError::NoLedger(path.to_owned());
     path.is_file().then(|| reader(path)).ok_or_else(missing)
 }
 
-/// Listens on the address and returns the actual address.
 fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SystemError> {
     let failed = |error| SystemError::Listen(address, error);
     let listener = address::listen(address).and_then(TcpListener::from_std);
@@ -190,13 +184,11 @@ fn write(file: Option<&Path>, text: &str) -> Result<(), Error> {
     Ok(written.map_err(SystemError::write(path))?)
 }
 
-/// Loads the configuration and returns its origin.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
     Ok((Config::parse(&text, &origin)?, origin))
 }
 
-/// Overrides the configured token with the token of the environment, if there is one.
 fn take_admin_token(config: &mut Config) -> Result<(), Error> {
     let Some(token) = std::env::var(ADMIN_TOKEN)
         .ok()
@@ -211,7 +203,6 @@ fn take_admin_token(config: &mut Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the text of the configuration and its origin.
 fn text(args: &ConfigArgs) -> Result<(String, String), Error> {
     let default = Path::new(DEFAULT_FILE);
     let path = args.config.as_deref();

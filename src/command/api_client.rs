@@ -12,7 +12,6 @@ use tokengauge_net::client::fetch;
 use tokengauge_process::{Fatal, SystemError};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The timeout for requests to a guessed admin address.
 const GUESS: Duration = Duration::from_secs(2);
 /// The header of errors that a proxy itself sends to agents.
 const PROXY_ERROR: &str = "x-tokengauge-error";
@@ -144,8 +143,6 @@ impl Proxy {
         }
     }
 
-    /// Returns the admin address of the proxy whose agents connect to this address, if it has the default port of the
-    /// host.
     async fn admin_address(&self) -> Option<String> {
         let uri: http::Uri = self.base.parse().ok()?;
         let port = uri.port_u16()?;
@@ -227,7 +224,6 @@ pub(super) enum ApiError {
         status: u16,
         reason: String,
     },
-    /// The polling thread has ended.
     #[error("the thread that polls the proxy has ended")]
     Ended,
 }
@@ -248,7 +244,6 @@ fn reason(body: &[u8]) -> String {
     message.map_or(String::new(), |message| format!(": {message}"))
 }
 
-/// Creates a single-threaded runtime for commands that send requests.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SystemError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

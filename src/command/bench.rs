@@ -46,7 +46,6 @@ enum BenchCommandError {
 
 impl Fatal for BenchCommandError {}
 
-/// The exit code after a signal.
 const INTERRUPTED: i32 = 130;
 
 pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
@@ -97,7 +96,6 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
     Ok(stopped)
 }
 
-/// Returns the error for an exit code other than 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     if results.interrupted {
         let reason =

@@ -9,7 +9,6 @@ use serde::Serialize;
 use tokengauge_config::{self as config, Config, Problem};
 use tokengauge_process::{check, ledger, output};
 
-/// The JSON output.
 #[derive(Default, Serialize)]
 struct CheckResult {
     /// The file or another name of the origin.
@@ -17,7 +16,6 @@ struct CheckResult {
     valid: bool,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-    /// The summary of a valid configuration, one line per entry.
     summary: Vec<String>,
 }
 

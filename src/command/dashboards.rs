@@ -34,7 +34,6 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
         include_str!("../../dashboards/proxy.json"),
     ),
 ];
-/// The provisioning file with which Grafana loads dashboards from a folder.
 const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
 
 pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
@@ -57,7 +56,6 @@ fn one(name: &str) -> Result<String, Error> {
     Ok(json.ok_or_else(unknown)?)
 }
 
-/// Writes all dashboards and returns the list of files.
 fn write(folder: &Path) -> Result<String, Error> {
     std::fs::create_dir_all(folder).map_err(SystemError::write(folder))?;
     let files = DASHBOARDS

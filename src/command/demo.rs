@@ -16,13 +16,11 @@ use tokengauge_sim::{Profile, Simulator, agents};
 use tokio::net::TcpListener;
 use toml::Table;
 
-/// The simulated providers.
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on";
 /// The provider with an undersized backend. Its agents and their subagents exceed its capacity.
 const SMALL: &str = "anthropic";
 
-/// The objectives of the demo, one of every kind.
 const OBJECTIVES: &str = r#"
 [[workload]]
 name = "voice"
@@ -125,7 +123,6 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
 
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The listening simulator of a provider.
 struct Backend {
     provider: &'static str,
     listener: TcpListener,

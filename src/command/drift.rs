@@ -15,7 +15,6 @@ use tokengauge_admin::Drifts;
 use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
 
-/// The name of the comparison if the configuration has none.
 const DEFAULT_NAME: &str = "all";
 /// The default age of calls from a warehouse: the default reference and window, plus the time for seasonality.
 const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
@@ -45,7 +44,6 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     verdict(&response)
 }
 
-/// Returns an error if something has drifted, for scripts.
 fn verdict(response: &Drifts) -> Result<(), Error> {
     let drifted = |entry: &&Entry| entry.state == DriftState::Drifted;
     let names: Vec<&str> = response

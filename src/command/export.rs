@@ -51,7 +51,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     }
 }
 
-/// Writes the calls of a ledger since `since` as a trace and returns their number.
 pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64, Error> {
     let output = private_file::create(file).map_err(SystemError::write(file))?;
     let options = ExportOptions {
@@ -64,7 +63,6 @@ pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64
     Ok(write(&reader, &options, Box::new(output))?)
 }
 
-/// Returns the file of the option, or of the configuration.
 fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
     if let Some(path) = &args.ledger {
         return Ok(path.clone());

@@ -59,7 +59,6 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the configuration with the overrides of command line and environment.
 fn config(args: &FleetArgs) -> Result<Config, Error> {
     let (mut config, _) = super::load(&args.config)?;
     let configured = config.admin.address.unwrap_or(DEFAULT_ADMIN);
@@ -128,7 +127,6 @@ fn follow_warehouse(
     Ok(())
 }
 
-/// Returns the services behind the API.
 fn services(
     config: &Config,
     fleet: &Arc<Fleet>,

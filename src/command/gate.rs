@@ -87,7 +87,6 @@ fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Resu
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
-/// Returns the configured gate with its digest.
 fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
     let (config, origin) = super::load(&args.config)?;
     let name = &args.name;

@@ -10,7 +10,6 @@ use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::capsule::{Configuration, Span};
 
-/// The default time span of calls from a ledger.
 const SPAN: Duration = Duration::from_secs(3600);
 
 pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {

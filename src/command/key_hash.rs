@@ -5,10 +5,8 @@ use crate::Error;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use tokengauge_process::output;
 
-/// The maximum size of the input in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads one key per line and prints the digest of each.
 pub(super) fn key_hash() -> Result<(), Error> {
     let input = std::io::stdin();
     if input.is_terminal() {

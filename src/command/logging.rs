@@ -11,7 +11,6 @@ use tracing_subscriber::fmt::format::debug_fn;
 
 const LEVEL: &str = "TOKENGAUGE_LOG";
 
-/// Starts logging to standard error at the level of the environment variable, or at `default`.
 pub(super) fn start(default: LevelFilter) {
     set_hook(Box::new(log_panic));
     let named = std::env::var(LEVEL).ok();

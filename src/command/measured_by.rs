@@ -36,7 +36,6 @@ fn cpu(info: &str) -> Option<String> {
     models.next().map(|(_, model)| model.trim().to_owned())
 }
 
-/// Returns the memory of the machine in bytes.
 fn memory(info: &str) -> Option<u64> {
     let line = info
         .lines()

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 /// Work that takes less time shows no progress.
 const QUIET: Duration = Duration::from_secs(1);
-/// The interval between updates of the line.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// The progress line. Dropping it removes the line.

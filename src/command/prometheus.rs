@@ -20,7 +20,6 @@ pub(super) struct PrometheusClient {
     credentials: PrometheusCredentials,
 }
 
-/// A series of a query result.
 #[derive(Deserialize)]
 pub(super) struct Sample {
     /// The labels, including the name.
@@ -158,7 +157,6 @@ fn authorization(
     Ok(Some(header))
 }
 
-/// Reads a secret from the file, or from the environment variable.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, PrometheusError> {
     let text = match file {
         Some(file) => std::fs::read_to_string(file)

@@ -19,7 +19,6 @@ use tokengauge_process::output;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Prints the call records of each recording, one per line.
 pub(super) fn record(args: &RecordArgs) -> Result<(), Error> {
     let recordings = recording::find(args)?;
     let pace = Pace {

@@ -33,7 +33,6 @@ use tokengauge_process::{Fatal, output};
 use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 
-/// A month may begin with a day without calls.
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
@@ -45,7 +44,6 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     super::write(args.output.as_deref(), &text)
 }
 
-/// Returns the cost of calls by month as CSV.
 fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.baseline.is_some() {
         return Err(ReportCommandError::BaselineOfCsv.into());
@@ -85,7 +83,6 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     }
 }
 
-/// Returns the comparison of calls in the selected format.
 fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.spreadsheet {
         return Err(CommandError::SpreadsheetOfOtherFormat.into());
@@ -99,7 +96,6 @@ fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     })
 }
 
-/// Returns the maximum width of a table: the width of the terminal, if standard output is one.
 fn width(args: &ReportArgs) -> Option<usize> {
     match args.output {
         Some(_) => None,
@@ -113,7 +109,6 @@ fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
     by
 }
 
-/// The first instant and the end of the period in which calls began.
 type Time = (Option<SystemTime>, Option<SystemTime>);
 
 fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
@@ -126,7 +121,6 @@ fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
     Ok((since, until))
 }
 
-/// The selected calls with user names.
 struct Calls {
     args: ReportArgs,
     time: Time,
@@ -206,7 +200,6 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Parses an instant in RFC 3339 or a duration before now.
 fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, ReportCommandError> {
     let parse = |text: &str| {
         tokengauge_store::history::instant(text, now)

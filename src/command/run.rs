@@ -58,7 +58,6 @@ fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
     Some(config.map(|config| Fallback::new(config, args.on_refused_config, file)))
 }
 
-/// Returns the path of the configuration file, whether it exists or not.
 fn file(args: &RunArgs) -> Option<PathBuf> {
     match (&args.upstream, &args.config.config) {
         (Some(_), _) => None,
@@ -67,12 +66,10 @@ fn file(args: &RunArgs) -> Option<PathBuf> {
     }
 }
 
-/// Returns the source that reloads the configuration.
 fn source(args: RunArgs) -> Result<Source, Error> {
     Source::new(file(&args).as_deref(), move || config(&args))
 }
 
-/// Returns the configuration with the overrides of command line and environment.
 fn config(args: &RunArgs) -> Result<Config, Error> {
     let config = match &args.upstream {
         Some(upstream) => {

@@ -81,7 +81,6 @@ fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
     }
 }
 
-/// A session and a page of its calls in the format of the API.
 #[derive(Deserialize)]
 struct SessionAndCalls {
     calls: Vec<WaterfallCall>,
@@ -91,7 +90,6 @@ struct SessionAndCalls {
     sums: Map<String, Value>,
 }
 
-/// Returns a session and its calls, page by page.
 async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallCall>), Error> {
     let mut path = format!("{base}?limit={PAGE}");
     let mut calls = Vec::new();

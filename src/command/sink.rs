@@ -199,7 +199,6 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the calls of a ledger that began within a period.
 fn send_all(
     settings: &SinkSettings,
     ledger: &Path,

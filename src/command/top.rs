@@ -19,7 +19,6 @@ use state::{Action, TopState};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How long to wait for a key before redrawing.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Error> {

@@ -18,7 +18,6 @@ use tokengauge_store::ledger::{
     ExportOptions, FileFormat, LedgerCall, LedgerDatabase, WriteError, export,
 };
 
-/// The default age of calls.
 pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
 /// A ledger that is deleted when this is dropped.
@@ -46,7 +45,6 @@ pub(super) fn read(
     Ok(Some(copy))
 }
 
-/// Copies the calls of a warehouse that began within a span into a ledger.
 fn copied(url: &WarehouseUrl, span: (i64, i64)) -> Result<(PathBuf, WarehouseCopy), BoxedError> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("ledger.sqlite");
@@ -64,7 +62,6 @@ fn copied(url: &WarehouseUrl, span: (i64, i64)) -> Result<(PathBuf, WarehouseCop
     Ok((path, WarehouseCopy { folder }))
 }
 
-/// Returns the source for error messages: the warehouse or the ledger file.
 pub(super) fn origin(args: &WarehouseArgs, ledger: &Path) -> String {
     match &args.url {
         Some(url) => format!("the store {}", url.address()),

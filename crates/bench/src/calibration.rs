@@ -85,7 +85,6 @@ fn criteria() -> Criteria {
 struct Run {
     world: World,
     random: Generator,
-    /// The speed factor of the backend.
     level: f64,
 }
 
@@ -98,7 +97,6 @@ impl Run {
         }
     }
 
-    /// A standard normal number, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (
             1.0 - self.random.random::<f64>(),
@@ -107,7 +105,6 @@ impl Run {
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// A random duration around its usual value.
     fn takes(&mut self, usual: f64) -> f64 {
         let scatter = (0.1 * self.normal()).exp();
         let heavy = if self.world.heavy_tails && self.random.random_bool(0.02) {
@@ -209,7 +206,6 @@ impl Run {
         }
     }
 
-    /// Runs a benchmark with `count` interleaved trials of each load.
     fn all(&mut self, loads: &[u32], count: u32) -> Results {
         let mut trials = vec![Vec::new(); loads.len()];
         for number in 1..=count {
@@ -224,7 +220,6 @@ impl Run {
         Results::of(Settings::default(), String::new(), levels, false)
     }
 
-    /// Searches for the highest load.
     fn search(&mut self, objective: Objective) -> Results {
         let objectives = [objective];
         let range = Range::Concurrency(1, HIGHEST);
@@ -371,7 +366,6 @@ fn the_documented_search_continues_above_a_load_with_too_few_calls() {
     assert!(results.highest.is_some(), "no higher load: {text}");
 }
 
-/// docs/bench.md has a table with the exit code of each of these results.
 #[test]
 fn the_cases_of_the_documented_exit_codes_are_told_apart() {
     let slow = World {

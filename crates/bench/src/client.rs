@@ -14,7 +14,6 @@ use tokengauge_core::observer::{CallStart, Chunk, End, FailureKind, ObservedCall
 use tokengauge_meter::Meter;
 use tokengauge_net::tls::ClientTls;
 
-/// The agent name of the calls.
 pub const AGENT: &str = "tokengauge-bench";
 /// The headers that tell a tokengauge proxy the agent, session and trace of a call.
 const IDENTITY: [&str; 3] = ["x-tokengauge-agent", "x-tokengauge-session", "traceparent"];
@@ -41,7 +40,6 @@ pub struct Client {
     route: Arc<str>,
 }
 
-/// A request that is ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     body: Bytes,
@@ -74,7 +72,6 @@ impl Client {
         &self.settings.url
     }
 
-    /// Builds the request body before the call is timed.
     pub fn prepare(&self, prompt: Prompt) -> Prepared {
         let body = self.settings.endpoint.body(&prompt, &self.settings.request);
         Prepared {
@@ -176,7 +173,6 @@ impl Client {
     }
 }
 
-/// Passes the response body to the meter as it arrives.
 async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     while let Some(frame) = body.frame().await {
         let at = now();

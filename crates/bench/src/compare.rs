@@ -12,12 +12,10 @@ use tokengauge_stats::rank;
 
 /// The probability that any figure of an unchanged backend is reported as worse or better.
 const ALPHA: f64 = 0.05;
-/// The confidence of the interval of a shift at one load.
 const CONFIDENCE: f64 = 0.95;
 /// The figures that are compared. The other figures follow from these: the time between tokens is 1 ÷ TPS, and latency
 /// and calls per second follow from TTFT, TPS and throughput.
 const COMPARED: [Metric; 3] = [Metric::OutputThroughput, Metric::TpsMean, Metric::TtftMean];
-/// The largest number of trials that an error message recommends.
 const MOST_TRIALS: usize = 1000;
 
 /// A comparison of two results.
@@ -191,7 +189,6 @@ impl Comparison {
     }
 }
 
-/// Returns the settings that differ between the two measurements and may explain a change.
 fn settings(old: &Results, new: &Results) -> Vec<String> {
     let work = old.fingerprint.as_ref().zip(new.fingerprint.as_ref());
     let work = work.map(|(old, new)| old.differences(new));
@@ -220,7 +217,6 @@ fn settings(old: &Results, new: &Results) -> Vec<String> {
     found.into_iter().flatten().chain(differ).collect()
 }
 
-/// Returns the trials of a load that have figures, with the figures that both results have.
 fn stratum(old: &LevelResult, new: &LevelResult) -> Stratum {
     let trials = |level: &LevelResult| {
         let figures = level
@@ -304,7 +300,6 @@ impl ComparedFigure {
         }
     }
 
-    /// Returns the loads whose shift has the direction of the change and exceeds the noise.
     fn beyond_noise(&self, change: Change) -> impl Iterator<Item = &ComparedLoad> {
         let better = self.metric.higher_is_better();
         self.loads.iter().filter(move |load| {
@@ -470,7 +465,6 @@ mod tests {
         assert_eq!(compared.figures[0].change, Change::NotShown);
     }
 
-    /// The defaults: five trials of each load, 1 % noise, and every figure 5 % worse.
     #[test]
     fn a_fall_of_a_twentieth_is_found_at_any_number_of_loads() {
         let mut random = tokengauge_stats::seeded(3);
@@ -482,7 +476,6 @@ mod tests {
         }
     }
 
-    /// Results with three figures whose noise is correlated.
     fn simulated(loads: u32, level: f64, random: &mut tokengauge_stats::Generator) -> Results {
         use rand::RngExt;
         let mut noise = || {

@@ -19,22 +19,14 @@ pub enum EndpointType {
     /// OpenAI's chat completions, which vLLM, SGLang, llama.cpp and most other engines serve.
     #[default]
     Chat,
-    /// OpenAI's text completions.
     Completions,
-    /// OpenAI's Responses API.
     Responses,
-    /// Anthropic's Messages API.
     Messages,
-    /// Gemini's `streamGenerateContent`.
     Gemini,
-    /// Ollama's chat API.
     Ollama,
     OllamaGenerate,
-    /// Cohere's chat API, version 2.
     Cohere,
-    /// TGI's `generate_stream`.
     Tgi,
-    /// llama.cpp's `completion`.
     LlamaCpp,
     /// Bedrock's `converse-stream`, with an API key.
     Converse,
@@ -49,7 +41,6 @@ pub struct Prompt {
     pub session: Option<String>,
 }
 
-/// The settings that all requests of a run share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestSettings {
     pub model: String,
@@ -64,7 +55,6 @@ impl EndpointType {
         self.into()
     }
 
-    /// Returns the path and query of requests for `model`.
     pub fn path(self, model: &str) -> String {
         match self {
             EndpointType::Chat => "/v1/chat/completions".to_owned(),
@@ -94,7 +84,6 @@ impl EndpointType {
         }
     }
 
-    /// Returns the headers that servers of this dialect require.
     pub fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
         match self {
             EndpointType::Messages => vec![(
@@ -105,7 +94,6 @@ impl EndpointType {
         }
     }
 
-    /// Returns the body of a streamed request.
     pub fn body(self, prompt: &Prompt, settings: &RequestSettings) -> Value {
         let (model, text) = (&settings.model, &prompt.text);
         let messages = json!([{"role": "user", "content": text}]);

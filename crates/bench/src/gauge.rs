@@ -9,24 +9,20 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 
-/// Asks a proxy for its records of the benchmark's calls that began at or after an instant.
 pub type AskGauge = Arc<dyn Fn(SystemTime) -> PendingRecords + Send + Sync>;
 
 pub type PendingRecords = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
 
-/// Why a proxy returned no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoRecords(pub String);
 
-/// One call as this client measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgentCall {
     pub trace: u128,
     pub ttft: Option<f64>,
     pub tps: Option<f64>,
     pub latency: f64,
-    /// The normalised output tokens of the call.
     pub output: Option<u64>,
 }
 
@@ -63,7 +59,6 @@ pub struct Sides {
 }
 
 impl BothSides {
-    /// Matches calls with the proxy's records by trace id and compares them.
     pub fn of(calls: &[AgentCall], records: &[CallRecord]) -> BothSides {
         let by_trace: HashMap<_, _> = records
             .iter()

@@ -64,7 +64,6 @@ fn case(cases: &mut String, load: &str, name: &str, seconds: f64, problem: Optio
     };
 }
 
-/// Escapes text for an attribute.
 fn escaped(text: &str) -> String {
     // XML forbids control characters even as references. The entities of HTML are also valid in XML.
     let text = text.replace(char::is_control, " ");

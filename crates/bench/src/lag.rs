@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The interval between ticks.
 const EVERY: Duration = Duration::from_millis(20);
 /// Timers of the runtime round up to the next millisecond, which does not count as lag.
 const RESOLUTION: Duration = Duration::from_millis(1);
@@ -22,12 +21,9 @@ pub struct Delays {
     throttled_before: OnceLock<Throttled>,
 }
 
-/// The delays of the client within a time span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lag {
-    /// The 95th percentile of the delay in seconds, of ticks or of starts of calls, whichever is larger.
     pub p95: f64,
-    /// The 99th percentile of the delay in seconds, of ticks or of starts of calls, whichever is larger.
     pub p99: f64,
     /// The pauses by a CPU quota since the start of the measurement.
     pub throttled: Throttled,
@@ -38,7 +34,6 @@ impl Delays {
         self.starts.lock().push((due, late(due, now())));
     }
 
-    /// Records all overdue ticks since `due` with their delays and returns the next tick.
     fn tick(&self, mut due: Instant) -> Instant {
         let now = now();
         let mut ticks = self.ticks.lock();
@@ -49,7 +44,6 @@ impl Delays {
         due
     }
 
-    /// Returns the delays of everything that was due within the span.
     pub fn between(&self, from: Instant, to: Instant) -> Lag {
         let within = |all: &Mutex<Vec<(Instant, Duration)>>| {
             let all = all.lock();
@@ -76,7 +70,6 @@ fn late(due: Instant, now: Instant) -> Duration {
     late.saturating_sub(RESOLUTION)
 }
 
-/// Returns a percentile of sorted delays, or 0 without delays.
 fn at_most(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     rank.checked_sub(1).map_or(0.0, |rank| sorted[rank])
@@ -111,7 +104,6 @@ mod tests {
         assert_eq!(delays.between(later, later + EVERY), Lag::default());
     }
 
-    /// Late ticks make a client late, even if it starts many calls in time.
     #[test]
     fn starts_in_time_do_not_hide_late_ticks() {
         let (now, delays) = (Instant::now(), Delays::default());

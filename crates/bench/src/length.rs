@@ -7,7 +7,6 @@ use tokengauge_stats::Generator;
 /// The longest length that is accepted. Longer ones are probably typing errors.
 pub const MAX_TOKENS: u32 = 10_000_000;
 
-/// The distribution of the lengths of prompts or outputs, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     Fixed(u32),
@@ -29,7 +28,6 @@ pub enum Length {
 pub struct InvalidLength(String);
 
 impl Length {
-    /// Draws a length of at least 1.
     pub fn sample(&self, random: &mut Generator) -> u32 {
         match *self {
             Length::Fixed(tokens) => tokens,

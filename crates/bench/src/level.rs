@@ -242,7 +242,6 @@ impl Objective {
     }
 }
 
-/// Returns why a load has no figures: calls failed, the backend did not keep up, or at most half of the trials count.
 fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let reasons = || {
         trials.iter().flat_map(|trial| {
@@ -262,7 +261,6 @@ fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     }
 }
 
-/// Returns why parts of the figures are withheld: at most half of the trials have them.
 fn partly_withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let withheld = |part: Part| {
         let with = trials.iter().filter(|trial| trial.has(part)).count();
@@ -284,17 +282,14 @@ fn with_trial(trial: &TrialResult, withheld: &Withheld) -> Withheld {
     }
 }
 
-/// Returns whether one trial with this reason withholds the figures of the load.
 fn is_fatal(withheld: &Withheld) -> bool {
     matches!(withheld.reason, Reason::FailedCalls | Reason::Overloaded)
 }
 
-/// Returns the number of calls that have the figure of a tail, and the number that its bound needs.
 fn calls_and_needed(trials: &[TrialResult], metric: TailMetric) -> (usize, usize) {
     (times(trials, metric).count(), metric.calls_needed())
 }
 
-/// Explains why an objective is neither kept nor missed, and what to do.
 fn not_shown(
     objective: &Objective,
     result: &ObjectiveResult,
@@ -406,7 +401,6 @@ fn times(trials: &[TrialResult], metric: TailMetric) -> impl Iterator<Item = f64
     })
 }
 
-/// Returns the calls that have a speed, and why the others have none.
 fn judged_tps(trials: &[TrialResult]) -> Judged {
     let mut judged = Judged::default();
     for trial in having(trials, Part::Tps) {
@@ -458,7 +452,6 @@ pub(crate) mod tests {
     use crate::trial::{Figure, Sample};
     use rand::RngExt;
 
-    /// A trial with this throughput, or a withheld trial.
     pub(crate) fn trial(number: u32, throughput: Result<f64, Reason>) -> TrialResult {
         let figure = |value| Figure {
             value,

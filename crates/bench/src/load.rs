@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 
 /// The maximum number of calls in flight. An open loop that exceeds it is not answered any more.
 pub const MAX_IN_FLIGHT: usize = 8_192;
-/// The maximum time for the meter to deliver the last calls.
 const FLUSH: Duration = Duration::from_secs(10);
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
@@ -34,14 +33,12 @@ pub enum Load {
     Sessions(Arc<[Session]>),
 }
 
-/// How the calls of an open loop arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ArrivalPattern {
     /// Independent arrivals with exponential times between them.
     #[default]
     Poisson,
-    /// Arrivals in equal steps.
     Constant,
 }
 
@@ -73,18 +70,15 @@ pub struct TrialSettings {
     pub phases: Phases,
     /// The length of an observation of throughput.
     pub interval: Duration,
-    /// The seed of arrivals and trace ids.
     pub seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialProgress {
     pub phase: Phase,
-    /// The number of calls that have ended.
     pub calls: usize,
     /// Tokens per second of all calls together, over the last seconds.
     pub tps: f64,
-    /// The time to the end of the measurement.
     pub left: Duration,
 }
 
@@ -96,7 +90,6 @@ pub struct Trace {
     /// Tokens by interval, from the beginning of the trial.
     pub tokens: Vec<u64>,
     pub interval: Duration,
-    /// All calls that have ended.
     pub calls: Vec<Arc<FinishedCall>>,
     /// The number of calls that began during the measurement as scheduled.
     pub begun: usize,
@@ -107,7 +100,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns whether a call began during the measurement.
     pub fn counts(&self, call: &FinishedCall) -> bool {
         (self.measure_from..self.measure_to).contains(&call.timestamps.received)
     }
@@ -188,7 +180,6 @@ struct Trial {
 #[derive(Default)]
 struct Counters {
     stop: AtomicBool,
-    /// The number of calls so far, which numbers the calls.
     all: AtomicUsize,
     in_flight: AtomicUsize,
     ended: AtomicUsize,
@@ -196,12 +187,10 @@ struct Counters {
     begun: AtomicUsize,
     open: AtomicUsize,
     overloaded: AtomicBool,
-    /// A call has ended, or the load has stopped.
     changed: Notify,
 }
 
 impl Trial {
-    /// Makes one call with the scheduled start `intended`.
     async fn call(&self, prepared: Prepared, intended: Instant) {
         self.delays.starts(intended);
         let counters = &self.counters;
@@ -253,7 +242,6 @@ impl Trial {
         }
     }
 
-    /// Waits until no call is in flight.
     async fn idle(&self) {
         self.until(|counters| counters.in_flight.load(Ordering::Relaxed) == 0)
             .await;
@@ -307,7 +295,6 @@ fn start(trial: &Arc<Trial>, load: &Load, settings: TrialSettings, tasks: &mut J
     }
 }
 
-/// Runs a stream of a closed loop: one call after the other.
 async fn one_stream(trial: Arc<Trial>, at: Instant) {
     tokio::time::sleep_until(at.into()).await;
     while !trial.stopped() {
@@ -316,7 +303,6 @@ async fn one_stream(trial: Arc<Trial>, at: Instant) {
     }
 }
 
-/// Starts calls at instants that do not depend on the responses.
 async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
     let mut calls = JoinSet::new();
     for at in arrivals {
@@ -337,7 +323,6 @@ async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
     while calls.join_next().await.is_some() {}
 }
 
-/// Starts each session at its time relative to `began`.
 async fn replay(
     trial: Arc<Trial>,
     sessions: Arc<[Session]>,
@@ -362,7 +347,6 @@ async fn replay(
     while open.join_next().await.is_some() {}
 }
 
-/// Makes the calls of a session, each after the previous one and the pause in the trace.
 async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64) {
     let mut ended = None;
     for turn in &session.turns {
@@ -383,7 +367,6 @@ async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64
     }
 }
 
-/// The start times of the calls of an open loop.
 struct Arrivals {
     next: Instant,
     rate: f64,
@@ -404,7 +387,6 @@ impl Iterator for Arrivals {
     }
 }
 
-/// Reports the progress of the trial until it is dropped.
 async fn tell(
     trial: &Trial,
     recorder: &Recorder,

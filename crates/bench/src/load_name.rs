@@ -42,7 +42,6 @@ impl LoadName {
         }
     }
 
-    /// Returns the concurrency or the calls per second.
     pub fn number(&self) -> f64 {
         let concurrency = self.concurrency.map(f64::from);
         concurrency.or(self.request_rate).unwrap_or_default()

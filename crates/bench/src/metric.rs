@@ -159,7 +159,6 @@ pub enum TailOf {
     Latency,
 }
 
-/// A tail percentile of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailMetric {
     pub of: TailOf,

@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A limit on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     pub of: ObjectiveMetric,
-    /// Whether the limit is a maximum instead of a minimum.
     pub at_most: bool,
     /// The limit in seconds, tokens per second or calls per second.
     pub limit: f64,
@@ -20,7 +18,6 @@ pub struct Objective {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectiveMetric {
-    /// A mean, a median or a throughput.
     Figure(Metric),
     Tail(TailMetric),
 }
@@ -103,8 +100,6 @@ impl Objective {
         }
     }
 
-    /// Returns the part of the figures that the objective belongs to; `None` if the workload determines the figure
-    /// instead of the backend.
     pub fn part(&self) -> Option<Part> {
         match self.of {
             ObjectiveMetric::Figure(metric) => metric.part(),

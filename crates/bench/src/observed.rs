@@ -8,7 +8,6 @@ use tokengauge_core::finished::FinishedCall;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The length of the measurement in seconds.
     pub seconds: f64,
     pub interval: f64,
     /// Tokens of all streams in each interval of the measurement.
@@ -25,7 +24,6 @@ pub struct Observed {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
-    /// The W3C trace id.
     pub trace: u128,
     /// The scheduled start.
     pub begun: f64,
@@ -33,13 +31,11 @@ pub struct Call {
     pub ttft: Option<f64>,
     /// Tokens after the first chunk, and their decode seconds.
     pub decode: Option<(u64, f64)>,
-    /// Why the speed is unknown.
     pub no_tps: Option<TpsUnavailable>,
     /// Reported ÷ normalised output tokens.
     pub token_ratio: Option<f64>,
     /// Reported input tokens, or counted ones if none were reported.
     pub input: Option<u64>,
-    /// Normalised output tokens.
     pub output: Option<u64>,
     pub cost_usd: Option<f64>,
     /// Latencies between tokens, each with the number of tokens that had it.
@@ -54,7 +50,6 @@ impl Call {
         (from..to).contains(&self.begun)
     }
 
-    /// Tokens per second while the call streamed.
     pub fn tps(&self) -> Option<f64> {
         let (tokens, seconds) = self.decode?;
         (seconds > 0.0).then(|| tokens as f64 / seconds)
@@ -93,13 +88,11 @@ impl Observed {
         }
     }
 
-    /// Returns the calls that began within the span.
     pub fn between(&self, from: f64, to: f64) -> impl Iterator<Item = &Call> + Clone {
         let calls = self.calls.iter();
         calls.filter(move |call| call.began_within(from, to))
     }
 
-    /// Returns the mean number of calls in flight within the span.
     pub fn mean_in_flight(&self, from: f64, to: f64) -> f64 {
         let busy = |call: &Call| (call.ended.min(to) - call.begun.max(from)).max(0.0);
         self.calls.iter().map(busy).sum::<f64>() / (to - from)
@@ -134,7 +127,6 @@ fn of_call(finished: &FinishedCall, since: impl Fn(Instant) -> f64) -> Call {
     }
 }
 
-/// Returns the outcome and the kind of the failure.
 fn failure(finished: &FinishedCall) -> Option<String> {
     let record = &finished.record;
     let outcome = match record.outcome {

@@ -15,10 +15,8 @@ pub struct Plan {
     pub client: ClientSettings,
     pub workload: Arc<Workload>,
     pub levels: Levels,
-    /// The number of trials of each load.
     pub trials: u32,
     pub phases: Phases,
-    /// The length of an observation of throughput.
     pub interval: Duration,
     pub criteria: Criteria,
     pub objectives: Vec<Objective>,
@@ -48,7 +46,6 @@ pub enum Range {
 }
 
 impl Range {
-    /// Returns the lowest and the highest load as numbers.
     pub(crate) fn ends(&self) -> (f64, f64) {
         match *self {
             Range::Concurrency(from, to) => (f64::from(from), f64::from(to)),

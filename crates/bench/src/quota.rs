@@ -6,7 +6,6 @@ use std::time::Duration;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How often and how long a quota paused this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
     /// The number of quota periods with a pause.
@@ -29,7 +28,6 @@ impl Throttled {
         }
     }
 
-    /// Returns the mean length of a pause in seconds.
     pub fn pause(self) -> f64 {
         self.time.as_secs_f64() / self.periods.max(1) as f64
     }

@@ -10,7 +10,6 @@ use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 /// The maximum number of intervals of a trial: a week of seconds.
 const MAX_INTERVALS: usize = 604_800;
 
-/// Receives the measurements of one trial from the meter.
 #[derive(Debug)]
 pub struct Recorder {
     tokens: Arc<TokensByInterval>,
@@ -25,7 +24,6 @@ struct TokensByInterval {
 }
 
 impl Recorder {
-    /// Creates a recorder of a trial that begins at `began` and counts tokens per `interval`.
     pub fn new(began: Instant, interval: Duration) -> Arc<Recorder> {
         Arc::new(Recorder {
             tokens: Arc::new(TokensByInterval {
@@ -42,7 +40,6 @@ impl Recorder {
         self.tokens.counts.lock().clone()
     }
 
-    /// Returns the finished calls in the order of their ends.
     pub fn calls(&self) -> Vec<Arc<FinishedCall>> {
         self.calls.lock().clone()
     }

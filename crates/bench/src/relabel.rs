@@ -3,7 +3,6 @@
 use rand::seq::SliceRandom;
 use tokengauge_stats::{Generator, seeded};
 
-/// The number of random assignments of trials to the two results.
 const ASSIGNMENTS: usize = 9_999;
 /// A fixed seed makes the p values reproducible.
 const SEED: u64 = 1;
@@ -13,7 +12,6 @@ const ROUNDING: f64 = 1e-9;
 /// The figures of a trial, in the order of the tests; `None` if the trial does not have the figure.
 pub(crate) type Figures = Vec<Option<f64>>;
 
-/// The trials of one load.
 #[derive(Clone, Debug)]
 pub(crate) struct Stratum {
     pub(crate) old: Vec<Figures>,
@@ -74,7 +72,6 @@ pub(crate) fn test(strata: &[Stratum], figures: usize) -> Vec<Tested> {
     (0..figures).map(tested).collect()
 }
 
-/// Divides by the standard deviation unless it is 0.
 fn standardize(values: &mut [f64]) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -96,7 +93,6 @@ pub(crate) fn least_p(sizes: &[(usize, usize)]) -> f64 {
     2.0 * all.max(1.0 / (ASSIGNMENTS + 1) as f64)
 }
 
-/// The trials of one load from both results.
 struct Pooled {
     trials: Vec<Figures>,
     /// The number of trials that are assigned to the new result: the last ones, as `partial_shuffle` chooses them.

@@ -58,10 +58,8 @@ pub struct Highest {
     pub usd_per_million_output: Price,
 }
 
-/// Why no load is known to keep the objectives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoHighest {
-    /// The lowest load misses the objectives.
     #[error("no tested load keeps the objectives")]
     Missed,
     /// The lowest load is not shown to keep or to miss the objectives, with the reason and what to do.
@@ -101,7 +99,6 @@ pub struct Settings {
 }
 
 impl Results {
-    /// Builds the results from the levels, with knee and highest load.
     pub fn of(
         settings: Settings,
         started_at: String,
@@ -154,7 +151,6 @@ impl Results {
     }
 }
 
-/// Returns the capacity curve: throughput by calls in flight.
 fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     let point = |level: &LevelResult| {
         let counting = || level.trials.iter().filter(|trial| trial.figures.is_some());

@@ -34,12 +34,9 @@ const GAUGE_SETTLES: Duration = Duration::from_secs(1);
 pub struct Progress {
     pub load: LoadName,
     pub trial: u32,
-    /// The number of trials of all loads that were started, including this one.
     pub number: usize,
-    /// The total number of trials; unknown in a search.
     pub of: Option<usize>,
     pub trial_progress: TrialProgress,
-    /// The time to the end of the run; unknown in a search.
     pub left: Option<Duration>,
 }
 
@@ -136,7 +133,6 @@ impl Run<'_> {
         first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
     }
 
-    /// Returns the URL without parts that may be secret.
     fn url(&self) -> String {
         let url = self.client.url();
         let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -148,7 +144,6 @@ impl Run<'_> {
         )
     }
 
-    /// Runs all loads with their trials in random order.
     async fn all(&mut self, loads: Vec<Load>) {
         let trials = 1..=self.plan.trials;
         let mut order: Vec<_> = loads
@@ -169,7 +164,6 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether a load needs no further trial.
     fn is_known(&self, load: &Load) -> bool {
         let within = self.plan.criteria.stop_within;
         within.is_some_and(|within| self.level(load).is_known_within(within))
@@ -310,7 +304,6 @@ impl Run<'_> {
     }
 }
 
-/// Returns the result of a trial, and its calls as this client measured them.
 fn result(
     trace: &Trace,
     load: &Load,
@@ -372,7 +365,6 @@ fn result(
     (result, calls.collect())
 }
 
-/// Returns why the first call shows that a load would measure nothing, and what to do.
 fn first_call_failure(record: &CallRecord) -> Option<String> {
     let status = record.status.unwrap_or_default();
     if record.outcome != Outcome::Complete {

@@ -18,11 +18,8 @@ const EXTENDED: u32 = 3;
 pub(crate) struct Search {
     range: Range,
     planned: u32,
-    /// The load of the next trial; `None` at the end.
     at: Option<f64>,
-    /// The number of trials of this load so far.
     made: u32,
-    /// The number of trials that this load needs.
     wanted: u32,
     /// The highest load that is not known to miss the objectives.
     floor: f64,
@@ -33,7 +30,6 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Starts a search at the lowest load of the range with `trials` trials of each load.
     pub(crate) fn new(range: Range, trials: u32) -> Search {
         let (lowest, _) = range.ends();
         Search {
@@ -126,7 +122,6 @@ mod tests {
         }
     }
 
-    /// The loads of a search from 1 to 64 concurrent calls with one trial each.
     fn tried(verdict: impl Fn(f64) -> ObjectiveVerdict) -> Vec<f64> {
         let mut search = Search::new(Range::Concurrency(1, 64), 1);
         let mut tried = Vec::new();
@@ -159,7 +154,6 @@ mod tests {
         assert_eq!(tried(|_| ObjectiveVerdict::Kept), [1.0, 64.0]);
     }
 
-    /// A low concurrency has too few calls for a tail.
     #[test]
     fn it_goes_on_above_loads_that_show_nothing() {
         let few_below_4 = |at: f64| match at {

@@ -26,7 +26,6 @@ const LATE_SHARE: f64 = 0.01;
 pub struct Criteria {
     /// The allowed change of TTFT and TPS over the run, as a share. Their intervals must lie within it.
     pub drift: f64,
-    /// The share of calls that may fail.
     pub failed: f64,
     /// The allowed lag of the client in seconds; `None` allows a share of the TTFT.
     pub lag: Option<f64>,
@@ -112,10 +111,8 @@ impl Display for Withheld {
     }
 }
 
-/// The part of a trial that its figures are computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// The beginning, in seconds since the measurement began.
     pub from: f64,
     pub to: f64,
 }
@@ -230,7 +227,6 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     Some(Withheld::new(Reason::ClientLag, message))
 }
 
-/// Returns the time at which the run had settled, by MSER-5 over its throughput.
 fn settled(observed: &Observed) -> Result<f64, Withheld> {
     match steady::mser5(&observed.tokens) {
         Ok(Beginning::Ends { after }) => Ok(after as f64 * observed.interval),
@@ -249,7 +245,6 @@ fn settled(observed: &Observed) -> Result<f64, Withheld> {
     }
 }
 
-/// Returns a reason if the actual load differs from the planned load.
 fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld> {
     let message = match load {
         Load::Concurrency(streams) => {
@@ -431,7 +426,6 @@ mod tests {
         }
     }
 
-    /// The wait for the first token is a small part of the latency, which remains within the limit.
     #[test]
     fn one_unsteady_figure_does_not_withhold_the_others() {
         let ramp = |at: f64| 1.0 + 0.1 * at / 60.0;

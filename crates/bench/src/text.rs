@@ -94,7 +94,6 @@ pub fn cells(results: &Results) -> impl Iterator<Item = Vec<Cell>> {
     results.levels.iter().map(row)
 }
 
-/// The table of loads as text, beginning with the header.
 fn rows(results: &Results) -> Vec<Vec<String>> {
     let heads = heads().map(str::to_owned).collect();
     let text = |cell: Cell| {
@@ -141,7 +140,6 @@ fn row(level: &LevelResult) -> Vec<Cell> {
     ]
 }
 
-/// The number of calls of the counted trials.
 fn counted(level: &LevelResult) -> usize {
     let trials = level.trials.iter();
     let counting = trials.filter(|trial| trial.figures.is_some());
@@ -155,7 +153,6 @@ fn plain(text: String) -> Cell {
     }
 }
 
-/// Formats a figure and half of its interval's width in percent.
 fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     let text = match unit {
         Unit::Seconds | Unit::Tokens => unit.show(figure.value),
@@ -176,7 +173,6 @@ fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     }
 }
 
-/// Formats a tail and its bound.
 fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
     let show = |value: f64| match unit {
         Unit::TokensPerSecond => format!("{value:.1}"),
@@ -289,7 +285,6 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     lines
 }
 
-/// Returns how many calls have a figure, if some have none.
 fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> {
     let reasons = judged.without.iter();
     let reasons: Vec<_> = reasons
@@ -373,7 +368,6 @@ fn both_sides(both: &BothSides) -> String {
     )
 }
 
-/// Formats rows as columns, the first one left-aligned and the others right-aligned.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

@@ -26,11 +26,9 @@ use crate::error::BenchError;
 #[error("{reason}")]
 pub struct Failure {
     pub kind: FailureKind,
-    /// The reason from the operating system.
     pub reason: String,
 }
 
-/// Connections to one address.
 #[derive(Debug)]
 pub struct Pool {
     host: String,
@@ -278,7 +276,6 @@ pub struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// Returns the connection to the pool after a complete response.
     pub fn give_back(mut self) {
         if let Some(Sender::Http1(sender)) = self.sender.take()
             && !sender.is_closed()

@@ -71,7 +71,6 @@ pub struct Sample {
     /// Times to first token, each with the start of its call.
     pub ttft: Vec<(f64, f64)>,
     pub latency: Vec<f64>,
-    /// Seconds per token.
     pub tpot: Vec<f64>,
     /// Latencies between tokens, each with the number of tokens that had it.
     pub inter_token: Vec<(f64, u32)>,
@@ -88,7 +87,6 @@ impl TrialResult {
 }
 
 impl Sample {
-    /// Collects the values of the complete calls of a span.
     pub fn of(observed: &Observed, steady: Steady) -> Sample {
         let calls = complete(observed, steady);
         let costs: Option<Vec<_>> = calls.iter().map(|call| call.cost_usd).collect();
@@ -174,7 +172,6 @@ fn of_times(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     ]
 }
 
-/// The figures of calls whose speed is known.
 fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     let timed: Vec<_> = calls.iter().filter(|call| call.tps().is_some()).collect();
     let tps: Vec<_> = timed.iter().filter_map(|call| call.tps()).collect();
@@ -213,7 +210,6 @@ fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     ]
 }
 
-/// Returns the number of complete calls that ended in each interval.
 fn ends(observed: &Observed, intervals: std::ops::Range<usize>) -> Vec<f64> {
     let mut counts = vec![0.0; intervals.len()];
     for call in observed.calls.iter().filter(|call| call.failed.is_none()) {
@@ -233,7 +229,6 @@ struct Resampling {
 }
 
 impl Resampling {
-    /// Returns a statistic of a series; `None` for an empty series.
     fn of(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
         if series.is_empty() {
             return None;
@@ -345,7 +340,6 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     lower + (next - lower) * place.fract()
 }
 
-/// Returns the weighted quantile at `share`.
 pub fn weighted_quantile(values: &[(f64, u32)], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|left, right| left.0.total_cmp(&right.0));

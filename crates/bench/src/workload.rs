@@ -18,7 +18,6 @@ const MAX_LINES: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     Synthetic {
-        /// The length of prompts.
         input: Length,
         /// The maximum length of outputs. With `None` the backend decides.
         output: Option<Length>,
@@ -39,7 +38,6 @@ pub struct Line {
     delay: Option<Duration>,
 }
 
-/// The calls of a session. Each begins after the previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The start of the first call, relative to the first call of the trace.
@@ -48,7 +46,6 @@ pub struct Session {
     pub turns: Vec<Turn>,
 }
 
-/// A call of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     pub line: usize,
@@ -61,7 +58,6 @@ pub struct Turn {
 #[derive(Clone, Debug, PartialEq)]
 enum Text {
     Given(String),
-    /// A text with this number of tokens to generate.
     Made(u32),
 }
 

@@ -13,9 +13,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_stats::{Generator, seeded, share};
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// The TTFT threshold of the simulated calls, in seconds.
 const TTFT: f64 = 0.5;
-/// The decode speed threshold of the simulated calls, in tokens per second.
 const TPS: f64 = 30.0;
 
 /// The factors by which the second arm differs.
@@ -44,7 +42,6 @@ struct Session {
     sums: Sums,
 }
 
-/// A standard normal number (Box and Muller).
 fn normal(random: &mut Generator) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
@@ -57,7 +54,6 @@ struct Before {
     prompt: [f64; 2],
     /// The change of the logarithms of speed and wait at the busiest hour.
     hour: [f64; 2],
-    /// Whether the strata of units are known.
     known: bool,
     /// Whether numbers of calls and tokens have Pareto tails with an exponent of 2.2.
     heavy: bool,
@@ -65,11 +61,9 @@ struct Before {
     dominant: f64,
     /// The decrease of the logarithm of the speed per hour.
     trend: f64,
-    /// The threshold of the decode speed, in tokens per second.
     tps_below: f64,
 }
 
-/// All prompts and hours are alike.
 const ALIKE: Before = Before {
     prompt: [0.0, 0.0],
     hour: [0.0, 0.0],
@@ -247,7 +241,6 @@ fn nor_where_one_user_has_a_third_of_the_sessions_and_speed_falls() {
     );
 }
 
-/// Whether `make calibrations` runs everything.
 fn thorough() -> bool {
     std::env::var_os("TOKENGAUGE_THOROUGH").is_some()
 }
@@ -457,7 +450,6 @@ fn the_example_of_the_documentation_ends_as_it_says() {
     );
 }
 
-/// Prints the tables of docs/experiments.md.
 #[test]
 fn power() {
     if !thorough() {

@@ -20,15 +20,12 @@ pub const CHECK_ALPHA: f64 = 0.01;
 pub const MIN_UNITS_WITH_EVENT: u64 = 50;
 /// Intervals are tightest at this multiple of the minimum number of units.
 const TIGHTEST: u64 = 5;
-/// The maximum share of calls without a price.
 const MAX_UNPRICED: f64 = 0.01;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub metric: Metric,
-    /// The metric of the baseline; `None` if it is unknown.
     pub baseline: Option<Level>,
-    /// The metric of the group that is compared with the baseline.
     pub changed: Option<Level>,
     pub difference: Result<Difference, Withheld>,
 }
@@ -48,11 +45,8 @@ pub struct Difference {
     /// The estimate, for one-sided bounds at other levels. For a relative metric it is an estimate of the logarithm of
     /// the ratio.
     pub estimate: Estimate,
-    /// The difference.
     pub value: f64,
-    /// The interval of the difference at confidence 1 − α, for this metric only.
     pub interval: Interval,
-    /// The always-valid p value of no difference, for this metric only.
     pub p: f64,
     /// The p value adjusted for all metrics; equal to `p` until [`adjust`] runs.
     pub adjusted_p: f64,
@@ -67,7 +61,6 @@ pub fn sequence(rules: &Rules) -> Result<Sequence, StatsError> {
     sequence_of(2, rules)
 }
 
-/// Returns the confidence sequence for this number of groups together.
 fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, StatsError> {
     let units = rules.min_units.max(2).saturating_mul(groups);
     Sequence::new(Options {
@@ -184,7 +177,6 @@ fn compared(
     })
 }
 
-/// Checks that enough units have the event, and that enough units do not.
 fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
     let (with, without) = (a.with + b.with, a.without + b.without);
     if with.min(without) >= MIN_UNITS_WITH_EVENT {

@@ -5,7 +5,6 @@ use tokengauge_store::query::{Threshold, UnitKind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// The name of the experiment in call records.
     pub name: String,
     /// The arms that traffic is split into, the baseline first. Empty if agents name their variants themselves; the
     /// baseline is then the first variant by name.

@@ -6,7 +6,6 @@ use crate::stratum::Stratum;
 use std::collections::BTreeMap;
 use tokengauge_stats::ratio::{Arm, Unit};
 
-/// The sums of the units of one group in a stratum, by metric.
 pub(crate) type Arms = [Arm; METRICS];
 
 /// The units of one side of a comparison. Each unit is added once, when it is complete.
@@ -24,10 +23,8 @@ pub struct Group {
     tps_calls: u64,
 }
 
-/// The units of one ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// The sums of the units.
     pub arm: Arm,
     /// The number of units with a numerator above 0.
     pub with: u64,
@@ -73,7 +70,6 @@ impl Group {
         self.calls
     }
 
-    /// Returns the metric over all units; `None` if it is unknown.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         if metric == Metric::Cost && self.priced_calls == 0 {
             return None;
@@ -86,7 +82,6 @@ impl Group {
         arm.ratio().ok().map(|ratio| ratio.value)
     }
 
-    /// Returns the number of calls that did not fail and have no price.
     pub(crate) fn unpriced(&self) -> u64 {
         (self.calls - self.priced_calls.min(self.calls)).saturating_sub(self.failures)
     }
@@ -95,12 +90,10 @@ impl Group {
         self.priced_calls
     }
 
-    /// Returns the number of calls with a time to first token.
     pub(crate) fn ttft_calls(&self) -> u64 {
         self.ttft_calls
     }
 
-    /// Returns the number of calls with a decode speed.
     pub(crate) fn tps_calls(&self) -> u64 {
         self.tps_calls
     }
@@ -117,7 +110,6 @@ impl Group {
         self.failures
     }
 
-    /// Returns the number of calls whose response had begun and was lost.
     pub(crate) fn cut_off(&self) -> u64 {
         self.cut_off
     }
@@ -143,7 +135,6 @@ impl FromIterator<(Stratum, Sums)> for Group {
     }
 }
 
-/// Collects all units into one stratum.
 impl FromIterator<Sums> for Group {
     fn from_iter<I: IntoIterator<Item = Sums>>(units: I) -> Self {
         let units = units.into_iter();

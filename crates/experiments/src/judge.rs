@@ -15,7 +15,6 @@ use tokengauge_store::query::{Threshold, UnitKind};
 /// The strength of the prior at the configured shares. With this value, a deviation of a few percentage points shows
 /// with hundreds of units, which is the usual size of experiments on sessions.
 const CONCENTRATION: f64 = 500.0;
-/// The maximum share of units that have calls of several variants.
 const MAX_MIXED: f64 = 0.01;
 
 struct Seen<'a> {
@@ -113,7 +112,6 @@ fn mixed(observed: &Observed) -> BTreeSet<&str> {
     mixed
 }
 
-/// Returns whether a unit is complete.
 fn settled(experiment: &Experiment, unit: &ObservedUnit, now: SystemTime) -> bool {
     let after = experiment.rules.settled_after;
     let after = match experiment.unit {

@@ -82,7 +82,6 @@ impl Metric {
         self == Metric::Tps
     }
 
-    /// Returns whether the rules contain the threshold that the metric needs.
     pub fn is_defined(self, rules: &Rules) -> bool {
         match self {
             Metric::TtftAbove => rules.ttft_above.is_some(),

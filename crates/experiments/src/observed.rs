@@ -14,13 +14,11 @@ pub struct Observed {
     pub collapsed_calls: u64,
 }
 
-/// The sums of one unit and variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedUnit {
     /// The variant; `None` if calls name only the experiment.
     pub variant: Option<String>,
     pub unit: String,
-    /// The end of the last call.
     pub last_at: SystemTime,
     /// The stratum of the unit, which is known before the unit has a variant.
     pub stratum: Stratum,
@@ -33,14 +31,11 @@ pub struct Sums {
     /// Calls that generate or embed.
     pub calls: u64,
     pub failures: u64,
-    /// Calls with a time to first token.
     pub ttft_calls: u64,
     pub ttft_above: u64,
     /// Calls without a time to first token, because they failed or were cancelled before it or do not generate.
     pub ttft_unavailable: u64,
-    /// Calls with a decode speed.
     pub tps_calls: u64,
-    /// Calls whose decode speed is at most the threshold.
     pub tps_below: u64,
     /// Calls whose decode speed was withheld for a reason.
     pub tps_unavailable: u64,
@@ -64,7 +59,6 @@ pub struct Sums {
 }
 
 impl Observed {
-    /// Converts the units of the store, with the thresholds of `rules`.
     pub fn of(found: &ExperimentUnits, kind: UnitKind, rules: &Rules) -> Observed {
         let units = found.units.iter().map(|unit| ObservedUnit {
             variant: unit.variant.clone(),

@@ -178,7 +178,6 @@ impl MetricReport {
     }
 }
 
-/// Decides a comparison at level `alpha` by its adjusted p value.
 pub fn decision(comparison: &Comparison, alpha: f64) -> Decision {
     let Ok(found) = &comparison.difference else {
         return Decision::Withheld;

@@ -9,7 +9,6 @@ use tokengauge_stats::{StatsError, stratified};
 /// The minimum number of units of each group in a stratum. Smaller strata are merged.
 pub const MIN_UNITS_OF_STRATUM: u64 = 10;
 
-/// The strata of two groups, metric by metric.
 pub(crate) struct Strata(Vec<[Arms; 2]>);
 
 impl Strata {

@@ -33,7 +33,6 @@ impl Stratum {
         }
     }
 
-    /// Returns the stratum of a unit that began in a part of a rollout.
     pub fn in_slot(prompt: Option<usize>, slot: usize) -> Stratum {
         Stratum {
             prompt,
@@ -41,7 +40,6 @@ impl Stratum {
         }
     }
 
-    /// Returns the stratum of a prompt length and an hour of the day.
     #[cfg(test)]
     pub(crate) fn new(prompt: usize, hour: u8) -> Stratum {
         Stratum {

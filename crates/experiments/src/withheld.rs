@@ -1,9 +1,7 @@
 use tokengauge_stats::StatsError;
 
-/// The reason why an experiment or a metric has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Withheld {
-    /// No finished call names the experiment.
     #[error(
         "no finished call belongs to a variant of the experiment yet: check the traffic on its route, and the headers that name its units"
     )]
@@ -21,7 +19,6 @@ pub enum Withheld {
         /// The time without calls after which a unit is complete.
         settled: String,
     },
-    /// The numbers of units contradict the weights of the arms.
     #[error(
         "the split differs from the configured weights: {counts} (p = {p:.1e}); units were lost or counted twice, so the arms are not comparable"
     )]
@@ -31,15 +28,10 @@ pub enum Withheld {
         /// The always-valid p value of the configured shares.
         p: f64,
     },
-    /// Units have calls of several variants.
     #[error(
         "variants interfere: {mixed} of {units} units have calls of more than one variant; did the arms, weights or salt change, or do agents reuse names?"
     )]
-    Interference {
-        /// The number of units with calls of several variants.
-        mixed: u64,
-        units: u64,
-    },
+    Interference { mixed: u64, units: u64 },
     /// The groups have different shares of calls that the metric does not cover.
     #[error(
         "the share of calls without a {what} differs ({:.1} % and {:.1} %), so the remaining calls are not comparable",
@@ -53,16 +45,10 @@ pub enum Withheld {
         /// The share in the other group.
         changed: f64,
     },
-    /// Too few units have the counted event, or too few do not.
     #[error(
         "too few units to estimate the variance: {with} units have the event and {without} have calls without it, but 50 of each are needed"
     )]
-    RareEvent {
-        /// The number of units with the event.
-        with: u64,
-        /// The number of units without the event.
-        without: u64,
-    },
+    RareEvent { with: u64, without: u64 },
     #[error("{calls} calls have no price")]
     NoPrice {
         /// The number of calls, not counting failed ones.

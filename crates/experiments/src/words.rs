@@ -156,7 +156,6 @@ fn milliseconds(seconds: f64) -> String {
     humantime::format_duration(whole).to_string()
 }
 
-/// Formats a share in percent without the sign, with one decimal below 10.
 pub fn percent(share: f64) -> String {
     rounded(share * 100.0)
 }

@@ -38,7 +38,6 @@ pub(super) fn ask(address: &str, args: &BenchArgs) -> Result<AskGauge, Error> {
     }))
 }
 
-/// Returns all records of the agent's calls that began at or after `from`.
 async fn records(proxy: &Proxy, from: SystemTime) -> Result<Vec<CallRecord>, NoRecords> {
     let since = rfc3339_seconds(from - CLOCKS_DIFFER);
     let first = format!("/api/v1/calls?agent={AGENT}&since={since}&limit=1000");

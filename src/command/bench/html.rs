@@ -10,7 +10,6 @@ use tokengauge_html::plot::{self, Series};
 
 /// The maximum number of loads in the plot of distributions, which is its number of colours.
 const DISTRIBUTIONS: usize = 3;
-/// The maximum number of loads with a plot over time.
 const COURSES: usize = 12;
 
 pub(super) fn page(results: &Results) -> String {
@@ -32,7 +31,6 @@ pub(super) fn page(results: &Results) -> String {
     page::page("tokengauge bench", "", &body)
 }
 
-/// Plots throughput, speed and waiting time by load.
 fn curves(results: &Results) -> Markup {
     let by_load = |value: &dyn Fn(&LevelResult) -> Option<f64>| {
         let points = results.levels.iter();
@@ -64,7 +62,6 @@ fn curves(results: &Results) -> Markup {
     }
 }
 
-/// Plots the distributions of times at the lowest, a middle and the highest load with figures.
 fn distributions(results: &Results) -> Markup {
     let known: Vec<_> = results
         .levels
@@ -100,7 +97,6 @@ fn distributions(results: &Results) -> Markup {
     }
 }
 
-/// Plots the first trial of each load over time, with its phases.
 fn courses(results: &Results) -> Markup {
     let key = ["steady", "warm-up and burn-in", "not counted"];
     html! {

@@ -20,13 +20,10 @@ use tokengauge_net::tls::ClientTls;
 use tokengauge_process::SystemError;
 use uuid::Uuid;
 
-/// The maximum concurrency and request rate.
 const MOST: f64 = 8192.0;
 
-/// The range of a search without a load.
 const SEARCHED: &str = "1..64";
 
-/// The default age of calls from a ledger or a warehouse.
 const SINCE: Duration = Duration::from_secs(86_400);
 
 /// Converts the command line into a plan.

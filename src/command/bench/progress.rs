@@ -29,7 +29,6 @@ impl Shown {
         self.number = progress.number;
     }
 
-    /// Removes the changing line.
     pub(super) fn clear(&self) {
         if self.terminal && self.number > 0 {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -8,11 +8,9 @@ use serde::Deserialize;
 use tokengauge_bench::metric::{Metric, TailMetric, TailOf};
 use tokengauge_bench::objective::{Objective, ObjectiveMetric};
 
-/// An objective in the API response of a proxy.
 #[derive(Debug, Deserialize)]
 struct Slo {
     name: String,
-    /// The key of the indicator.
     indicator: String,
     threshold: Option<f64>,
     /// The required share of good events.

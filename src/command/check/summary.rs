@@ -138,7 +138,6 @@ fn sink(sink: &SinkSettings, durable: bool) -> String {
     format!("sink {name} to {address}: calls wait {waits}")
 }
 
-/// Describes the limits that refuse calls, and the limits that only report.
 fn limits(config: &Config) -> Vec<String> {
     let does = |mode| match mode {
         Mode::Enforce => "refuses with 429",

@@ -18,9 +18,7 @@ use tokengauge_sim::Simulator;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-/// The provider whose backend degrades.
 pub(super) const PROVIDER: &str = "openai";
-/// The objective that is missed.
 const OBJECTIVE: &str = "rehearsal";
 /// The healthy period, which provides data for comparison.
 const CALM: Duration = Duration::from_secs(25);
@@ -31,9 +29,7 @@ const LASTS: Duration = Duration::from_secs(180);
 const AWAY: Duration = Duration::from_secs(1);
 
 struct Script {
-    /// The key of the objective.
     promise: &'static str,
-    /// The settings of the simulator during the incident.
     fault: &'static str,
     happens: &'static str,
     /// The sign that distinguishes the incident from others.
@@ -86,7 +82,6 @@ impl DemoIncident {
         )
     }
 
-    /// Runs the incident on the simulator of [`PROVIDER`] and prints what happens.
     pub(super) async fn play(self, simulator: Arc<Simulator>, backend: Backend, end: Shutdown) {
         let script = self.script();
         let address = backend.address;
@@ -122,7 +117,6 @@ impl DemoIncident {
         ));
     }
 
-    /// Announces the incident to the user.
     pub(super) fn announce(self, admin: &str) {
         let calm = CALM.as_secs();
         output::note(&format!(
@@ -146,7 +140,6 @@ impl DemoIncident {
     }
 }
 
-/// Serves a backend for a duration, or until the end of the demo.
 async fn serve(
     simulator: Arc<Simulator>,
     listener: TcpListener,
@@ -167,7 +160,6 @@ pub(super) struct Receiver {
     pub(super) address: SocketAddr,
 }
 
-/// The body of a webhook request.
 #[derive(Deserialize)]
 struct Message {
     alerts: Vec<Alert>,
@@ -200,7 +192,6 @@ impl Receiver {
         Ok(Receiver { listener, address })
     }
 
-    /// Prints each alert that arrives, until the end of the demo.
     pub(super) async fn serve(
         self,
         incident: DemoIncident,

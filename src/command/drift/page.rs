@@ -25,7 +25,6 @@ const HEADS: [&str; 13] = [
 /// The number of text columns. The other columns are numbers.
 const WORDS: usize = 3;
 
-/// A page in Markdown or for terminals.
 pub(super) struct Page {
     text: String,
     markdown: bool,

@@ -10,7 +10,6 @@ use tokengauge_telemetry::export::names;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::registry::Registry;
 
-/// Updates the metrics of a fleet before every scrape.
 pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {
     let fleet = Arc::clone(fleet);
     let named = Mutex::new(BTreeSet::new());

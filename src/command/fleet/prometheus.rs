@@ -19,23 +19,18 @@ const MAX: usize = 200;
 const QUERY: &str = "{__name__=~\"slo:(error_budget:(remaining_ratio|exhausted_seconds)|objective:ratio|sli_error:ratio_rate.*)\"} \
     or ALERTS{alertname=\"SloErrorBudgetBurn\",alertstate=\"firing\"}";
 
-/// The recording rules in a Prometheus.
 pub(super) struct Rules {
     prometheus: PrometheusClient,
-    /// The configured objectives by name.
     definitions: BTreeMap<String, Arc<Objective>>,
 }
 
-/// The samples of one objective.
 #[derive(Default)]
 struct Found {
     remaining: Option<f64>,
     window: Option<String>,
     exhausted: Option<f64>,
     objective: Option<f64>,
-    /// The share of bad events by window.
     errors: BTreeMap<String, f64>,
-    /// The severities of firing alerts.
     firing: BTreeSet<String>,
 }
 
@@ -56,7 +51,6 @@ impl Rules {
         })
     }
 
-    /// Updates the objectives of the fleet until it is dropped.
     pub(super) async fn follow(self, fleet: Arc<Fleet>) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -33,7 +33,6 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
     }
 }
 
-/// Returns the maximum number of measurements of a gate.
 fn measurements(gate: &Gate) -> u64 {
     let wait = gate.max_wait;
     wait.map_or(MEASUREMENTS, |wait| {
@@ -185,7 +184,6 @@ spec:
     )
 }
 
-/// Converts a name into a valid Kubernetes name.
 fn object_name(name: &str) -> String {
     let plain = name.to_ascii_lowercase();
     let plain = plain.replace(|one: char| !one.is_ascii_alphanumeric(), "-");

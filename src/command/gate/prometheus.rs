@@ -17,7 +17,6 @@ pub(super) fn query(gate: &str) -> Result<String, CommandError> {
     ))
 }
 
-/// Returns the verdict with its reason.
 pub(super) fn ask(
     gate: &str,
     address: &str,

@@ -278,7 +278,6 @@ fn plain(check: &Check, value: f64) -> String {
     }
 }
 
-/// Formats a value and the limit that it is compared with.
 fn limit(check: &Check, value: f64) -> String {
     match (check.kind, &*check.name) {
         (CheckKind::Burn, _) => format!("{value:.2}"),
@@ -293,12 +292,10 @@ fn xml(text: &str) -> String {
     printable(text).render().into_string()
 }
 
-/// Escapes the text of an annotation.
 fn data(text: &str) -> String {
     printable(text).replace('%', "%25")
 }
 
-/// Escapes a property of an annotation.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -18,7 +18,6 @@ use tokengauge_process::{Fatal, SystemError};
 
 const MOST_DEPTH: u32 = 8;
 
-/// A recorded response with its head and its request.
 pub(super) struct Recording {
     pub(super) name: Arc<str>,
     pub(super) upstream: Arc<str>,
@@ -51,7 +50,6 @@ impl Pace {
 }
 
 impl Recording {
-    /// Passes a chunk of a body or a WebSocket to the meter.
     pub(super) fn show(&self, call: &dyn ObservedCall, chunk: Chunk) {
         if self.status == StatusCode::SWITCHING_PROTOCOLS {
             call.tunnel_chunk(Side::Upstream, chunk);
@@ -110,7 +108,6 @@ fn search(folder: &Path, depth: u32, found: &mut Vec<Recording>) -> Result<(), E
         .try_for_each(|folder| search(folder, depth - 1, found))
 }
 
-/// The used fields of `meta.json`.
 #[derive(Deserialize)]
 struct Meta {
     request_path: Option<String>,

@@ -21,7 +21,6 @@ const FASTER: f64 = 1.25;
 struct Draw(SplitMix64);
 
 impl Draw {
-    /// A standard normal number, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.0.share(), self.0.share());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
@@ -74,7 +73,6 @@ fn report(draw: &mut Draw, template: &CallRecord) -> Value {
     document(&report)
 }
 
-/// The true value of each figure of the first model.
 fn truths() -> BTreeMap<&'static str, f64> {
     let quantile = |normal: f64| (DEVIATION * normal).exp();
     let mean = (DEVIATION * DEVIATION / 2.0).exp();
@@ -98,8 +96,6 @@ fn holds(estimate: &Value, truth: f64) -> bool {
         && bound("upper").is_none_or(|upper| truth <= upper)
 }
 
-/// The intervals of each figure contain the truth in 92.5 to 98.5 of 100 reports, and all intervals of differences
-/// together in at least 93.
 #[test]
 fn intervals_hold_as_often_as_they_say() {
     let (mut draw, template) = (Draw(SplitMix64(21)), template());

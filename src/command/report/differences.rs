@@ -17,10 +17,8 @@ pub(super) const COMPARED: [Figure; 6] = [
     Figure::UsdPerMillionOutput,
 ];
 
-/// The differences between the rows and the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Differences {
-    /// The names of the baseline row.
     pub(super) baseline: Vec<Option<String>>,
     /// The simultaneous confidence of all intervals.
     pub(super) confidence: f64,
@@ -29,7 +27,6 @@ pub(super) struct Differences {
     pub(super) rows: Vec<RowDifferences>,
 }
 
-/// The differences between one row and the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RowDifferences {
     pub(super) names: Vec<Option<String>>,
@@ -38,7 +35,6 @@ pub(super) struct RowDifferences {
     pub(super) other_work: Vec<String>,
 }
 
-/// The difference of one figure from the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Difference {
     pub(super) figure: &'static str,
@@ -51,7 +47,6 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Returns whether the interval excludes equality.
     pub(super) fn is_shown(&self) -> bool {
         self.lower.is_some_and(|lower| lower > 0.0) || self.upper.is_some_and(|upper| upper < 0.0)
     }
@@ -64,7 +59,6 @@ pub(super) struct ComparedRow<'a> {
     pub(super) fingerprint: &'a Fingerprint,
 }
 
-/// The compared figures of one row.
 type Known = Vec<(Figure, Estimator)>;
 
 /// Compares rows with a baseline. Returns `None` if there is no other row.

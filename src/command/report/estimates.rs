@@ -34,11 +34,8 @@ pub(super) enum Figure {
 
 /// How a figure is computed from the calls of a group. NaN means that a call has no value.
 enum FigureKind {
-    /// A quantile of the calls.
     Quantile(fn(&Observation) -> f64, f64),
-    /// The sum of the first values divided by the sum of the second values.
     Ratio(fn(&Observation) -> (f64, f64)),
-    /// The share of calls with a property.
     Share(fn(&Observation) -> bool),
 }
 
@@ -85,7 +82,6 @@ pub(super) struct Estimate {
     pub(super) sessions: u64,
 }
 
-/// The data for one figure of a group.
 pub(super) struct Estimator {
     calls: u64,
     of: Data,
@@ -93,7 +89,6 @@ pub(super) struct Estimator {
 
 enum Data {
     Quantile(Sample, f64),
-    /// The contributions of each session to both sums, by session number.
     Ratio(Vec<(u32, Unit)>),
     Share(Vec<(u32, Unit)>),
 }
@@ -157,7 +152,6 @@ impl Estimator {
         }
     }
 
-    /// Returns the contribution of each session to the error of the figure.
     pub(super) fn contributions(&self) -> Contributions {
         match &self.of {
             Data::Quantile(sample, share) => sample.contributions(*share),
@@ -208,7 +202,6 @@ fn ratio(units: &[(u32, Unit)]) -> f64 {
     sums.0 / sums.1
 }
 
-/// Returns all known figures of a group.
 pub(super) fn estimates(group: &Observations) -> Vec<(Figure, Estimate)> {
     let known = Figure::VARIANTS.iter();
     let estimate = |figure: &Figure| {
@@ -236,7 +229,6 @@ pub(super) fn band(group: &Observations, from: f64, to: Option<f64>) -> Option<E
     (calls > 0).then(|| estimator.estimate(CONFIDENCE))
 }
 
-/// Returns a quantile of independent values, or their mean if `share` is `None`.
 pub(super) fn independent(values: &[f64], share: Option<f64>) -> Option<Estimate> {
     let numbered = values.iter().copied().zip(0..).collect();
     let sample = Sample::new(numbered).ok()?;

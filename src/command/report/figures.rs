@@ -12,7 +12,6 @@ use tokengauge_core::time::since_1970;
 use tokengauge_store::history::{Groups, TimedCall, quantile, tasks};
 use tokengauge_store::query::{Coverage, Dimension, GroupRow, Mark, Tasks};
 
-/// The number of points of a plot over time.
 const POINTS: f64 = 60.0;
 
 /// Sums and percentiles of calls by group, and samples over time.
@@ -21,7 +20,6 @@ pub(super) struct Report {
     pub(super) since: Option<SystemTime>,
     pub(super) until: Option<SystemTime>,
     pub(super) calls: u64,
-    /// The number of calls with a cost and with a speed.
     pub(super) coverage: Coverage,
     /// The number of warm-up calls, whose speeds are excluded.
     pub(super) left_out: u64,
@@ -101,12 +99,10 @@ impl Report {
         }
     }
 
-    /// Returns comparisons of the variants of each experiment by session, if calls are grouped by variant.
     pub(super) fn experiments(&self) -> Vec<tokengauge_experiments::Report> {
         self.variants.reports(self.made)
     }
 
-    /// Returns the times of the marks in seconds since 1970.
     pub(super) fn mark_times(&self) -> Vec<f64> {
         let times = self.marks.iter().map(|mark| mark.time.time());
         times.map(since_1970).collect()
@@ -116,7 +112,6 @@ impl Report {
         self.by.iter().map(|by| by.name()).collect()
     }
 
-    /// Returns a row per group, the one with the most calls first.
     pub(super) fn rows(&self) -> Vec<Row> {
         let seconds = self.length().map(|length| length.as_secs_f64());
         let concurrency = Concurrency::of(self.observations.values());
@@ -175,7 +170,6 @@ impl Report {
         Ok(())
     }
 
-    /// Compares the rows with the baseline. Returns `None` if there is only one row.
     pub(super) fn differences(&self, rows: &[Row]) -> Option<Differences> {
         let baseline = self
             .baseline
@@ -191,14 +185,12 @@ impl Report {
         differences(*baseline.first()?, &others)
     }
 
-    /// Returns the duration of each session in seconds, from its first call in the report to its last.
     fn task_seconds(&self) -> impl Iterator<Item = f64> {
         let took = self.sessions.values();
         let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
         took.map(|took| took.as_secs_f64())
     }
 
-    /// Returns the median, the 95th percentile and the mean of the sessions' durations.
     pub(super) fn task_estimates(&self) -> [Option<Estimate>; 3] {
         let seconds: Vec<_> = self.task_seconds().collect();
         [Some(0.5), Some(0.95), None].map(|share| estimates::independent(&seconds, share))
@@ -208,7 +200,6 @@ impl Report {
         tasks(self.task_seconds(), self.length())
     }
 
-    /// Returns the time from the start of the first call to the end of the last one.
     fn length(&self) -> Option<Duration> {
         let length = self.last?.duration_since(self.first?).ok();
         length.filter(|length| !length.is_zero())
@@ -250,14 +241,11 @@ pub(super) struct Row {
     pub(super) estimates: BTreeMap<Figure, Estimate>,
     /// The shares of the experience bands.
     pub(super) bands: Vec<Option<Estimate>>,
-    /// Calls with a decode speed, a time to first token and a cost.
     pub(super) judged: [Judged; 3],
-    /// The fingerprint of the requested work.
     pub(super) fingerprint: Fingerprint,
     pub(super) sessions: Sessions,
 }
 
-/// The number of calls in flight at an instant, among the calls of the report.
 struct Concurrency {
     /// Seconds since 1970, ascending.
     starts: Vec<f64>,
@@ -278,7 +266,6 @@ impl Concurrency {
         }
     }
 
-    /// Returns the fingerprint of a group, including the calls in flight at the start of each of its calls.
     fn fingerprint(&self, group: &Observations) -> Fingerprint {
         let mut builder = group.fingerprint.clone();
         for call in &group.calls {
@@ -290,7 +277,6 @@ impl Concurrency {
     }
 }
 
-/// Joins the names of a row with commas.
 pub(super) fn joined(names: &[Option<String>]) -> String {
     let names = names.iter().map(|name| name.as_deref().unwrap_or("–"));
     names.collect::<Vec<_>>().join(",")

@@ -11,13 +11,10 @@ pub(super) const UNKNOWN: &str = "–";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
-    /// The interval of the figure; empty if unknown.
     pub(super) interval: String,
-    /// The sort key.
     pub(super) value: Option<f64>,
 }
 
-/// A table with columns of names followed by columns of figures.
 pub(super) struct Grid {
     /// The number of columns with names.
     pub(super) named: usize,
@@ -26,7 +23,6 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Returns a table with all names and some of the figures.
     pub(super) fn part(&self, figures: &std::ops::Range<usize>) -> Grid {
         let named = self.named;
         let of = |at: usize| at < named || figures.contains(&(at - named));
@@ -160,7 +156,6 @@ fn count(count: u64) -> Cell {
     }
 }
 
-/// Returns a cell without an interval.
 fn shown(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     Cell {
         value,
@@ -190,7 +185,6 @@ pub(super) fn range(estimate: &Estimate, show: fn(f64) -> String) -> String {
     }
 }
 
-/// Returns how many calls of a row have a figure.
 fn of_all(row: &Row, figure: usize) -> Cell {
     let judged = &row.judged[figure];
     Cell {
@@ -230,7 +224,6 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Formats a small share.
 fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -264,7 +257,6 @@ fn dollars(value: f64) -> String {
     }
 }
 
-/// Cuts a name to at most `most` characters.
 pub(super) fn shortened(name: &str, most: usize) -> String {
     if name.chars().count() > most {
         name.chars().take(most - 1).chain(['…']).collect()

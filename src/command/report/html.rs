@@ -12,7 +12,6 @@ use tokengauge_html::plot::{self, Bars, Series};
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
-/// The maximum number of groups in a plot. The table has all groups.
 const PLOTTED: usize = 12;
 
 pub(super) fn page(report: &Report) -> String {
@@ -107,7 +106,6 @@ fn plots(report: &Report, rows: &[Row]) -> Markup {
     }
 }
 
-/// Returns the name of a group: the values of its dimensions.
 fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
     let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));

@@ -15,19 +15,15 @@ use tokengauge_store::query::{Coverage, Mark};
 /// Escapes a name from traffic for a line of text or for Markdown.
 pub(super) type Shown = fn(&str) -> String;
 
-/// The maximum length of names in a sentence.
 const MAX_NAMES: usize = 48;
 
-/// The maximum number of described rows. The JSON has all rows.
 const DESCRIBED: usize = 12;
 
 /// A session with at least this share of a row's calls dominates its figures.
 const MOST_OF_ONE: f64 = 1.0 / 3.0;
 
-/// The maximum number of listed marks. The JSON has up to a thousand.
 const LISTED: usize = 50;
 
-/// Returns the marks during the period of the report, the newest first.
 pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     let line = |mark: &Mark| {
         let about = [
@@ -54,7 +50,6 @@ pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     lines
 }
 
-/// Explains the table of differences and lists rows whose work differs.
 pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String> {
     let clear = found.rows.iter().flat_map(|row| &row.figures);
     let clear = clear.filter(|difference| difference.is_shown()).count();
@@ -79,12 +74,10 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
     std::iter::once(about).chain(other).collect()
 }
 
-/// Returns the names of a row for a sentence.
 fn row_name(names: &[Option<String>], shown: Shown) -> String {
     shown(&shortened(&joined(names), MAX_NAMES))
 }
 
-/// Returns notes on the coverage of the figures.
 pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
         at.map_or(UNKNOWN.to_owned(), |at| rfc3339_seconds(at).to_string())
@@ -147,7 +140,6 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about
 }
 
-/// Describes how many calls have a cost and a speed, and why others have none.
 fn coverage(coverage: &Coverage) -> String {
     let calls = coverage.calls;
     let of = |with: u64, what: &str, without: &BTreeMap<String, u64>| {
@@ -165,7 +157,6 @@ fn coverage(coverage: &Coverage) -> String {
     format!("{cost}. {speed}.{skipped}")
 }
 
-/// Lists the numbers of calls without a figure by reason.
 fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     let reasons = without.map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")));
     let reasons: Vec<_> = reasons.collect();
@@ -176,7 +167,6 @@ fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     }
 }
 
-/// Describes how many calls have each figure, and why others have none.
 fn judged(report: &Report) -> Vec<String> {
     let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
     let judged = report.judged();
@@ -198,7 +188,6 @@ fn intervals(report: &Report) -> String {
     )
 }
 
-/// Returns a note if a row has too few sessions for intervals, or if one session has too many of its calls.
 fn sessions(row: &Row, shown: Shown) -> Option<String> {
     let name = row_name(&row.group.names, shown);
     let Sessions {

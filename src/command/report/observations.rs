@@ -17,9 +17,7 @@ pub(super) struct Observation {
     pub(super) duration: f64,
     pub(super) failed: bool,
     pub(super) tps: f64,
-    /// The decode speed in the provider's tokens.
     pub(super) reported: f64,
-    /// The decode time in seconds.
     pub(super) decode: f64,
     pub(super) ttft: f64,
     /// The cost of a generation in US dollars.
@@ -27,14 +25,10 @@ pub(super) struct Observation {
     pub(super) output: f64,
 }
 
-/// How many calls have a figure, and why the others have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Judged {
-    /// The number of calls with the figure.
     pub(super) calls: u64,
-    /// The number of all calls.
     pub(super) of: u64,
-    /// The number of calls without the figure, by reason.
     pub(super) without: BTreeMap<&'static str, u64>,
 }
 
@@ -59,24 +53,18 @@ impl Judged {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observations {
     pub(super) calls: Vec<Observation>,
-    /// Calls with a decode speed.
     pub(super) tps: Judged,
-    /// Calls with a time to first token.
     pub(super) ttft: Judged,
-    /// Generations with a price.
     pub(super) cost: Judged,
-    /// The requested work.
     pub(super) fingerprint: FingerprintBuilder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Sessions {
     pub(super) count: u64,
-    /// The number of calls of the largest session.
     pub(super) calls_of_largest: u64,
 }
 
-/// Numbers the sessions of all groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Units {
     sessions: HashMap<String, u32>,
@@ -84,7 +72,6 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Returns the number of sessions and of calls without one.
     pub(super) fn count(&self) -> u32 {
         self.last
     }
@@ -103,7 +90,6 @@ impl Units {
 }
 
 impl Observations {
-    /// Returns the number of sessions and the calls of the largest one. A call without a session counts as a session.
     pub(super) fn sessions(&self) -> Sessions {
         let mut calls: HashMap<u32, u64> = HashMap::new();
         for call in &self.calls {

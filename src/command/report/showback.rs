@@ -7,9 +7,7 @@ use tokengauge_store::csv;
 use tokengauge_store::history::{Groups, TimedCall};
 use tokengauge_store::query::{Dimension, GroupRow};
 
-/// The length of a month such as `2026-11`.
 const MONTH: usize = 7;
-/// The columns after the dimensions.
 const COLUMNS: [&str; 10] = [
     "month",
     "calls",
@@ -23,13 +21,11 @@ const COLUMNS: [&str; 10] = [
     "calls_without_price",
 ];
 
-/// Calls by calendar month (UTC) and dimensions.
 #[derive(Debug)]
 pub(super) struct Showback {
     by: Vec<Dimension>,
     months: BTreeMap<String, Groups>,
     pub(super) calls: u64,
-    /// The start of the earliest call.
     pub(super) first: Option<SystemTime>,
 }
 
@@ -43,7 +39,6 @@ impl Showback {
         }
     }
 
-    /// Adds a call to the month in which it began.
     pub(super) fn add(&mut self, call: &CallRecord) {
         let past = TimedCall::of(call);
         let by = &self.by;

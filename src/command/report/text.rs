@@ -39,7 +39,6 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     text
 }
 
-/// Escapes a name for a line of text.
 pub(super) fn plain(name: &str) -> String {
     printable(name).into_owned()
 }
@@ -106,7 +105,6 @@ fn parts(widths: &[usize], named: usize, width: Option<usize>) -> Vec<Vec<usize>
     parts
 }
 
-/// Wraps a sentence into lines of at most `width` characters.
 fn wrapped(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return format!("{text}\n");

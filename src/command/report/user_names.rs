@@ -7,7 +7,6 @@ use std::path::Path;
 use tokengauge_accounting::attribution::pseudonym;
 use tokengauge_core::call::CallRecord;
 
-/// User names by hash.
 #[derive(Debug, Default)]
 pub(super) struct UserNames(HashMap<String, String>);
 
@@ -30,7 +29,6 @@ impl UserNames {
         UserNames(named.collect())
     }
 
-    /// Replaces the user hash of a call with the name, if it is known.
     pub(super) fn named<'a>(&self, call: &'a CallRecord) -> Cow<'a, CallRecord> {
         let name = call.user.as_ref().and_then(|user| self.0.get(user));
         match name {

@@ -25,7 +25,6 @@ impl Variants {
         self.0.insert(experiment.clone(), tally);
     }
 
-    /// Returns comparisons of the variants of each experiment, with intervals.
     pub(super) fn reports(&self, made: SystemTime) -> Vec<Report> {
         let reports = self.0.iter().map(|(name, tally)| {
             let experiment = Experiment {

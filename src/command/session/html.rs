@@ -11,7 +11,6 @@ use tokengauge_store::query::{SessionRow, WaterfallCall};
 /// The maximum number of calls in the table. A longer session shows its first calls.
 const MAX_ROWS: usize = 1_000;
 
-/// The style of this page, in addition to the common style.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;font-size:.85rem}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(12rem,1fr));gap:.4rem 1rem;margin:0}\

@@ -8,7 +8,6 @@ use tokengauge_core::time::{Timestamp, span_text};
 use tokengauge_fleet::ObjectiveSource;
 use tokengauge_process::output::printable;
 
-/// The part of the API response that the table shows.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::command) struct SlosBody {
     pub(in crate::command) slos: Vec<Row>,
@@ -18,7 +17,6 @@ pub(in crate::command) struct SlosBody {
 }
 
 impl SlosBody {
-    /// Returns the reason why there are no objectives.
     pub(in crate::command) fn nothing(&self) -> &'static str {
         match self.source {
             None => "no [[slo]] is configured",
@@ -152,7 +150,6 @@ pub(super) fn table(response: &SlosBody) -> String {
     text
 }
 
-/// Aligns columns. Every line must have as many cells as the first.
 pub(in crate::command) fn aligned(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
         .map(|at| {
@@ -176,7 +173,6 @@ pub(in crate::command) fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// Formats the known parts of a pod name: cluster, namespace and name.
 fn pod(of: Option<&PodName>) -> String {
     let parts = of
         .into_iter()
@@ -214,7 +210,6 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// Formats a remaining budget, with one decimal below 100 %.
 fn budget(left: f64) -> String {
     let percent = left * 100.0;
     let digits = usize::from(percent.abs() < 100.0);

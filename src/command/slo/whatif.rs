@@ -88,17 +88,14 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The JSON output of both commands.
 #[derive(Serialize)]
 struct JudgedCalls {
     calls: usize,
     objectives: Vec<Judged>,
 }
 
-/// An objective and its outcome on the calls.
 #[derive(Serialize)]
 struct Judged {
-    /// The `[[slo]]` table as JSON.
     slo: toml::Value,
     good: u64,
     bad: u64,
@@ -126,7 +123,6 @@ impl Judged {
     }
 }
 
-/// The files or the warehouse with the calls.
 struct Source<'a> {
     logs: &'a [PathBuf],
     ledger: Option<&'a Path>,
@@ -134,7 +130,6 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the calls that ended within `last` of the newest call.
     fn calls(&self, last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
         // `last` ends at the newest call, which is unknown before the calls are read.
         let back = last.map(|last| last.saturating_add(MAX_AGE).max(warehouse::SINCE));

@@ -141,7 +141,6 @@ fn help(table: Option<ViewTable>) -> Paragraph<'static> {
     Paragraph::new(lines)
 }
 
-/// Shows all data of a row, including columns that do not fit into the table.
 fn details(id: &str, table: &ViewTable) -> Paragraph<'static> {
     let Some(row) = table.rows.iter().find(|row| row.id == id) else {
         return Paragraph::new("this row no longer exists; esc goes back");

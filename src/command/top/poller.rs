@@ -17,7 +17,6 @@ use tokengauge_store::query::{GroupRow, SessionRow};
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) in_flight: u64,
-    /// Tokens per second of all streams.
     pub(super) tps: f64,
     /// Objectives with a firing alert, preceded by the severity.
     pub(super) firing: Vec<String>,
@@ -54,7 +53,6 @@ struct Runaways {
     runaways: Vec<Runaway>,
 }
 
-/// A thread that polls the proxy at intervals.
 pub(super) struct Poller {
     views: Sender<View>,
     updates: Receiver<Result<Update, ApiError>>,
@@ -86,13 +84,11 @@ impl Poller {
         Ok(Poller { views, updates })
     }
 
-    /// Switches to `view` and polls immediately.
     pub(super) fn view(&self, view: View) {
         // An error only means that the thread has ended.
         let _ = self.views.send(view);
     }
 
-    /// Returns the oldest update in the queue, if any.
     pub(super) fn try_next(&self) -> Option<Result<Update, ApiError>> {
         self.updates.try_recv().ok()
     }

@@ -21,24 +21,20 @@ pub(super) struct TopState {
     pub(super) overlay: Option<Overlay>,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
-    /// Objectives with a firing alert.
     pub(super) firing: Vec<String>,
     content: Option<Content>,
-    /// Why the last poll failed.
     pub(super) error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Overlay {
     Help,
-    /// All data of the row with this id.
     Details(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Stay,
-    /// Poll for another view.
     Ask,
     End,
 }
@@ -74,14 +70,12 @@ impl TopState {
         }
     }
 
-    /// Returns the sorted and filtered table; `None` before the first update.
     pub(super) fn table(&self) -> Option<ViewTable> {
         let content = self.shown()?;
         let (column, ascending) = self.sorting();
         Some(content.table().arranged(&self.filter, column, ascending))
     }
 
-    /// Returns the source of finished calls.
     pub(super) fn call_source(&self) -> Option<&str> {
         self.shown()?.call_source()
     }
@@ -91,13 +85,11 @@ impl TopState {
         self.shown().map_or(Vec::new(), Content::causes)
     }
 
-    /// Returns the content of the view; `None` before the first update.
     pub(super) fn shown(&self) -> Option<&Content> {
         let content = self.content.as_ref();
         content.filter(|content| content.view() == self.view)
     }
 
-    /// Returns the sort column, and whether the order is ascending.
     pub(super) fn sorting(&self) -> (usize, bool) {
         self.sorted[self.view as usize]
     }
@@ -147,7 +139,6 @@ impl TopState {
         Action::Stay
     }
 
-    /// Returns the id of the selected row.
     fn chosen(&self) -> Option<String> {
         let table = self.table()?;
         let last = table.rows.len().checked_sub(1)?;

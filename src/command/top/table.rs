@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use tokengauge_process::output::printable;
 
-/// A cell with its text and sort key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -58,7 +57,6 @@ impl Cell {
         Cell { tone, ..self }
     }
 
-    /// Whether the column is right-aligned.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.key, Key::Number(_))
     }
@@ -85,9 +83,7 @@ impl Cell {
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) about: &'static str,
-    /// The minimum width in characters.
     pub(super) width: u16,
-    /// Whether the column takes the remaining width.
     pub(super) grows: bool,
     /// If not all columns fit, the column with the highest number is hidden first. Columns with 0 are never hidden.
     pub(super) spare: u8,

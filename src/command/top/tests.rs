@@ -74,7 +74,6 @@ fn streams() -> TopState {
     state
 }
 
-/// Returns the lines of the screen without trailing spaces.
 fn screen(state: &TopState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, state)).expect("drawn");

@@ -45,7 +45,6 @@ impl View {
         }
     }
 
-    /// Returns the default sort column, and whether the order is ascending.
     pub(super) fn sorted(self) -> (usize, bool) {
         match self {
             View::Streams => (1, false),
@@ -67,7 +66,6 @@ impl Content {
         }
     }
 
-    /// Returns the text of an empty view.
     pub(super) fn nothing(&self) -> &'static str {
         match self {
             Content::Streams(_) => "no call is in flight; point an agent at the proxy",
@@ -78,7 +76,6 @@ impl Content {
         }
     }
 
-    /// Returns the source of finished calls.
     pub(super) fn call_source(&self) -> Option<&str> {
         match self {
             Content::Models(source, _)
@@ -343,7 +340,6 @@ fn session(row: &SessionRow) -> TableRow {
     }
 }
 
-/// Returns a cell with a decode speed in the colour of its experience band.
 fn speed(tps: Option<f64>) -> Cell {
     let tone = match tps {
         None => Tone::Plain,
@@ -354,7 +350,6 @@ fn speed(tps: Option<f64>) -> Cell {
     Cell::number(tps, |tps| format!("{tps:.1}")).tone(tone)
 }
 
-/// Formats a time in the most readable unit.
 fn time(seconds: Option<f64>) -> Cell {
     Cell::number(seconds, |seconds| match seconds {
         ..0.9995 => format!("{:.0}ms", seconds * 1e3),

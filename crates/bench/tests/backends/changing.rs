@@ -8,7 +8,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// The behaviour by seconds since the start or by the number of a call.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     pub ttft: fn(f64) -> f64,
@@ -88,7 +87,6 @@ fn whole(received: &[u8]) -> bool {
     length.and_then(|length| length.parse().ok()) == Some(body.len())
 }
 
-/// Streams a response and returns whether the connection stays open.
 async fn answer(socket: &mut TcpStream, shared: &Shared) -> std::io::Result<bool> {
     let elapsed = || shared.began.elapsed().as_secs_f64();
     let number = shared.calls.fetch_add(1, Ordering::Relaxed);

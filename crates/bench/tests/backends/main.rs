@@ -22,7 +22,6 @@ use tokengauge_sim::{Ending, Profile, Simulator};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// A plan for loads with trials of 50 intervals each.
 fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
     Plan {
         client: ClientSettings {
@@ -171,7 +170,6 @@ async fn the_highest_load_that_keeps_an_objective_is_found() {
     assert!((price.expect("a price") * tps.expect("a throughput") - 1000.0).abs() < 1e-6);
 }
 
-/// One and two concurrent calls have too few calls. The search continues above them and reports what is missing.
 #[tokio::test(start_paused = true)]
 async fn a_search_does_not_end_at_a_load_with_too_few_calls() {
     let (_simulator, address) = simulator("ttft=20ms,gap=8ms,tokens=40,knee=4").await;

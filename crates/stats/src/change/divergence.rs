@@ -1,6 +1,5 @@
 //! The energy distance between the two sides of a split.
 
-/// A split of a segment and the divergence between its sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The index within the segment of the first point of the right side.
@@ -54,7 +53,6 @@ impl Distances {
         Self { points, sums }
     }
 
-    /// Returns the sum of the distances from a point to the first `count` points.
     fn to_earlier(&self, point: usize, count: usize) -> f64 {
         self.sums[point * (self.points + 1) + count]
     }
@@ -79,14 +77,12 @@ impl Distances {
     }
 }
 
-/// The number of points on each side.
 struct Sides {
     left: f64,
     right: f64,
 }
 
 impl Sides {
-    /// Computes Q from the sum of the distances between the sides and the sums within each side.
     fn divergence(&self, between: f64, left: f64, right: f64) -> f64 {
         let all = self.left + self.right;
         let within = |points: f64, others: f64, sum: f64| {

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::moments;
 use std::ops::Range;
 
-/// Removes weak change points until all remaining ones are strong.
 pub fn weakest(series: &[f64], weak: Vec<usize>, options: &Options) -> Result<Vec<ChangePoint>> {
     let mut indices = weak;
     loop {

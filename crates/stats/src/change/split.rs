@@ -44,7 +44,6 @@ fn first_pass(max_p: f64) -> f64 {
     }
 }
 
-/// Returns the best split of all segments between the points in `found`.
 fn next(series: &[f64], found: &[usize]) -> Option<(Range<usize>, usize)> {
     let candidate = |segment: Range<usize>| {
         let best = divergence::best(&series[segment.clone()])?;

@@ -22,7 +22,6 @@ impl Exact {
         }
     }
 
-    /// Returns the probability that U is at most `u`.
     pub fn at_most(&self, u: usize) -> f64 {
         self.at_most.get(u).copied().unwrap_or(1.0)
     }
@@ -48,7 +47,6 @@ fn counts(small: usize, large: usize) -> Vec<u128> {
 mod tests {
     use super::*;
 
-    /// Counts U for every choice of positions of the smaller sample.
     fn one_by_one(small: usize, large: usize) -> Vec<u128> {
         let mut counts = vec![0; small * large + 1];
         for positions in 0_u32..1 << (small + large) {

@@ -1,6 +1,5 @@
 //! Ranks of the pooled values of two samples.
 
-/// The rank statistics that the tests use.
 pub struct Ranks {
     first: usize,
     second: usize,

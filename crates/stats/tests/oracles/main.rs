@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 use tokengauge_stats::Interval;
 
-/// Reads the cases from a file that make.py wrote.
 fn fixture<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracles/{name}.json"));
     let text = std::fs::read_to_string(&path).expect("make.py writes it");

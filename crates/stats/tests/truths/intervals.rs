@@ -25,7 +25,6 @@ fn student_intervals_hold_as_often_as_they_say() {
     }
 }
 
-/// Returns how often the interval of the mean contains the truth for a block length.
 fn bootstrap_holds(correlation: f64, block: Option<usize>) -> usize {
     let (mut draw, mut random) = (Draw::seeded(2), seeded(2));
     let options = Options {
@@ -74,7 +73,6 @@ fn the_spread_of_the_bootstrap_is_that_of_its_blocks() {
     assert!((0.95..1.05).contains(&ratio), "{ratio}");
 }
 
-/// Sessions with one speed each, some with many calls.
 fn sessions(draw: &mut Draw, speed: f64) -> Arm {
     let session = |_| {
         let seconds = 10.0 * draw.lognormal(0.7);

@@ -23,7 +23,6 @@ impl Draw {
         1.0 - self.0.random::<f64>()
     }
 
-    /// A standard normal number, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform(), self.uniform());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()

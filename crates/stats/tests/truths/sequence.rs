@@ -18,7 +18,6 @@ fn sequence(first_look: u64) -> Sequence {
     Sequence::new(options).expect("a sequence")
 }
 
-/// Adds units to two arms in turn and returns the total number of units at which `alarm` is first true.
 fn first_alarm(
     mut unit: impl FnMut(u64) -> Unit,
     mut alarm: impl FnMut(&Estimate) -> bool,
@@ -38,7 +37,6 @@ fn of_one(value: f64) -> Unit {
     }
 }
 
-/// The tokens and seconds of a session.
 fn session(draw: &mut Draw, speed: f64) -> Unit {
     let seconds = draw.lognormal(0.8);
     Unit {

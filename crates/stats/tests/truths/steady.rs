@@ -35,7 +35,6 @@ fn a_run_that_only_settles_late_is_not_steady() {
     assert_eq!(mser5(&run), Ok(Beginning::NotInFirstHalf));
 }
 
-/// Returns how many of 1,000 intervals of a slope contain the truth: 10 % up over 300 seconds.
 fn slopes_hold(seed: u64, correlation: f64) -> usize {
     let mut draw = Draw::seeded(seed);
     let run = |_: &usize| {
