@@ -114,8 +114,8 @@ impl Sequence {
         Interval::around(estimate.value, reach)
     }
 
-    /// Returns the one-sided lower bound of the truth, to show "not worse by more than". Its logarithm is ln(1 + √(t ρ²
-    /// + 1) / (2 α)).
+    /// Returns the one-sided lower bound of the truth, to show "not worse by more than". Its logarithm is
+    /// ln(1 + √(t ρ² + 1) / (2 α)).
     ///
     /// # Errors
     ///

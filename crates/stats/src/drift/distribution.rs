@@ -85,8 +85,8 @@ impl Distribution {
         Ok(Self { steps })
     }
 
-    /// Returns the smallest value that has at least this share of the weight at or below it, for shares above 0 up to
-    /// 1. This is the inverse of the distribution function, `numpy.quantile` with `method="inverted_cdf"`.
+    /// Returns the smallest value that has at least this share of the weight at or below it, for shares above 0
+    /// up to 1. This is the inverse of the distribution function, `numpy.quantile` with `method="inverted_cdf"`.
     ///
     /// # Errors
     ///
