@@ -137,7 +137,7 @@ async fn a_client_at_the_address_of_traffic_names_the_admin_address() {
         let error = refused(command, traffic).await;
         let expected = format!(
             "tokengauge: http://{traffic} is the traffic address of a tokengauge proxy; its admin address is \
-             127.0.9.46:9464: --admin 127.0.9.46:9464\n"
+             127.0.9.46:9464; use --admin 127.0.9.46:9464\n"
         );
         assert_eq!(error, expected, "{command:?}");
     }

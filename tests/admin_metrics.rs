@@ -142,7 +142,7 @@ fn what_cannot_be_meant_is_refused() {
     let (code, said) = check("");
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("health and metrics alone are at 127.0.0.1:0"),
+        said.contains("health checks and metrics are at 127.0.0.1:0"),
         "{said}"
     );
 }

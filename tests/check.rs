@@ -170,7 +170,7 @@ fn a_valid_file_is_summed_up() {
     let plain = check(ENGINE, &[]);
     let said = String::from_utf8_lossy(&plain.stdout);
     assert!(
-        said.contains("no ledger: finished calls are in memory alone"),
+        said.contains("no ledger: finished calls are only in memory"),
         "{said}"
     );
 }

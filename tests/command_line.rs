@@ -25,7 +25,7 @@ fn the_version_has_commit_and_the_day_of_the_prices() {
     let table: toml::Table =
         toml::from_str(include_str!("../crates/accounting/src/cost/prices.toml")).expect("TOML");
     let checked = table["checked"].as_str().expect("a day");
-    assert_eq!(lines[2], format!("list of prices of {checked}"));
+    assert_eq!(lines[2], format!("price list of {checked}"));
     assert_eq!(said(&["-V"]), format!("{name}\n"));
 }
 
@@ -155,8 +155,9 @@ fn every_old_name_of_a_command_works_and_says_the_new_one() {
         let (before, now) = (help(&old_words), help(&new_words));
         assert!(now.status.success() && now.stderr.is_empty(), "{now:?}");
         assert_eq!(before.stdout, now.stdout, "{old}");
-        let note =
-            format!("`tokengauge {old}` is now `tokengauge {new}`; the old name goes with 0.4\n");
+        let note = format!(
+            "`tokengauge {old}` is now `tokengauge {new}`; version 0.4 removes the old name\n"
+        );
         assert_eq!(String::from_utf8_lossy(&before.stderr), note, "{old}");
     }
     let before = Command::new(env!("CARGO_BIN_EXE_tokengauge"))

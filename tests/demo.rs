@@ -91,8 +91,8 @@ async fn every_rehearsed_incident_pages_and_the_alert_names_the_upstream_and_wha
             ": errors, mostly http_error 503.",
         ),
         ("slow-upstream", "openai decodes", ": decoding"),
-        ("stalls", "openai stands still", ": stalls"),
-        ("cold-start", "openai starts anew", ": a cold start."),
+        ("stalls", "openai stalls", ": stalls"),
+        ("cold-start", "openai restarts", ": a cold start."),
     ];
     let mut all = JoinSet::new();
     for (incident, happens, cause) in rehearsals {
@@ -105,7 +105,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     let mut command = demo();
     command.args(["--incident", incident, "--stop-after", "5m"]);
     let process = Process::start_by(command).await;
-    let told = process.line("demo: a rehearsal").await;
+    let told = process.line("demo: incident rehearsal").await;
     assert!(told.contains(happens), "{told}");
     // It begins after 25 s, and nothing is wrong before.
     process.eventually("demo: now the upstream openai").await;
@@ -130,7 +130,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     );
     process.line("  look at: ").await;
     let capsule = process
-        .line("  keep it: tokengauge slo incident --slo rehearsal")
+        .line("  save it: tokengauge slo incident --slo rehearsal")
         .await;
     assert!(capsule.contains(&process.admin.to_string()), "{capsule}");
     process.signal(Signal::TERM);

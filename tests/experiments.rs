@@ -350,13 +350,13 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     let quiet = &all["experiments"][1];
     let words = quiet["withheld"].as_str().expect("a reason");
     assert!(
-        words.contains("no finished call is in a variant"),
+        words.contains("no finished call belongs to a variant"),
         "{words}"
     );
 
     fails(
         &experiment(&["quiet", "--admin", &admin]),
-        "no finished call is in a variant of the experiment `quiet`",
+        "no finished call belongs to a variant of the experiment `quiet`",
     );
     fails(
         &experiment(&["none", "--admin", &admin]),
@@ -371,7 +371,7 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     ];
     fails(
         &experiment(&quiet),
-        "no finished call is in a variant of the experiment `quiet`",
+        "no finished call belongs to a variant of the experiment `quiet`",
     );
 }
 
@@ -496,7 +496,7 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
     let report: Value = serde_json::from_str(&response.body).expect("JSON");
     let reason = report["withheld"].as_str().expect("a reason");
     assert!(
-        reason.starts_with("the split is not what was configured"),
+        reason.starts_with("the split differs from the configured weights"),
         "{reason}"
     );
     assert!(reason.contains("180 expected"), "{reason}");

@@ -143,7 +143,7 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec![],
             vec![],
-            "answered 401: it wants other credentials; --prometheus-token-file",
+            "answered 401: the credentials are missing or wrong; set them with --prometheus-token-file",
         ),
         (&bearer, user.to_vec(), vec![PASSWORD], "answered 401"),
         (
@@ -156,7 +156,7 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec!["--prometheus-user", "a:b"],
             vec![PASSWORD],
-            "has no colon",
+            "must not contain a colon",
         ),
         (
             &bearer,
@@ -174,13 +174,13 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec!["--prometheus-token-file", "two-lines"],
             vec![],
-            "have characters that no header may have",
+            "contain characters that are not allowed in a header",
         ),
         (
             &in_url,
             vec![],
             vec![],
-            "--prometheus: the URL has a user or a password in it",
+            "--prometheus: the URL contains a user or a password",
         ),
     ] {
         let (code, said) = folder.gate(url, &more, &variables).await;

@@ -865,9 +865,9 @@ fn check_says_what_refuses_and_what_only_counts() {
     let shadow = NONE_OF_BIG.replacen("concurrent", "mode = \"shadow\"\nconcurrent", 1);
     let text = check(&format!("{shadow}{SPENT_BY_TWO}"));
     for line in [
-        "quota count, per all: shadow mode, refuses nothing; a body that cannot be read counts",
-        "quota refuse, per all: refuses with 429; a body that cannot be read with 422",
-        "budget big, per all: refuses with 429; a body that cannot be read with 422",
+        "quota count, per all: shadow mode, refuses nothing; unreadable bodies are counted",
+        "quota refuse, per all: refuses with 429; unreadable bodies are refused with 422",
+        "budget big, per all: refuses with 429; unreadable bodies are refused with 422",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

@@ -304,12 +304,12 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     assert!(!empty.status.success());
     let message = String::from_utf8_lossy(&empty.stderr).into_owned();
     assert!(
-        message.contains("no finished calls in that time"),
+        message.contains("no finished calls in this period"),
         "{message}"
     );
     let wrong = report(words("--by team --month 2026-13"));
     assert!(
-        String::from_utf8_lossy(&wrong.stderr).contains("is a month such as 2026-11"),
+        String::from_utf8_lossy(&wrong.stderr).contains("must be a month such as 2026-11"),
         "{wrong:?}"
     );
 }
@@ -583,10 +583,7 @@ fn digests_are_those_of_the_keys_on_standard_input() {
     );
     for (input, message) in [
         ("", "there is no key on standard input"),
-        (
-            &*bearer(SEARCH),
-            "give the key alone, one a line, without `Bearer`",
-        ),
+        (&*bearer(SEARCH), "write one key per line, without `Bearer`"),
         (&*format!("\"{SEARCH}\""), "quotes"),
         (&*format!("{SEARCH},{OTHER}"), "commas"),
     ] {

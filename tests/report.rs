@@ -134,7 +134,7 @@ async fn rows_are_compared_with_the_one_that_is_named() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(
-        error.contains("no row is called so; there are: ") && error.contains(&last),
+        error.contains("no row has this name; the rows are: ") && error.contains(&last),
         "{error}"
     );
 }

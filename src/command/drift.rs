@@ -1,4 +1,4 @@
-//! `tokengauge drift`, and the evaluation in the background of a running proxy.
+//! `tokengauge drift`, and the background evaluation of a running proxy.
 
 mod page;
 
@@ -15,9 +15,8 @@ use tokengauge_admin::Drifts;
 use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
 
-/// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
-/// What is read of a warehouse where nobody says: the reference and the window of the defaults, and what seasons need.
+/// The default age of calls from a warehouse: the default reference and window, plus the time for seasonality.
 const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
@@ -45,7 +44,6 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     verdict(&response)
 }
 
-/// An error where something has drifted, for scripts.
 fn verdict(response: &Drifts) -> Result<(), Error> {
     let drifted = |entry: &&Entry| entry.state == DriftState::Drifted;
     let names: Vec<&str> = response

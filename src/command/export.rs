@@ -1,4 +1,4 @@
-//! `tokengauge export`: the ledger's calls as a file.
+//! `tokengauge export`: writes the calls of the ledger to a file.
 
 use super::error::CommandError;
 use super::progress::{Counted, Progress};
@@ -51,7 +51,6 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     }
 }
 
-/// Writes the calls of a ledger since `since` as a trace to `file`; returns how many.
 pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64, Error> {
     let output = private_file::create(file).map_err(SystemError::write(file))?;
     let options = ExportOptions {
@@ -64,7 +63,6 @@ pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64
     Ok(write(&reader, &options, Box::new(output))?)
 }
 
-/// The file of the option, else that of the configuration.
 fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
     if let Some(path) = &args.ledger {
         return Ok(path.clone());

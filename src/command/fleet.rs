@@ -1,4 +1,4 @@
-//! `tokengauge fleet`: the page and the API over a warehouse and the event streams of pods.
+//! `tokengauge fleet`: the page and the API for a warehouse and the event streams of pods.
 
 mod metrics;
 mod prometheus;
@@ -27,7 +27,7 @@ use tokengauge_store::ledger::{Limits, Reader};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokio::runtime::Builder;
 
-/// The ledger's file within the folder: not that of a proxy with the same `state_dir`.
+/// The name of the ledger file, which differs from a proxy's, so that both can share a `state_dir`.
 const FILE: &str = "fleet.sqlite";
 
 pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
@@ -59,7 +59,6 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The configuration, overlaid by command line and environment.
 fn config(args: &FleetArgs) -> Result<Config, Error> {
     let (mut config, _) = super::load(&args.config)?;
     let configured = config.admin.address.unwrap_or(DEFAULT_ADMIN);
@@ -89,7 +88,7 @@ fn start_fleet(args: &FleetArgs, event_bus: &Arc<EventBus>) -> Arc<Fleet> {
     Fleet::new(settings, args.warehouse.address(), objectives)
 }
 
-/// The ledger's file, and the folder that is deleted with it where none is configured.
+/// Returns the ledger file. If no folder is configured, also returns the temporary folder that is deleted with it.
 fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>), SystemError> {
     if let Some(folder) = args.state_dir.as_ref().or(config.state_dir.as_ref()) {
         return Ok((folder.join(FILE), None));
@@ -99,7 +98,7 @@ fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>
     Ok((folder.path().join(FILE), Some(folder)))
 }
 
-/// Follows the warehouse on a thread of its own, since it writes to disk.
+/// Follows the warehouse on a separate thread, because it writes to disk.
 fn follow_warehouse(
     args: &FleetArgs,
     config: &Config,
@@ -112,7 +111,7 @@ fn follow_warehouse(
         url: args.warehouse.clone(),
         ledger: path,
         limits: Limits {
-            // What was asked for is kept, at least.
+            // Calls are kept at least for the period that is read at the start.
             age: kept.retention_age.max(args.since),
             bytes: kept.retention_bytes,
         },
@@ -128,7 +127,6 @@ fn follow_warehouse(
     Ok(())
 }
 
-/// What the address answers from.
 fn services(
     config: &Config,
     fleet: &Arc<Fleet>,

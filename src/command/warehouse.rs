@@ -1,6 +1,5 @@
-//! `--store URL`: the calls of a warehouse as a ledger in a temporary folder, so that commands answer as they do from a
-//! ledger. What a call record does not say is not in it: tokens by the second in which they came, and streams under
-//! way.
+//! `--store URL`: copies the calls of a warehouse into a temporary ledger, so that commands work as with a ledger. The
+//! copy contains only data of call records. Tokens by second and streams in flight are missing.
 
 use super::api_client;
 use super::error::{BoxedError, CommandError};
@@ -19,16 +18,14 @@ use tokengauge_store::ledger::{
     ExportOptions, FileFormat, LedgerCall, LedgerDatabase, WriteError, export,
 };
 
-/// How far back calls are read where nobody says.
 pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
-/// A ledger that is deleted with this.
+/// A ledger that is deleted when this is dropped.
 pub(super) struct WarehouseCopy {
     folder: TempDir,
 }
 
-/// Where `args` names a warehouse, reads its calls since `since` into a ledger, and puts that in place of the ledger's
-/// file.
+/// If `args` names a warehouse, reads its calls since `since` into a ledger and replaces `ledger` by its path.
 pub(super) fn read(
     args: &WarehouseArgs,
     since: Option<SystemTime>,
@@ -40,7 +37,7 @@ pub(super) fn read(
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now)).or(since);
     let since = since.unwrap_or_else(|| When::Back(SINCE).before(now));
-    // A clock of another host may be ahead.
+    // The clock of another host may be ahead.
     let until = now + Duration::from_secs(86_400);
     let (path, copy) = copied(url, (milliseconds(since), milliseconds(until)))
         .map_err(|error| CommandError::refused(format!("the store {}", url.address()), error))?;
@@ -48,7 +45,6 @@ pub(super) fn read(
     Ok(Some(copy))
 }
 
-/// The calls of a warehouse that began within a time, as a ledger.
 fn copied(url: &WarehouseUrl, span: (i64, i64)) -> Result<(PathBuf, WarehouseCopy), BoxedError> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("ledger.sqlite");
@@ -66,7 +62,6 @@ fn copied(url: &WarehouseUrl, span: (i64, i64)) -> Result<(PathBuf, WarehouseCop
     Ok((path, WarehouseCopy { folder }))
 }
 
-/// What errors name: the warehouse, else the ledger's file.
 pub(super) fn origin(args: &WarehouseArgs, ledger: &Path) -> String {
     match &args.url {
         Some(url) => format!("the store {}", url.address()),
@@ -74,7 +69,7 @@ pub(super) fn origin(args: &WarehouseArgs, ledger: &Path) -> String {
     }
 }
 
-/// The calls of a warehouse or of a ledger as a call log, which some commands read.
+/// Writes the calls of a warehouse or a ledger to a call log for commands that read one.
 pub(super) fn as_log(
     args: &WarehouseArgs,
     ledger: Option<&Path>,
@@ -111,7 +106,7 @@ fn milliseconds(at: SystemTime) -> i64 {
 
 fn write(ledger: &mut LedgerDatabase, rows: &[WarehouseRow]) -> Result<(), WriteError> {
     for batch in rows.chunks(1_000) {
-        // Reports and exports know no pods.
+        // Reports and exports do not use pods.
         let records: Vec<_> = batch
             .iter()
             .map(|row| (record(&row.values), concurrency(&row.values)))

@@ -260,7 +260,7 @@ def test_a_replay_needs_to_list_and_to_read(account, issuer, plain, sidecar, tmp
     bucket = f"arn:aws:s3:::{aws.BUCKET}"
     account.allow(tmp_path.name, aws.policy("s3:ListBucket", "s3:GetObject", resource=[bucket, f"{bucket}/*"]))
     replay = ["export", "sink", "replay", "--sink", "s3", "--since", "1h", "--config", sidecar.config]
-    assert f"0 calls sent, {CALLS} were there, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
+    assert f"0 calls sent, {CALLS} already stored, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
 
 
 def unknown_token(issuer, folder):

@@ -252,7 +252,7 @@ def test_what_is_no_prometheus_is_told(tokengauge, watched):
         code, out, error = asked(tokengauge, "pass", address)
         assert (code, out) == (1, "") and words in error, error
     code, out, _ = asked(tokengauge, "unknown", watched.watching.url)
-    assert code == 3 and "no proxy with this gate" in out
+    assert code == 3 and "no data about this gate" in out
 
 
 # What each of some proxies says → what Argo takes it for.

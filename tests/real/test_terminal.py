@@ -104,7 +104,7 @@ def test_top_shows_streams_as_they_come_and_leaves_the_terminal_as_it_was(tokeng
     terminal.press("3")
     terminal.until(r"BUDGET LEFT[\s\S]*availability")
     terminal.press("/vail")
-    terminal.until(r"/vail▏ enter keeps it")
+    terminal.until(r"/vail▏ enter applies the filter")
     terminal.press("\r")
     terminal.until(r"filter: vail")
     rows = terminal.screen().split("\n")[3:-3]
@@ -139,7 +139,7 @@ def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, colum
     terminal.press("?")
     terminal.until(r"UPSTREAM +CALLS↓")
     terminal.press("?")
-    terminal.until(r"show only rows with a text")
+    terminal.until(r"show only rows that contain a text")
     terminal.press("qq")
     assert terminal.end() == 0
 
@@ -147,9 +147,9 @@ def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, colum
 def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):
     terminal = Terminal([tokengauge, "top", "--admin", f"127.0.0.1:{free_port()}"])
     assert terminal.end() == 1
-    assert re.search(r"refused.*is the proxy running there\? --admin names its address", terminal.written, re.DOTALL)
+    assert re.search(r"refused.*is the proxy running there\? Set its address with --admin", terminal.written, re.DOTALL)
     piped = subprocess.run([tokengauge, "top"], capture_output=True, text=True)
-    assert piped.returncode == 1 and "top needs a terminal" in piped.stderr
+    assert piped.returncode == 1 and "`tokengauge top` needs a terminal" in piped.stderr
 
 
 def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(tokengauge, gauge, simulator, logs):
