@@ -1,4 +1,4 @@
-//! `tokengauge check`: every mistake at once with its place, warnings, and what a valid file says.
+//! `tokengauge check`: every error at once with its place, warnings, and a summary of a valid file.
 
 use std::process::{Command, Output};
 
@@ -213,7 +213,7 @@ fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() 
     }
 }
 
-/// What the test makes of a folder: each path with the text of the file, or a folder where there is none.
+/// Paths to create in a folder, each with the text of a file, or a folder if there is no text.
 type Made = &'static [(&'static str, Option<&'static str>)];
 
 #[test]
@@ -258,7 +258,7 @@ fn what_run_refuses_at_its_start_is_refused_here_with_the_same_words() {
                 None => std::fs::create_dir(path).expect("made"),
             }
         }
-        // Keys of the top come before tables.
+        // Top-level keys must come before tables.
         let any = "listen = \"127.0.0.1:0\"\n";
         let text = format!("{any}{text}[admin]\n{any}{ENGINE}");
         std::fs::write(folder.path().join("c.toml"), &text).expect("written");

@@ -1,4 +1,4 @@
-//! Bad configurations name the line and the key; good ones are what they say.
+//! Errors of bad configurations name the line and the key. Good configurations have the values they state.
 
 use std::time::Duration;
 use tokengauge_accounting::cost::Prices;
@@ -103,7 +103,7 @@ fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
     }
 }
 
-/// The example with the defaults of its sections taken out of their comments.
+/// The example configuration with the defaults of its sections uncommented.
 fn spelled_out(text: &str) -> String {
     let mut section = "";
     let mut result = String::new();

@@ -1,4 +1,4 @@
-//! What a call costs, from its bytes to its record, the metrics and the objectives.
+//! The cost of a call, from its bytes to its record, the metrics and the objectives.
 
 use crate::objectives::config;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn calls_on_own_gpus_share_the_time_they_are_under_way() {
     let config = tokengauge_config::Config::parse(own, "test").expect("valid");
     assert!(priced.gpus("upstream").is_none());
     let bench = crate::objectives::bench(&config, Vec::new());
-    // A dollar a second, from 2 ms on, when the upstream was reached.
+    // One dollar per second, from 2 ms on, when the upstream was reached.
     let one = bench.chat();
     let two = bench.chat();
     bench.chunk(&*one, 100, words(8) + &finish(Some(50)) + DONE);
@@ -161,7 +161,7 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     assert_eq!(costs, [Some(1.0), Some(1.5)], "the newest first");
 }
 
-/// A chat whose last event has `members` beside its choices.
+/// A chat whose last event has `members` next to its choices.
 fn chat_with(bench: &Bench, asked: &str, members: &str) -> CallRecord {
     let call = bench.begin("/v1/chat/completions", &[]);
     let body = format!(r#"{{"model":"m-1","stream":true,{asked}"messages":[]}}"#);
@@ -246,7 +246,7 @@ fn what_tools_put_into_geminis_prompt_is_input() {
     let call = bench.begin("/v1beta/models/g-1:streamGenerateContent?alt=sse", &[]);
     bench.send(&*call, b"{}");
     bench.answer(&*call, 200, "text/event-stream");
-    // Several events of one shape: the short way has to add the same.
+    // Several events of one shape use the fast path, which must add the same cost.
     for event in 1..=4 {
         let finish = if event == 4 {
             r#","finishReason":"STOP""#

@@ -1,5 +1,5 @@
-//! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
-//! of the dialect, and nobody else.
+//! Budgets and quotas in front of a real proxy: a caller over its limit is refused with an error of the dialect, and no
+//! other caller is.
 
 use crate::clock::SteppedClock;
 use crate::process::Process;
@@ -29,7 +29,7 @@ struct BudgetFixture {
     meter: Arc<Meter>,
     recent: Arc<RecentCalls>,
     budgets: Arc<Budgets>,
-    /// Answers that agents received.
+    /// Number of answers that agents received.
     answered: AtomicUsize,
     _sim: sim::Sim,
 }
@@ -148,10 +148,10 @@ async fn post(address: SocketAddr, path: &str, headers: &str, body: &Value) -> H
     }
 }
 
-/// 20 tokens at 0.001 USD: two calls spend it.
+/// 20 tokens at 0.001 USD each: two calls spend the budget.
 const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
 
-/// Twenty times as long as it takes: the machine is busy.
+/// Twenty times the usual duration, for busy machines.
 const SAVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The configuration of a process with a budget, an objective and a state directory.
@@ -177,7 +177,7 @@ async fn admitted(process: &Process) -> bool {
     response.status() != "429"
 }
 
-/// Spends the budget; returns the number of calls that were admitted.
+/// Spends the budget and returns the number of admitted calls.
 async fn spend(process: &Process) -> f64 {
     let end = Instant::now() + TIMEOUT;
     let mut calls = 0.0;
@@ -210,7 +210,7 @@ async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
     assert!(!admitted(&process).await);
 }
 
-/// The number of good calls of the objective, once it is this many.
+/// Waits until the objective has this number of good calls.
 async fn good(process: &Process, count: f64) {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -239,7 +239,7 @@ async fn a_clock_that_was_ahead_for_a_moment_loses_neither_spending_nor_counts()
     };
     let mut process = start().await;
     let mut calls = spend(&process).await;
-    // While it runs, and from its start on.
+    // While the process runs, and right after a restart.
     for restarted in [false, true] {
         if restarted {
             process.signal(Signal::TERM);
@@ -354,7 +354,7 @@ async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
     let refused = fixture.chat("a", "m-1").await;
     assert_eq!(refused.status(), "429");
     assert_eq!(refused.field("x-tokengauge-error"), Some("rate_limited"));
-    // 100 tokens of output and those of the prompt, of 60 a minute.
+    // 100 output tokens and the prompt's tokens, from a quota of 60 a minute.
     let input = fixture.recent.newest(2)[1].record.tokens.reported.input;
     let taken = 100 + input.expect("usage is on");
     let wait = refused.field("retry-after").expect("told");
@@ -379,7 +379,6 @@ async fn so_many_calls_at_once_for_each_key() {
         "x-api-key: two\r\n",
     );
     let second = async {
-        // The first has begun.
         while fixture
             .meter
             .streams(std::time::Instant::now(), 1)

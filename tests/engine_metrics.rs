@@ -1,5 +1,5 @@
-//! An upstream's own metrics, over real sockets: what the engine says is what a scrape
-//! of the proxy shows, and a restart warms up.
+//! Metrics of an upstream engine over real sockets: a scrape of the proxy shows the engine's values, and a restart
+//! begins a warm-up.
 
 use crate::admin_api::value;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl ScrapedEngine {
     }
 }
 
-/// What vLLM says.
+/// A metrics page of vLLM.
 fn vllm(started: u32, waiting: u32, queue: (f64, u32)) -> String {
     format!(
         "process_start_time_seconds {started}.5\n\
@@ -177,8 +177,7 @@ async fn a_scrape_shows_the_engines_figures_and_the_split_of_ttft() {
     watched.answer("200 OK", &vllm(7, 5, (3.0, 14))).await;
     watched.becomes(QUEUE, &own, Some(5.0)).await;
     assert_eq!(watched.spent(), [2.0, 4.0, 0.5, 4.0], "nobody came");
-    // A scraper that comes only now misses nothing, and a restart in between adds what
-    // came after it.
+    // A scraper that starts only now misses nothing. After a restart, the new counts are added.
     watched.answer("200 OK", &vllm(8, 6, (4.0, 15))).await;
     watched.becomes(QUEUE, &own, Some(6.0)).await;
     assert_eq!(watched.spent(), [6.0, 19.0, 1.5, 19.0]);

@@ -1,4 +1,4 @@
-//! Heads that leave in another form than they came in, and those that do not leave at all.
+//! Heads that the proxy rewrites, and heads that it refuses.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -13,7 +13,7 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// Sends a head and reads what the upstream gets of it.
+/// Sends a head and returns what the upstream receives.
 async fn forwarded(
     upstream: &Upstream,
     proxy: &Proxy,
@@ -26,7 +26,7 @@ async fn forwarded(
     (agent, backend, head)
 }
 
-/// What an agent gets for a response.
+/// Returns what an agent gets for a response.
 async fn answered(request: &str, response: &str) -> (RawConnection, String) {
     let (upstream, proxy) = proxy().await;
     let (mut agent, mut backend, _) = forwarded(&upstream, &proxy, request).await;
@@ -287,7 +287,7 @@ async fn messages_that_come_byte_by_byte_leave_as_they_came() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     let mut backend = None;
-    // Twice on one connection: the second head comes to one that has served a request.
+    // Twice on one connection: the second head arrives on a connection that has served a request.
     for target in ["/one", "/two"] {
         let body = "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
         let request = format!(

@@ -1,4 +1,4 @@
-//! Connections that become something else pass through, both ways, to their end.
+//! Upgraded connections are forwarded in both directions until they end.
 
 use std::time::Duration;
 use tokengauge_config::Timeouts;

@@ -1,4 +1,4 @@
-//! Sidecars into pods of real shapes: patches apply, come out the same, and do what they say.
+//! Sidecar injection into pods of real shapes: patches apply, are idempotent, and have the intended effect.
 
 use json_patch::Patch;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub fn settings(text: &str) -> Settings {
     Settings::parse(text).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Injects; checks what holds for every pod.
+/// Injects, and checks what holds for every pod.
 fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     let before = fixture(name);
     let (after, warnings) = match inject(&before, InjectBy::Annotation, settings) {
@@ -470,7 +470,7 @@ fn the_pods_labels_name_who_pays_for_its_calls() {
         of("agent", plain.clone(), ""),
         names(["team", "cost-center", "tenant"])
     );
-    // An engine's calls have a payer, too.
+    // Calls of an engine also have a payer.
     assert_eq!(
         of("vllm", plain, ""),
         names(["team", "cost-center", "tenant"])

@@ -1,4 +1,4 @@
-//! What an injected sidecar falls back to if its configuration cannot be used.
+//! The fallback routes of an injected sidecar whose configuration cannot be used.
 
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, SteppedBackend};
@@ -10,7 +10,7 @@ use tokengauge_test_support::http_client::fetch;
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 const POLICY: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
-/// A fixture with annotations of ours beside its own, injected; its warnings.
+/// A fixture with additional annotations, injected; also returns the warnings.
 fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (Value, Vec<String>) {
     let mut pod = fixture(name);
     for (name, value) in annotations {

@@ -1,4 +1,4 @@
-//! What injection does with pods whose containers, annotations and ports are awkward.
+//! Injection into pods with unusual containers, annotations and ports.
 
 use crate::inject::{container, settings};
 use serde_json::{Value, json};

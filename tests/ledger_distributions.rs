@@ -1,4 +1,4 @@
-//! Distributions by hour: the sketches in the ledger are within 1 % of the exact quantiles of the same calls.
+//! Hourly distributions: the sketches in the ledger are within 1 % of the exact quantiles.
 
 use crate::ledger_experiments::sample;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn at(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_600_000_000 + ms)
 }
 
-/// How many streams were under way when the call at this place began.
+/// Number of streams in flight when the call at this index began.
 fn concurrency(place: usize) -> Option<u32> {
     (!place.is_multiple_of(7)).then_some(place as u32 % 90)
 }
@@ -40,7 +40,7 @@ fn timed(records: &[CallRecord]) -> impl Iterator<Item = (TimedCall<'_>, Option<
     calls.map(|(place, call)| (TimedCall::of(call), concurrency(place)))
 }
 
-/// Checks a signal against the values that went into it.
+/// Compares the quantiles of a signal with its exact values.
 fn within_a_hundredth(
     found: &Distributions,
     signal: Signal,
@@ -71,7 +71,7 @@ fn within_a_hundredth(
     for q in [0.01, 0.1, 0.5, 0.9, 0.99] {
         let exact = history::quantile(&values, q).expect("values");
         let told = distribution.quantile(q).expect("a quantile");
-        // Times are whole microseconds, speeds thousandths.
+        // Times are whole microseconds, speeds whole thousandths.
         assert!(
             (told - exact).abs() <= 0.01 * exact + 1e-3,
             "{signal:?} p{q}: {told} for {exact}"
@@ -155,7 +155,7 @@ proptest! {
             route: None,
             workload: (seed % 3 == 0).then(|| "agent".to_owned()),
         };
-        // Whole hours since 1970, whatever is asked for.
+        // Hours are whole hours since 1970, whatever the query asks for.
         let begin = 1_763_600_000_000 / HOUR * HOUR + from * HOUR;
         let end = begin + hours * HOUR;
         let instant = |ms: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(ms));

@@ -1,4 +1,4 @@
-//! Realtime connections: a record for each response, timed from what asked for it.
+//! Realtime connections: a record for each response, timed from the event that requested it.
 
 use http::StatusCode;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::observer::{End, ObservedCall, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 
-/// A WebSocket text message, masked where the agent sends it.
+/// A WebSocket text message, masked if the agent sends it.
 fn message(from: Side, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![0x81, masked | 126];
@@ -76,7 +76,7 @@ impl Socket {
         );
     }
 
-    /// Oldest first.
+    /// Ends the connection and returns the records, oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
         let finished_calls = self.bench.finished_calls();

@@ -1,5 +1,5 @@
-//! OpenAI responses over WebSocket, and Gemini Live: a record for each answer, timed from the
-//! message that asked for it.
+//! OpenAI responses over WebSocket, and Gemini Live: a record for each answer, timed from the message that requested
+//! it.
 
 use http::{Method, StatusCode};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokengauge_test_support::meter::{Bench, header_map};
 const LIVE: &str =
     "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k";
 
-/// A WebSocket message, masked where the agent sends it.
+/// A WebSocket message, masked if the agent sends it.
 fn message(from: Side, binary: bool, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![if binary { 0x82 } else { 0x81 }];
@@ -116,7 +116,7 @@ impl Socket {
         );
     }
 
-    /// Oldest first.
+    /// Ends the connection and returns the records, oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
         let finished_calls = self.bench.finished_calls();
@@ -324,7 +324,7 @@ fn each_turn_of_gemini_live_is_one_record() {
         3000,
         r#"{"serverContent":{"turnComplete":true},"usageMetadata":{"promptTokenCount":7,"responseTokenCount":40}}"#,
     );
-    // Speech with a transcript, which the server begins by itself.
+    // Speech with a transcript, which the server answers on its own initiative.
     socket.agent(4000, r#"{"realtimeInput":{"audio":{"data":"AAAA"}}}"#);
     socket.upstream(
         5000,
@@ -336,7 +336,6 @@ fn each_turn_of_gemini_live_is_one_record() {
     );
     socket.upstream(5200, r#"{"serverContent":{"interrupted":true}}"#);
     socket.upstream(5210, r#"{"serverContent":{"turnComplete":true}}"#);
-    // A tool.
     socket.agent(6000, ask);
     socket.upstream(
         6200,
@@ -396,7 +395,7 @@ fn gemini_live_that_breaks_off_was_reset() {
 fn what_gemini_live_begins_itself_has_no_ttft() {
     let socket = Socket::live();
     socket.agent(0, r#"{"setup":{"model":"models/gemini-live-1"}}"#);
-    // The end of a stream of sound that nothing was answered to is long ago when a turn begins.
+    // An audio stream that got no answer ended long before the turn begins.
     socket.agent(1000, r#"{"realtimeInput":{"audioStreamEnd":true}}"#);
     for number in 0..40 {
         socket.upstream(
@@ -440,7 +439,7 @@ fn a_long_request_over_a_socket_is_timed_without_being_parsed() {
     socket.created(450, "resp_2");
     socket.words(500, 4);
     socket.completed(600, "resp_2", 4);
-    // Beyond every bound: nothing after it can be read, which is counted, too.
+    // Longer than every bound: nothing after it can be read, which is also counted.
     let beyond = format!(
         r#"{{"type":"response.create","input":"{}"}}"#,
         "a".repeat(9 << 20)

@@ -1,4 +1,4 @@
-//! Every reason for which a call has no TPS, and which one is recorded where several hold.
+//! Every reason for a call without TPS, and which reason is recorded if several apply.
 
 use tokengauge_core::call::TpsUnavailable::{self, *};
 use tokengauge_core::call::{CallRecord, Outcome};

@@ -1,4 +1,4 @@
-//! What a receiver of OTLP gets of calls, and what one in trouble costs.
+//! Export of calls to an OTLP receiver, and the cost of a receiver with faults.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -32,7 +32,7 @@ fn bench(otlp: &Otlp) -> Bench {
     Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer())
 }
 
-/// Everything that waits goes out; says whether the last of it arrived.
+/// Sends all queued items, and returns whether the last of them arrived.
 async fn flush(bench: &Bench, otlp: Otlp) -> bool {
     assert!(bench.meter.flush(TIMEOUT));
     let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
@@ -196,7 +196,7 @@ async fn grpc_carries_the_same_spans_headers_and_compression() {
     );
 }
 
-/// Code and `error.type` of both spans of a call that `end`s so, after `status`.
+/// Status code and `error.type` of both spans of a call that ends with `end` after `status`.
 async fn ending(
     status: Option<u16>,
     chunks: &[String],
@@ -333,7 +333,7 @@ async fn a_call_without_a_trace_begins_one_that_its_record_names() {
     assert_ne!(spans[0].trace_id, spans[1].trace_id);
 }
 
-/// Calls under a receiver with `behaviour`, and what was lost of them.
+/// Makes calls with a receiver that has `behaviour`, and returns the losses.
 async fn losses(
     behaviour: ReceiverBehaviour,
     extra: &[(&'static str, &str)],

@@ -1,4 +1,4 @@
-//! The attributes of a call's spans, besides their parents.
+//! Attributes of a call's spans.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -20,7 +20,7 @@ use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exp
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
 
-/// Gives every call a method and a path, whatever the meter knows of them.
+/// Adds a method and a path to every call.
 struct WithMethodAndPath(Vec<Arc<dyn Subscriber>>);
 
 impl Subscriber for WithMethodAndPath {
@@ -58,14 +58,14 @@ impl TracingFixture {
         }
     }
 
-    /// A call with `body`, answered in part by `then`.
+    /// A call with `body`, partly answered by `then`.
     fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn ObservedCall> {
         let call = self.bench.begin(path, headers);
         self.bench.send(&*call, body.as_bytes());
         call
     }
 
-    /// A stream of twenty tokens that ends well.
+    /// A stream of twenty tokens that ends normally.
     fn stream(&self, headers: &[(&str, &str)], body: &str) {
         let call = self.call("/v1/chat/completions", headers, body);
         call.overhead(Phase::Head, Duration::from_micros(1500));

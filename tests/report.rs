@@ -1,4 +1,4 @@
-//! `tokengauge report` as a process: intervals, how many calls they are of, differences between rows, and the forms it has.
+//! `tokengauge report` as a process: intervals, their number of calls, differences between rows, and output formats.
 
 use serde_json::Value;
 use std::io::Write;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 const CALLS: usize = 3_000;
 
-/// A call log of agents at work.
+/// A call log of several agents.
 fn call_log() -> tempfile::NamedTempFile {
     let mut log = tempfile::NamedTempFile::new().expect("a file");
     let from = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
@@ -61,7 +61,7 @@ async fn every_figure_has_its_interval_and_the_calls_it_is_of() {
             );
             assert!(number("calls") > Some(0.0) && number("sessions") > Some(0.0));
         }
-        // The row's own figures are those that have the intervals.
+        // Only the row's own figures have intervals.
         let pairs = [
             ("tps_p50", "/tps/p50"),
             ("ttft_p95", "/ttft/p95"),

@@ -1,4 +1,4 @@
-//! A session as one HTML file, over the real binary: of a running proxy and of its ledger.
+//! A session as one HTML file over the real binary, from a running proxy and from its ledger.
 
 use crate::process::Process;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The simulator streams what it was asked to, and says truly what it did.
+//! The simulator streams what it was asked for, and its truth log is correct.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -104,7 +104,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
     let (seen, _) = first.expect("a first token");
     let sent = truth.instants.first_token.expect("a first token");
-    // On the one thread of both, nothing is read before its write has returned.
+    // Both sides share one thread, so nothing is read before its write has returned.
     assert!(*seen >= sent, "read before it was written");
     let apart = seen.duration_since(sent);
     assert!(
@@ -114,7 +114,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
     let seconds = truth.seconds;
     assert!(seconds.ttft_upstream.expect("streamed") >= 0.120);
     assert!(seconds.longest_gap.expect("gaps") >= 0.140, "{seconds:?}");
-    // 19 gaps of 15 ms and the stall: never early, since deadlines are absolute.
+    // 19 gaps of 15 ms and the stall. Deadlines are absolute, so the stream never ends early.
     assert!(
         seconds.duration >= 0.120 + 19.0 * 0.015 + 0.150 - 0.002,
         "{seconds:?}"

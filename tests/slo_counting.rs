@@ -1,4 +1,4 @@
-//! What a call counts as, when it counts, and that it counts once.
+//! Whether a call counts as good or bad, when it counts, and that it counts once.
 
 use crate::objectives::{ObjectivesFixture, TOKENS, TTFT, only};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The checks of the soak test (`benches/soak`) find what is wrong.
+//! The checks of the soak test (`benches/soak`) find errors.
 
 #[path = "../benches/soak/verify.rs"]
 #[allow(dead_code)]
@@ -12,7 +12,7 @@ use verify::{
     verify,
 };
 
-/// The record of a chat of 40 tokens that came in 30 bytes.
+/// The record of a chat with 40 tokens in 30 bytes.
 fn record(changes: &[(&str, Value)]) -> CallRecord {
     let mut record = json!({
         "id": "i", "started_at": "2026-11-21T00:00:00.000Z", "route": "one", "upstream": "one", "endpoint": null,

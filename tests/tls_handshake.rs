@@ -1,5 +1,5 @@
-//! TLS on both sides of the proxy, without HTTP: our acceptor against our connector,
-//! over real sockets and with real files.
+//! TLS on both sides of the proxy, without HTTP: our acceptor with our connector, over real sockets and with real
+//! files.
 
 use std::io;
 use std::path::Path;

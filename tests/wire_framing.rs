@@ -1,5 +1,5 @@
-//! Encodings and framings on hostile and merely odd bytes: what can be read is read,
-//! what cannot is said, nothing grows without a bound and nothing panics.
+//! Encodings and framings with hostile and unusual bytes: readable data is read, unreadable data is reported, memory is
+//! bounded, and nothing panics.
 
 use tokengauge_core::call::{Dialect, Event};
 use tokengauge_test_support::wire::encode::{encode, encoder, piece};
@@ -120,7 +120,7 @@ fn lone_surrogates_and_invalid_bytes_are_replaced_and_the_event_is_read() {
 
 #[test]
 fn the_short_way_gives_what_the_long_way_gives() {
-    // All of these look alike but for their text; each is different somewhere.
+    // These events look equal except for their text, but each differs in one more place.
     let events = [
         chunk("plain"),
         chunk("escaped \\\" \\n \\u00e9"),

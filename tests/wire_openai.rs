@@ -1,6 +1,5 @@
-//! The OpenAI family's oddities, provider by provider: each body under `fixtures/`
-//! has beside it everything that is to be found in it. All are read whole, cut at
-//! every byte, and compressed.
+//! Oddities of the OpenAI family by provider: each body under `fixtures/` has a file with the expected reading. All are
+//! read whole, cut at every byte, and compressed.
 
 use crate::wire_dialects::folder_of;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,7 @@ use tokengauge_test_support::wire::frames::{self, Frame};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
 
-/// Everything in a reading that is not as in an empty one.
+/// Members of a reading that differ from an empty one.
 fn rendered(reading: &Reading) -> Value {
     let mut found = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -57,7 +56,7 @@ fn rendered(reading: &Reading) -> Value {
             .broken
             .map_or(Value::Null, |broken| json!(broken.to_string())),
     );
-    // 0 is a place like any other here.
+    // Index 0 must be rendered here, although an empty reading also has it.
     if reading.first_token_event == Some(0) {
         found.insert("first_token_event".to_owned(), json!(0));
     }

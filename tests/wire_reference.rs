@@ -1,4 +1,4 @@
-//! The reference of usage members and finish reasons is what the program understands.
+//! The reference of usage members and finish reasons matches the program.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What an upstream does wrong over HTTP/1.
+//! Upstream faults over HTTP/1.
 
 use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, STREAM, chunk, the_end};
 use super::script::Script;
@@ -13,10 +13,10 @@ use tokengauge_test_support::meter::{DONE, finish, words};
 
 const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
-/// More than measuring reads, or more than it had the time for.
+/// Reasons why a body is not counted if it is too large or measuring is too slow.
 const TOO_MUCH: &[&str] = &["unparsed", "lagged"];
 
-/// A stream that has begun, with 7 tokens.
+/// An unfinished stream with 7 tokens.
 fn begun() -> Script {
     let script = Script::default().send(STREAM);
     script.send(chunk(words(3))).send(chunk(words(4)))
@@ -26,7 +26,7 @@ fn head(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{fields}\r\n")
 }
 
-/// A whole stream of 7 tokens, without framing.
+/// The events of a complete stream with 7 tokens, without framing.
 fn events() -> String {
     [words(3), words(4), finish(None), DONE.to_owned()].concat()
 }
@@ -164,7 +164,7 @@ fn slow() -> Vec<Fault> {
         .wait(SHORT_TIMEOUT_MS * 2)
         .close();
     let whole = [STREAM.as_bytes(), &chunk(words(3)), &the_end()].concat();
-    // With one event before it and one after it there is no other gap, however slow the machine is.
+    // With one event before the stall and one after it, a slow machine cannot add another gap.
     let stalls = [STREAM.as_bytes(), &chunk(words(7))].concat();
     let goes_on = [chunk(words(5)), the_end()].concat();
     let stall = Script::default().send(stalls).wait(SHORT_TIMEOUT_MS / 2);

@@ -1,4 +1,4 @@
-//! What an upstream does wrong over HTTP/2.
+//! Upstream faults over HTTP/2.
 
 use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, Setup};
 use super::frames::{
@@ -14,10 +14,9 @@ use std::time::Duration;
 use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Every answer ends sooner.
+/// Deadline for every response.
 const WITHIN: Duration = Duration::from_secs(8);
 
-/// The backend's script for the request of a stream.
 type Behaviour = fn(u32) -> Script;
 
 struct Fault {
@@ -27,17 +26,17 @@ struct Fault {
     recorded: ExpectedRecord,
 }
 
-/// What the agent gets through the proxy, compared with what it gets without.
+/// The response that the agent must get through the proxy, compared with the response without the proxy.
 #[derive(Clone, Copy, Debug)]
 enum ExpectedResponse {
     Same,
-    /// The same bytes; the stream is reset, whatever became of the connection.
+    /// The bytes are equal and the stream is reset, even if the upstream ended the connection.
     Reset,
-    /// The same, but that its window is another.
+    /// The bytes are equal up to the proxy's own flow-control window.
     Window,
-    /// No response came: one of the proxy's own says why.
+    /// The proxy answers with an error response: status and `x-tokengauge-error`.
     Refused(u16, &'static str),
-    /// The same until the proxy gives up and resets the stream.
+    /// The bytes are equal until the proxy times out and resets the stream.
     GivenUp,
 }
 
@@ -52,9 +51,9 @@ struct ObservedResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamEnd {
     Whole,
-    /// The stream was reset, with this code.
+    /// The stream was reset with this error code.
     Reset(u32),
-    /// The connection was.
+    /// The connection was lost.
     Lost,
     Hung,
 }
@@ -295,7 +294,7 @@ async fn serve(mut end: Peer, does: Arc<Mutex<Behaviour>>) {
     }
 }
 
-/// The next stream whose request is whole.
+/// The next stream whose request is complete.
 fn asked(received: &[u8], answered: u32) -> Option<u32> {
     let frames = frames::frames(received.get(frames::PREFACE.len()..)?);
     let ended =
@@ -307,7 +306,7 @@ fn asked(received: &[u8], answered: u32) -> Option<u32> {
     Some(next.2)
 }
 
-/// Asks for a chat over a connection of its own.
+/// Sends a chat over its own connection.
 async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let (mut send, connection) = h2::client::Builder::new()

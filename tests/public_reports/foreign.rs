@@ -1,4 +1,4 @@
-//! Streams of nothing but events that are of no dialect: no answer came.
+//! Streams with events of no known dialect count as streams without an answer.
 
 use super::play::{Case, play};
 use super::*;
@@ -12,7 +12,7 @@ fn foreign() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Dialects whose readers take an object without their members for a damaged event.
+/// Dialects whose readers treat an object without their members as a damaged event.
 fn is_damaged(stream: &Stream, event: &Value) -> bool {
     let typed = ["anthropic", "responses"].contains(&stream.name);
     let strict = stream.name.starts_with("bedrock") || stream.name == "llama.cpp";

@@ -1,4 +1,4 @@
-//! The same over WebSockets.
+//! Responses of public reports over WebSocket.
 
 use super::play::{Socket, play_sockets};
 use super::*;

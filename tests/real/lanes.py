@@ -18,9 +18,9 @@ DEFAULT = "test"
 class Lane:
     about: str
     needs: tuple
-    # Processes of `pytest -n`. Most tests wait, so more of them than cores.
+    # Processes of `pytest -n`. More than cores, because most tests wait.
     workers: int = 4
-    # `make static` has to build target/static/tokengauge before.
+    # Needs target/static/tokengauge from `make static`.
     static: bool = False
 
 
@@ -60,17 +60,17 @@ LANES = {
     ),
 }
 
-# Node looks for modules beside the script that imports them: these are copied there.
+# Node looks for modules next to the importing script, so these scripts are copied there.
 SCRIPTS = {"node": ("*.mjs",), "agents": ("agents/*.mjs",), "page": ("page/*.mjs", "page/fonts.conf")}
 
 
 def copy_scripts():
-    """Copies what has changed into the parts that are installed."""
+    """Copies changed scripts into the installed parts."""
     for name, patterns in SCRIPTS.items():
         for script in (script for pattern in patterns for script in HERE.glob(pattern)):
             target = CACHE / name / script.name
             if target.parent.is_dir() and not (target.exists() and target.read_bytes() == script.read_bytes()):
-                # Another process may be reading it.
+                # Another process may be reading the file.
                 new = target.with_name(f"{target.name}.new")
                 shutil.copy(script, new)
                 new.replace(target)

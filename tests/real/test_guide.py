@@ -1,4 +1,4 @@
-"""The commands of the Kubernetes guide, tried as a new user would, as far as they go without a cluster."""
+"""The commands of the Kubernetes guide, run as a new user would, as far as possible without a cluster."""
 
 import re
 import shlex
@@ -13,12 +13,12 @@ PAGES = ("docs/kubernetes.md", "docs/start-kubernetes.md", "docs/start-sidecar.m
 
 
 def text_of(page):
-    """A page, each command on one line."""
+    """Returns a page with each command on one line."""
     return (PROJECT / page).read_text().replace("\\\n", " ")
 
 
 def commands(program):
-    """Every line of the guide that calls a program, as the shell would split it."""
+    """Returns every line of the guide that calls a program, split as the shell does."""
     lines = [line for page in PAGES for line in re.findall(r"^\$ (.+)$", text_of(page), re.MULTILINE)]
     return [shlex.split(line) for line in lines if line.startswith(program + " ")]
 
@@ -32,13 +32,13 @@ def helm():
 
 @pytest.fixture(scope="module")
 def folder(tokengauge, tmp_path_factory):
-    """Where the guide's own files are, once its commands have written them."""
+    """A folder with the files that the guide's commands write."""
     folder = tmp_path_factory.mktemp("guide")
     (folder / "helm").symlink_to(PROJECT / "helm")
     (folder / "values.yaml").write_text((CHART / "examples/gateway-providers.yaml").read_text())
     for command in commands("tokengauge"):
         if command[1] == "fleet":
-            # It serves until it is told to end: tests/fleet.rs. Its options are those that the page names.
+            # The command runs until it is stopped: tests/fleet.rs. Its options must equal the options on the page.
             known = subprocess.run([tokengauge, "fleet", "--help"], capture_output=True, text=True, check=True).stdout
             assert all(option in known for option in command if option.startswith("--"))
             continue

@@ -1,6 +1,6 @@
-"""Bytes that an upstream sends behind the end of a response, held against nginx and haproxy: none of them may become
-a part of the next agent's answer. Those that come behind the next request cannot be told from its answer in HTTP/1.1:
-there the proxy is no worse than the others."""
+"""Bytes that an upstream sends after the end of a response, compared with nginx and haproxy. None of them may become
+part of the next agent's answer. In HTTP/1.1, bytes that arrive after the next request cannot be distinguished
+from its answer. In this case the proxy must not be worse than the others."""
 
 import collections
 import concurrent.futures
@@ -12,7 +12,7 @@ from late_bytes import CASES, CONTROLS, Upstream, play, proxies
 
 @pytest.fixture(scope="module")
 def played(tokengauge, tmp_path_factory):
-    """What the second agent got, by case and proxy; and the connections of the cases without an attack."""
+    """Returns what the second agent got, by case and proxy, and the connections of the cases without an attack."""
     upstreams = [Upstream(case) for case in CASES + CONTROLS]
     got, connections = collections.defaultdict(dict), collections.defaultdict(dict)
     with proxies(tokengauge, tmp_path_factory.mktemp("late"), upstreams) as ports:

@@ -1,6 +1,6 @@
-// How long the page takes to its first figures on a ledger that is there already: `node big_ledger.mjs TOKENGAUGE
-// LEDGER`. Prints milliseconds; the slowest answer of the API is named beside them. The ledger is opened as a proxy opens
-// it, and none of its calls is deleted.
+// Measures how long the page takes to show its first figures on an existing ledger: `node big_ledger.mjs TOKENGAUGE
+// LEDGER`. Prints milliseconds and the slowest API answer. The ledger is opened as a proxy opens it, and no call is
+// deleted.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";

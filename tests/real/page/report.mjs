@@ -1,10 +1,10 @@
-// Looks at pages that commands write: `node report.mjs SETTINGS.json RESULTS.json`. The settings name the pages of `report` and
-// of `bench`, and a folder for pictures.
+// Checks the pages that commands write: `node report.mjs SETTINGS.json RESULTS.json`. The settings name the pages of
+// `report` and `bench`, and a folder for pictures.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 import { inaccessible, launch, open } from "./browser.mjs";
 
-// What is left of an A4 page's width within margins of 12 mm, at 96 pixels per inch.
+// Width of an A4 page within margins of 12 mm, at 96 pixels per inch.
 const PAPER = Math.floor(((210 - 24) / 25.4) * 96);
 
 const [, , settings, results] = process.argv;
