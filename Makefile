@@ -43,7 +43,7 @@ recipes: compiler ## the recipes of docs/contributing.md, followed for an exampl
 docs: compiler ## the links of the Rust documentation: warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib
 
-# The package has no examples. To ask for them gives dependencies the features that they have for tests, so that nothing is
+# The package has no examples, but requesting them gives dependencies the features that tests need, so that nothing is
 # compiled twice.
 AS_TESTED := --examples
 NEXTEST := $(shell cargo nextest --version > /dev/null 2>&1 && echo yes)
@@ -62,8 +62,8 @@ else
 	cargo test --locked --workspace --no-fail-fast
 endif
 
-# Verdicts in simulated time: how often each is wrong and how often it finds what it should. `make unit` runs few of
-# them, and `make test-all` runs the calibrations of experiments in full size.
+# Verdicts in simulated time: their error rates and their power. `make unit` runs few of them, and `make test-all` runs
+# all calibrations of experiments.
 .PHONY: calibrations
 calibrations: compiler ## the table of false alarms and power of gate, compare, search, experiment, drift and report: two hours
 	@printf '%s\n' '| verdict | world | runs | false alarms | their 95 %% interval | power |' '|---|---|---|---|---|---|'
@@ -96,13 +96,13 @@ else
 	$(REAL)/venv/bin/python -m pytest -n auto $(if $(PART),--part $(PART)) --junitxml=target/pytest.xml $(or $(PYTEST_ARGS),tests/real)
 endif
 
-# One more linking of what is built anyway: the flag is for the last step alone. IMAGE_PROFILE=image is what the
-# Dockerfile builds.
+# The static program links the objects that exist already: the flags are only for the last step. IMAGE_PROFILE=image is
+# the profile of the Dockerfile.
 IMAGE_PROFILE ?= dev
 # The profile that the image is optimized with (release/README.md).
 PGO := release/pgo.profdata
-# Addresses to relocate take an eightieth of their place packed. The C library that starts the program has to know them, so
-# that they are packed where it is part of the program.
+# Packed relocations take an eightieth of the space. The C library that starts the program must support them, so they
+# are packed only if it is linked statically.
 STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
 .PHONY: static
 static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
@@ -118,7 +118,8 @@ endif
 check-profile: ## whether the profile of the image fits the compiler, the dependencies and the sources
 	release/check-profile
 
-# Repeat it for a release, another compiler or other dependencies. LLVM 19's tool reads what the compiler's newer LLVM writes.
+# Repeat it for a release, another compiler or other dependencies. The tool of LLVM 19 reads the profiles of the
+# compiler's newer LLVM.
 .PHONY: pgo
 pgo: compiler ## record what calls run, for profile-guided optimisation of the image: half an hour
 	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
@@ -137,7 +138,7 @@ pgo: compiler ## record what calls run, for profile-guided optimisation of the i
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak
 	cargo bench --locked $(addprefix --bench ,peers tap ledger wire counter accuracy)
 
-# Mixed traffic with faults; every call is held against what the backend really did.
+# Mixed traffic with faults; every call is compared with the backend's ground truth.
 .PHONY: soak
 soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n, SOAK_PROFILE=dev)
 	cargo bench --locked $(addprefix --profile ,$(SOAK_PROFILE)) --bench soak -- --minutes $(or $(MINUTES),30) $(addprefix --seed ,$(SEED))
@@ -177,7 +178,7 @@ page-picture: compiler ## docs/live-page.png, the live page after four minutes o
 	cargo build --locked
 	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
 
-# The ledger is made once, in ten minutes; 1.8 GB.
+# The ledger is created once, in ten minutes, and has 1.8 GB.
 .PHONY: page-speed
 page-speed: compiler ## how long the page takes to its first figures on a ledger of five million calls
 	tests/real/install
@@ -192,7 +193,7 @@ page-speed: compiler ## how long the page takes to its first figures on a ledger
 fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
 	fuzz/run $(or $(FUZZ_SECONDS),60)
 
-# Built without optimisation: that takes a minute, once, and it runs for two seconds.
+# Built without optimisation: the build takes a minute, once, and the program runs for two seconds.
 DENY := 0.20.2
 .PHONY: deny
 deny: compiler ## licences, sources, bans and duplicates of all dependencies, by deny.toml
@@ -206,7 +207,7 @@ deny: compiler ## licences, sources, bans and duplicates of all dependencies, by
 clean-cache: ## forget the engine, the SDKs and the model
 	rm -rf .cache
 
-# ring, zstd, mimalloc and SQLite are C: cargo needs a C compiler, and so does its linker.
+# ring, zstd, mimalloc and SQLite are C: cargo needs a C compiler, also for linking.
 .PHONY: compiler
 compiler:
 	@command -v cc > /dev/null || tests/real/apt build-essential

@@ -1,4 +1,4 @@
-//! What all runs share: the backends, the cores, and what is asked of every run.
+//! The environment of all runs: backends, cores, and settings of each run.
 
 use crate::backend::Kind;
 use crate::cores::Cores;
@@ -15,9 +15,9 @@ use tokengauge_test_support::certificates::Authority;
 
 pub struct Environment {
     pub backends: Backends,
-    /// The seconds that are measured of a run.
+    /// Measured seconds of a run.
     pub length: Duration,
-    /// Whether `perf` records the peer in them.
+    /// Whether `perf` records the peer during these seconds.
     pub profile: bool,
     _processes: Vec<Processes>,
     _authority: Authority,

@@ -1,5 +1,5 @@
-//! What the benchmark of the peers computes, without a clock: intervals of ratios and what they
-//! say of a goal, chunks, the events of recorded bodies, and what is asked of the backend.
+//! Tests of the benchmark's computations: intervals of ratios and their verdicts, chunks, events of recorded bodies,
+//! and requests to the backend.
 
 #![allow(dead_code)]
 
@@ -177,7 +177,7 @@ fn like_events_differ_in_texts_numbers_and_spaces_alone() {
     assert_eq!(longest_run(Framing::Sse, body, &events), 1..4);
 }
 
-/// With the corpus, where it is named, these are some hundred.
+/// With the corpus, if it is set, these are some hundred.
 #[test]
 fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
     let library = Library::default();

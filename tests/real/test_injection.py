@@ -182,7 +182,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(webhook, authority):
 
 
 MANIFESTS = """\
-# A Service is unchanged and keeps its comment.
+# A Service stays as it is, with its comment.
 apiVersion: v1
 kind: Service
 metadata: {name: bot}
