@@ -724,8 +724,8 @@ def test_notes_say_what_limits_mean_with_several_replicas(helm):
     assert "up to 4 replicas" in said
     assert all(name in said for name in ("quota team", "limits.requests_per_minute", "budget month", "notify oncall"))
     assert "only-counted" not in said
-    assert "for itself" not in notes(merged(given, {"gateway": {"autoscaling": {"enabled": False}}})), "one replica"
-    assert "for itself" not in notes({}), "no limits"
+    assert "by itself" not in notes(merged(given, {"gateway": {"autoscaling": {"enabled": False}}})), "one replica"
+    assert "by itself" not in notes({}), "no limits"
     store = '[quota_store]\nurl = "redis://valkey"\n'
     shared = notes(merged(given, {"config": given["config"] + store}))
     assert "limits.requests_per_minute" in shared
@@ -891,4 +891,4 @@ def table():
         elif not line.strip():
             comment = []
     cell = lambda text: text.replace("|", "\\|")  # noqa: E731
-    return "| value | default | what it is |\n|---|---|---|\n" + "".join(f"| `{name}` | {cell(default)} | {cell(said)} |\n" for name, default, said in rows)
+    return "| value | default | description |\n|---|---|---|\n" + "".join(f"| `{name}` | {cell(default)} | {cell(said)} |\n" for name, default, said in rows)
