@@ -50,19 +50,19 @@ fn faults() -> Vec<Fault> {
     };
     vec![
         fault(
-            "agent resets amid its request",
+            "agent resets during its request",
             |s| part(s).reset(),
             ordinary(),
             left(None),
         ),
         fault(
-            "agent closes amid its request",
+            "agent closes during its request",
             |s| part(s).close(),
             ordinary(),
             left(None),
         ),
         fault(
-            "agent half-closes amid its request",
+            "agent half-closes during its request",
             |s| part(s).half_close().receive_all(),
             ordinary(),
             left(None),
@@ -80,25 +80,25 @@ fn faults() -> Vec<Fault> {
             left(None),
         ),
         fault(
-            "agent closes behind a long request, before the head",
+            "agent closes after a long request, before the head",
             |s| long(s).wait(200).close(),
             listens(),
             left(None),
         ),
         fault(
-            "agent closes amid the response",
+            "agent closes during the response",
             |s| request(s).receive(250).wait(100).close(),
             begun().receive_all(),
             left(Some(7)),
         ),
         fault(
-            "agent resets amid the response",
+            "agent resets during the response",
             |s| request(s).receive(250).wait(100).reset(),
             begun().receive_all(),
             left(Some(7)),
         ),
         fault(
-            "agent half-closes amid the response",
+            "agent half-closes during the response",
             |s| request(s).receive(250).wait(100).half_close().receive_all(),
             begun().receive_all(),
             left(Some(7)),
@@ -178,7 +178,7 @@ async fn agents_that_break_off() {
 /// disconnect, so that the engine does not compute for an agent that has left. nginx, Envoy, Node, Go and uvicorn
 /// decide the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_half_closes_behind_its_request_counts_as_gone() {
+async fn an_agent_that_half_closes_after_its_request_counts_as_gone() {
     let fixture = ProxyFixture::start().await;
     fixture
         .backend

@@ -102,13 +102,13 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         fault(
-            "h2 reset amid the body",
+            "h2 reset within the body",
             |s| begun(s).wait(100).send(reset(s, INTERNAL_ERROR)),
             Same,
             lost(7),
         ),
         fault(
-            "h2 cancel amid the body",
+            "h2 cancel within the body",
             |s| begun(s).wait(100).send(reset(s, CANCEL)),
             Same,
             lost(7),
@@ -126,7 +126,7 @@ fn faults() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "h2 GOAWAY with an error amid the body",
+            "h2 GOAWAY with an error within the body",
             |s| begun(s).wait(100).send(go_away(0, INTERNAL_ERROR)).close(),
             Reset,
             lost(7),
@@ -137,13 +137,13 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         fault(
-            "h2 connection closed amid the body",
+            "h2 connection closed within the body",
             |s| begun(s).wait(100).close(),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 connection reset amid the body",
+            "h2 connection reset within the body",
             |s| begun(s).wait(100).reset(),
             Reset,
             lost(7),
@@ -175,7 +175,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 more than the window",
+            "h2 more bytes than the window",
             |s| {
                 begun(s)
                     .wait(100)
@@ -186,7 +186,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a frame too large",
+            "h2 a frame that is too large",
             |s| {
                 begun(s)
                     .wait(100)
@@ -203,7 +203,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a push nobody asked for",
+            "h2 an unrequested push",
             |s| {
                 begun(s)
                     .wait(100)
@@ -214,7 +214,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         refused(
-            "h2 a head that cannot be unpacked",
+            "h2 a header block that cannot be decoded",
             |s| {
                 Script::default()
                     .send(frame(HEADERS, END_HEADERS, s, [0xff; 9]))
@@ -240,7 +240,7 @@ fn faults() -> Vec<Fault> {
             timeout,
         ),
         fault(
-            "h2 an end without the stream's own",
+            "h2 an end without the terminator of the events",
             |s| begun(s).send(frame(DATA, 1, s, b"")),
             Same,
             recorded("upstream_reset", Some("unterminated"), Some(7)),

@@ -133,19 +133,19 @@ fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
     };
     vec![
         fault(
-            "tls wrong name",
+            "tls certificate for another name",
             with(authority.issue("wrong", "other.test")),
         ),
         fault(
-            "tls expired",
+            "tls expired certificate",
             with(authority.issue_expired("old", "localhost")),
         ),
         fault(
-            "tls of a stranger",
+            "tls certificate of an unknown authority",
             with(strange.issue("strange", "localhost")),
         ),
-        fault("tls handshake cut", Behaviour::Cut),
-        fault("plain text for tls", Behaviour::Plain),
+        fault("tls handshake cut off", Behaviour::Cut),
+        fault("plain text instead of tls", Behaviour::Plain),
         Fault {
             status: "504",
             recorded: recorded("timeout", Some("upstream_connect_timeout"), None),
