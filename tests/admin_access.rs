@@ -84,7 +84,7 @@ async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all
 }
 
 #[tokio::test]
-async fn no_name_made_to_lead_here_opens_what_only_this_machine_reaches() {
+async fn a_foreign_host_name_that_resolves_here_is_refused() {
     let local = config::Admin {
         address: Some(([127, 0, 0, 1], 9464).into()),
         ..config::Admin::default()

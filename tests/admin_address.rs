@@ -49,7 +49,7 @@ async fn proxy(path: &str) -> (Process, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn the_address_of_traffic_has_none_of_the_operators_paths() {
+async fn the_traffic_address_has_no_admin_paths() {
     let (process, _folder) = proxy("").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
@@ -63,7 +63,7 @@ async fn the_address_of_traffic_has_none_of_the_operators_paths() {
 }
 
 #[tokio::test]
-async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
+async fn a_path_without_a_route_is_not_answered_by_the_admin_api() {
     let (process, _folder) = proxy("path = \"/open\"\n").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
@@ -109,7 +109,7 @@ async fn a_client_at_the_address_of_traffic_says_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_gets_answers_of_an_upstream_is_told_that_it_is_no_admin_address() {
+async fn a_client_reports_that_an_upstream_is_not_an_admin_address() {
     let (process, _folder) = proxy("").await;
     for command in CLIENTS {
         let error = refused(command, process.addresses()[0]).await;

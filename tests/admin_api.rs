@@ -398,7 +398,7 @@ async fn readiness_follows_listening_and_draining_and_liveness_does_not() {
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_is() {
+async fn other_paths_and_methods_get_json_errors_and_the_index_lists_paths() {
     let server = Server::start().await;
     for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/metrics", 405)] {
         let response = request(server.address, method, path).await;

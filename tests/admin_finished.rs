@@ -52,7 +52,7 @@ async fn problem(server: &Server, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn sessions_come_from_memory_page_by_page_with_their_calls_under_way() {
+async fn sessions_in_memory_are_paged_and_include_calls_in_flight() {
     let server = Server::start().await;
     for (second, session) in [(0, "a"), (10, "a"), (20, "b"), (30, "c")] {
         chat(&server, second, session, "coder/1");
@@ -328,7 +328,7 @@ async fn tokens_and_costs_are_laid_out_over_time_by_what_calls_have_in_common() 
 }
 
 #[tokio::test]
-async fn a_time_series_says_how_many_calls_were_of_which_class_where_that_is_asked() {
+async fn a_time_series_counts_calls_by_class_on_request() {
     let server = Server::start().await;
     chat(&server, 0, "a", "coder/1");
     chat(&server, 1, "a", "coder/1");
@@ -602,7 +602,7 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
 }
 
 #[tokio::test]
-async fn capacity_is_what_was_seen_of_upstreams_with_the_reason_for_no_knee() {
+async fn capacity_is_observed_by_upstream_with_the_reason_for_a_missing_knee() {
     let server = Server::start().await;
     assert_eq!(
         server.json("/api/v1/capacity").await["upstreams"],

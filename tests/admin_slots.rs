@@ -83,7 +83,7 @@ async fn health_is_answered_despite_300_event_streams_and_unread_answers() {
 }
 
 #[tokio::test]
-async fn the_metrics_address_is_answered_despite_300_connections_and_has_slots_of_its_own() {
+async fn the_metrics_address_answers_despite_300_connections_and_has_separate_slots() {
     let (process, _folder) = proxy().await;
     let line = process.line("metrics on ").await;
     let address: SocketAddr = line["metrics on ".len()..].parse().expect("an address");
@@ -250,7 +250,7 @@ async fn the_webhook_answers_despite_reviews_that_never_end() {
 /// Reviews from many sources at once whose parsed form would be many times their size.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_webhook_stays_within_its_memory_whatever_is_to_be_reviewed() {
+async fn the_webhook_stays_within_its_memory_for_any_review() {
     const MEMORY: u64 = 64 << 10;
     let webhook = Arc::new(Webhook::start().await);
     let most = format!("[{}]", vec!["{\"a\":1}"; 24_000].join(","));

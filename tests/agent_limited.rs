@@ -131,13 +131,13 @@ fn is_the_upstreams(record: &CallRecord) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_agent_over_http1_has_no_speed_of_the_upstreams() {
+async fn a_slow_http1_agent_leaves_no_upstream_speed() {
     is_agent_limited(&record(4_000, async |address| http1(address, PAUSES).await).await);
     is_the_upstreams(&record(0, async |address| http1(address, 0).await).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_agent_over_http2_has_no_speed_of_the_upstreams() {
+async fn a_slow_http2_agent_leaves_no_upstream_speed() {
     is_agent_limited(&record(0, async |address| http2(address, PAUSES).await).await);
     is_the_upstreams(&record(0, async |address| http2(address, 0).await).await);
 }
@@ -162,7 +162,7 @@ fn waited(blocked: Duration) -> CallRecord {
 }
 
 #[test]
-fn a_tenth_of_the_decode_time_decides_and_a_wait_is_no_stall() {
+fn a_tenth_of_the_decode_time_decides_and_a_wait_is_not_a_stall() {
     let short = waited(Duration::from_millis(200));
     assert_eq!(short.tps.unavailable, None);
     let long = waited(Duration::from_millis(2_000));

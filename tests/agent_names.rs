@@ -45,7 +45,7 @@ async fn names(process: &Process, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
+async fn port_path_and_key_override_the_agent_name_of_the_sdk() {
     let (upstream, folder) = (
         SteppedBackend::start().await,
         TempDir::new().expect("a folder"),

@@ -532,7 +532,7 @@ async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
 }
 
 #[tokio::test]
-async fn no_further_trial_is_made_of_a_load_that_is_known() {
+async fn a_known_load_gets_no_further_trial() {
     let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
     let options = SHORT.map(|option| if option == "1" { "9" } else { option });
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
@@ -555,7 +555,7 @@ async fn no_further_trial_is_made_of_a_load_that_is_known() {
 }
 
 #[tokio::test]
-async fn a_turn_waits_for_the_one_before() {
+async fn a_turn_waits_for_the_previous_one() {
     let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.jsonl");

@@ -180,7 +180,7 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
+async fn the_command_writes_it_from_a_proxy_and_from_a_ledger() {
     let fixture = Fixture::start().await;
     fixture.incident(3).await;
     let admin = fixture.process.admin.to_string();

@@ -341,7 +341,7 @@ async fn slow_prefill_at_an_upstream_names_the_upstream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
+async fn stalls_are_distinguished_from_slow_decoding() {
     names_the_upstream(Incident {
         promise: "longest_gap.at_most = \"1s\"",
         fault: "stall=2s@6",

@@ -82,7 +82,7 @@ fn each_missing_file_is_named_with_the_line_of_its_key() {
 }
 
 #[test]
-fn what_no_call_can_come_to_is_a_warning() {
+fn entries_that_no_call_can_reach_cause_warnings() {
     let route = |rest: &str| format!("[[route]]\nupstream = \"e\"\n{rest}\n");
     let workload = |rest: &str| format!("[[workload]]\nname = {rest}\n");
     let text = ENGINE.to_owned()
@@ -128,7 +128,7 @@ fn a_deprecated_key_is_a_warning_with_what_to_set_instead() {
 }
 
 #[test]
-fn what_differs_in_host_path_or_header_is_no_warning() {
+fn routes_that_differ_in_host_path_or_header_cause_no_warning() {
     let text = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n".to_owned()
         + "[[route]]\nname = \"a\"\nupstream = \"e\"\npath = \"/v1\"\nhost = \"h\"\n"
         + "[[route]]\nname = \"b\"\nupstream = \"e\"\npath = \"/v1\"\n"
@@ -175,7 +175,7 @@ fn a_valid_file_is_summed_up() {
 }
 
 #[test]
-fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() {
+fn values_without_a_configuration_are_valid_and_use_the_built_in_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let check = |yaml: &str| {
         std::fs::write(folder.path().join("values.yaml"), yaml).expect("written");

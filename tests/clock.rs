@@ -162,7 +162,7 @@ impl WrongClock {
 }
 
 #[tokio::test]
-async fn a_clock_that_no_text_can_have_costs_no_call_its_measurement() {
+async fn calls_are_measured_even_if_the_clock_cannot_be_written_as_text() {
     for (seconds, written) in WRONG {
         let proxy = WrongClock::start(seconds, "").await;
         for _ in 0..4 {

@@ -43,7 +43,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn the_commit_is_that_of_the_repository_or_of_the_archive() {
+fn the_commit_comes_from_the_repository_or_the_archive() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     assert_eq!(build_script::of_repository(path), None, "no repository");
@@ -147,7 +147,7 @@ fn the_help_lists_few_commands() {
 }
 
 #[test]
-fn every_old_name_of_a_command_works_and_says_the_new_one() {
+fn every_old_command_name_works_and_names_the_new_one() {
     for (old, new) in cli::RENAMED {
         let old_words: Vec<&str> = old.split(' ').collect();
         let new_words: Vec<&str> = new.split(' ').collect();

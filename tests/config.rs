@@ -27,7 +27,7 @@ fn only_problem(text: &str) -> (usize, String, String) {
 }
 
 #[test]
-fn defaults_fill_what_is_not_written() {
+fn missing_keys_have_defaults() {
     let config = Config::parse(GOOD, "test.toml").expect("valid");
     assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:8080");
     assert_eq!(
@@ -237,7 +237,7 @@ fn the_printed_form_has_file_line_key_and_reason() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_a_problem_of_its_own() {
+fn an_unreadable_file_is_reported() {
     let error = Config::load("does-not-exist.toml".as_ref()).expect_err("no file");
     assert!(
         error

@@ -228,7 +228,7 @@ fn every_key_of_the_schema_and_of_the_example_is_in_the_reference() {
 }
 
 #[test]
-fn every_key_has_a_text_and_facts_are_those_of_upstreams() {
+fn every_key_has_a_description_and_facts_match_upstreams() {
     for (key, schema) in all_keys() {
         let text = schema["description"].as_str().unwrap_or_default();
         assert!(
@@ -428,7 +428,7 @@ fn what_the_schema_refuses_the_program_refuses_with_line_and_key() {
 }
 
 #[test]
-fn bounds_of_durations_and_lists_are_those_of_the_definition() {
+fn bounds_of_durations_and_lists_match_the_definition() {
     for (line, said) in [
         (
             "ledger.retention_age = \"59m\"",

@@ -95,7 +95,7 @@ fn a_call_of_a_batch_costs_its_share() {
 }
 
 #[test]
-fn calls_on_own_gpus_share_the_time_they_are_under_way() {
+fn concurrent_calls_on_own_gpus_share_the_cost_of_time() {
     let priced = Prices::new(&config(PRICE).prices);
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
@@ -193,7 +193,7 @@ fn the_tier_that_was_served_decides_else_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn what_the_provider_says_is_the_cost_where_no_price_is_configured() {
+fn the_providers_cost_is_used_without_a_configured_price() {
     let (bench, _) = bench("");
     let of = |cost: &str| {
         let members = format!(r#""usage":{{{USAGE},{cost}}}"#);

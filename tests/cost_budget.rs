@@ -189,7 +189,7 @@ async fn spend(process: &Process) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
+async fn a_kill_after_a_budget_was_spent_does_not_reset_it() {
     let (_sim, folder, config) = with_state().await;
     let process = Process::start(&config).await;
     spend(&process).await;
@@ -324,7 +324,7 @@ async fn a_session_in_the_body_is_refused_in_the_words_of_its_dialect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_for_some_models_refuses_those_alone() {
+async fn a_budget_for_some_models_refuses_only_these() {
     let budget = "usd = 0.03\nperiod = \"400d\"\nselect = { model = \"m-big*\" }\n";
     let fixture = fixture(budget).await;
     for _ in 0..2 {
@@ -368,7 +368,7 @@ async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_calls_at_once_for_each_key() {
+async fn concurrent_calls_are_limited_for_each_key() {
     let quota = "[[quota]]\nname = \"q\"\nper = \"key\"\nconcurrent = 1\n";
     let fixture = fixture_with("tokens=50,ttft=1ms,gap=20ms,usage=on,seed=3", quota).await;
     let body =

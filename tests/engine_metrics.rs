@@ -219,7 +219,7 @@ async fn one_slow_reading_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn an_engine_that_started_anew_warms_up() {
+async fn a_restarted_engine_warms_up() {
     let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     assert_eq!(watched.value(WARMING, &own), Some(1.0));
@@ -235,7 +235,7 @@ async fn an_engine_that_started_anew_warms_up() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_counted_by_reason_and_figures_are_not_kept() {
+async fn failures_are_counted_by_reason_and_old_values_are_dropped() {
     let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     for reason in [

@@ -514,7 +514,7 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
 }
 
 #[test]
-fn what_is_wrong_with_an_experiment_is_said_with_its_line() {
+fn errors_of_an_experiment_name_the_line() {
     let base = "[[upstream]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\n\
         [[upstream]]\nname = \"b\"\nurl = \"http://127.0.0.1:2\"\n\
         [[route]]\nname = \"chat\"\nupstream = \"a\"\n\

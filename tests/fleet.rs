@@ -261,7 +261,7 @@ async fn as_documented(fleet: &Process) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_use_of_a_key_is_that_of_all_pods() {
+async fn the_use_of_a_key_is_summed_over_all_pods() {
     const KEY: &str = "sk-of-a-fleet-0123456789";
     let fixture = Fixture::new().await;
     let own_use = "own_use = true";
@@ -507,7 +507,7 @@ async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
+async fn a_fleet_and_a_process_name_requests_that_only_the_other_answers() {
     let fixture = Fixture::new().await;
     let pod = fixture.pod("agent-1", "left", "").await;
     let fleet = fixture.fleet(&[], &[]).await;
@@ -549,7 +549,7 @@ async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
 const TOKEN: &str = "correct-horse-battery-staple";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
+async fn pods_get_their_token_and_missing_pods_are_reported() {
     let fixture = Fixture::new().await;
     let file = fixture.folder.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).expect("written");
@@ -590,7 +590,7 @@ async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objectives_are_those_of_each_pod_or_of_prometheus() {
+async fn objectives_come_from_each_pod_or_from_prometheus() {
     let fixture = Fixture::new().await;
     let one = fixture.pod("agent-1", "left", "").await;
     let two = fixture.pod("agent-2", "right", "").await;

@@ -309,7 +309,7 @@ async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_response_may_stream_while_the_upload_goes_on() {
+async fn a_response_may_stream_during_the_upload() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent
@@ -340,7 +340,7 @@ async fn a_response_may_stream_while_the_upload_goes_on() {
 }
 
 #[tokio::test]
-async fn an_absolute_target_goes_where_the_route_says() {
+async fn an_absolute_target_follows_the_route() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent
@@ -409,7 +409,7 @@ async fn hop_by_hop_fields_stay_on_their_hop() {
 }
 
 #[tokio::test]
-async fn a_prefix_goes_and_a_base_path_comes() {
+async fn a_prefix_is_replaced_by_a_base_path() {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         prefix: "/openai",

@@ -90,7 +90,7 @@ async fn the_last_chunk_and_the_end_leave_together_and_the_connection_serves_aga
 }
 
 #[tokio::test]
-async fn a_connection_with_something_behind_the_end_is_not_used_again() {
+async fn a_connection_with_bytes_after_the_end_is_not_reused() {
     let (upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
     backend
         .write("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -211,7 +211,7 @@ async fn interim_responses_reach_the_agent_as_they_came() {
 /// The data exceeds the buffers of both sockets, so the proxy may drop interim responses. Interim responses that arrive
 /// once the agent reads again must reach it before the final response.
 #[tokio::test]
-async fn interim_responses_go_on_once_a_slow_agent_reads() {
+async fn interim_responses_continue_once_a_slow_agent_reads() {
     const FLOOD: usize = 16 << 20;
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;

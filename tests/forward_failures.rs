@@ -62,7 +62,7 @@ async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it
 
 /// Old clients send a line end after a body, and others send their next request.
 #[tokio::test]
-async fn an_agent_that_leaves_is_noticed_whatever_it_sent_behind_its_request() {
+async fn a_disconnect_is_noticed_whatever_the_agent_sent_after_its_request() {
     for tail in ["\r\n", GET] {
         let (upstream, proxy) = proxy().await;
         let mut agent = RawConnection::connect(proxy.address).await;
@@ -684,7 +684,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_speak_http_has_an_error_of_its_own() {
+async fn an_upstream_that_does_not_speak_http_has_a_separate_error() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
@@ -704,7 +704,7 @@ async fn an_upstream_that_does_not_speak_http_has_an_error_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_route_has_so_many_requests_a_minute() {
+async fn a_route_limits_requests_per_minute() {
     let upstream = Upstream::bind().await;
     let mut setup = Setup::to(upstream.address);
     setup.limits.requests_per_minute = std::num::NonZeroU32::new(1);
@@ -724,7 +724,7 @@ async fn a_route_has_so_many_requests_a_minute() {
 }
 
 #[tokio::test]
-async fn what_came_before_a_body_broke_off_is_not_lost_with_it() {
+async fn bytes_before_a_body_broke_off_are_not_lost() {
     const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
     const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
     const WRONG: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";

@@ -119,7 +119,7 @@ async fn a_transfer_coding_that_is_not_known_is_refused() {
 }
 
 #[tokio::test]
-async fn interim_heads_are_written_anew() {
+async fn interim_heads_are_rewritten() {
     let (mut agent, head) = answered(
         GET,
         "HTTP/1.0 103 Early Hints\nLink: </a>\nTransfer-Encoding: chunked\nConnection: x-hop\nX-Hop: 1\n\
@@ -131,7 +131,7 @@ async fn interim_heads_are_written_anew() {
 }
 
 #[tokio::test]
-async fn nothing_but_the_protocols_of_the_route_is_asked_for() {
+async fn only_the_protocols_of_the_route_are_requested() {
     for (upgrade, passes) in [
         ("Upgrade: websocket", true),
         ("Upgrade: WebSocket", true),
@@ -238,7 +238,7 @@ async fn a_path_behind_a_prefix_has_one_slash() {
 }
 
 #[tokio::test]
-async fn a_head_is_no_larger_than_its_limit() {
+async fn a_head_never_exceeds_its_limit() {
     let upstream = Upstream::bind().await;
     let mut setup = Setup::to(upstream.address);
     setup.limits.head_bytes = 64 * 1024;

@@ -503,7 +503,7 @@ async fn two_threads(backend: &Backend, upstream: &str) -> (Process, TempDir, [R
 }
 
 #[tokio::test]
-async fn each_thread_has_a_connection_once_that_of_another_is_busy() {
+async fn each_thread_opens_a_connection_once_another_threads_is_busy() {
     let backend = Backend::start(10).await;
     let (_process, _folder, mut agents) = two_threads(&backend, "").await;
     let connections = || backend.connections.load(Ordering::SeqCst);
@@ -544,7 +544,7 @@ async fn a_thread_that_cannot_connect_shares_the_busy_connection_of_another() {
 }
 
 #[tokio::test]
-async fn threads_share_a_busy_connection_where_no_other_may_be_opened() {
+async fn threads_share_a_busy_connection_at_the_connection_limit() {
     let backend = Backend::start(10).await;
     let (_process, _folder, mut agents) =
         two_threads(&backend, "max_connections = 1\nmax_pending = 0").await;
@@ -630,7 +630,7 @@ async fn an_http2_stream_that_breaks_is_seen_to_break() {
 }
 
 #[tokio::test]
-async fn an_http1_upstream_that_dies_resets_the_agents_stream_alone() {
+async fn a_lost_http1_upstream_resets_only_the_agents_stream() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     let mut agent = agent::http2(proxy.address).await;

@@ -289,7 +289,7 @@ async fn a_chunk_that_is_taken_out_whole_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_not_rewritten_goes_as_it_came() {
+async fn bytes_that_are_not_rewritten_are_forwarded_unchanged() {
     let (upstream, _proxy, mut agent) = injecting_proxy().await;
     let big = format!("{{{}}}", " ".repeat(2 << 20));
     let length = big.len();

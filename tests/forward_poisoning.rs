@@ -279,12 +279,12 @@ async fn no_later_request_is_poisoned(tls: Option<Tls>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_behind_a_response_reach_no_other_agent() {
+async fn bytes_after_a_response_reach_no_other_agent() {
     no_later_request_is_poisoned(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
+async fn bytes_after_a_response_reach_no_other_agent_over_tls() {
     no_later_request_is_poisoned(Some(Tls::new())).await;
 }
 
@@ -367,7 +367,7 @@ impl CutPosition {
 }
 
 #[tokio::test]
-async fn half_a_record_behind_a_response_reaches_no_other_agent() {
+async fn half_a_record_after_a_response_reaches_no_other_agent() {
     let tls = Arc::new(Tls::new());
     for cut in [1, 4, 5, 20]
         .map(CutPosition::Behind)
@@ -382,7 +382,7 @@ async fn half_a_record_behind_a_response_reaches_no_other_agent() {
 
 /// One agent has already sent its next request on the connection.
 #[tokio::test]
-async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
+async fn bytes_after_a_response_do_not_answer_a_pipelined_request() {
     for (method, response) in COMPLETE {
         let attack = Attack {
             response,

@@ -154,7 +154,7 @@ async fn an_agent_that_reads_slowly_is_not() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_window_stays_shut_is_reset_alone() {
+async fn only_the_stream_with_a_closed_window_is_reset() {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
     let mut agent = TcpStream::connect(proxy.address).await.expect("connected");
@@ -288,7 +288,7 @@ async fn tunnel(agent_reads: bool) -> Option<End> {
 }
 
 #[tokio::test]
-async fn a_side_of_a_tunnel_that_takes_nothing_is_given_up_and_named() {
+async fn a_tunnel_whose_side_reads_nothing_is_closed_and_the_side_is_named() {
     let agent = End::Failed(FailureKind::AgentSendTimeout);
     assert_eq!(tunnel(false).await, Some(agent));
     let upstream = End::Failed(FailureKind::SendTimeout);

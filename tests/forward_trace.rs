@@ -40,7 +40,7 @@ fn ours(keeps_state: bool) -> Option<UpstreamTrace> {
 }
 
 #[tokio::test]
-async fn without_tracing_every_header_of_a_trace_goes_through_as_it_came() {
+async fn without_tracing_every_trace_header_is_forwarded_unchanged() {
     let lines = [
         "traceparent: not-a-traceparent",
         "Tracestate: a=1,b=2",

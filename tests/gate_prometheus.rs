@@ -131,7 +131,7 @@ async fn credentials_come_from_files_and_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_credentials_is_said_without_them() {
+async fn errors_of_credentials_do_not_show_them() {
     let folder = Folder::new();
     let bearer = format!(
         "http://{}",

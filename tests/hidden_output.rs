@@ -165,7 +165,7 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
 }
 
 #[test]
-fn what_comes_in_one_chunk_was_held_back() {
+fn output_in_one_chunk_was_held_back() {
     let bench = Bench::default();
     let call = bench.chat();
     let text = " word".repeat(60);

@@ -139,7 +139,7 @@ fn in_a_mesh_probes_do_not_cross_its_proxy() {
 }
 
 #[test]
-fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
+fn an_engine_may_bring_a_config_map_and_have_no_metrics() {
     let mut pod = fixture("vllm");
     let annotations = &mut pod["metadata"]["annotations"];
     annotations["tokengauge.dev/config"] = json!("engine-gauge");

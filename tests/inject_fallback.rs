@@ -38,7 +38,7 @@ fn upstreams(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_config_map_holds_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
+fn a_config_map_blocks_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
     let (pod, _) = injected("several", &[], &settings(""));
     let volume = &pod["spec"]["volumes"][0]["configMap"];
     assert_eq!(*volume, json!({ "name": "voice-gauge", "optional": true }));
@@ -69,7 +69,7 @@ fn a_config_map_holds_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
 }
 
 #[test]
-fn the_operators_routes_are_those_of_the_fallback_without_what_could_be_refused() {
+fn the_fallback_has_the_operators_routes_without_settings_that_could_be_refused() {
     let mut settings = settings("config_map = \"shared\"");
     settings.base = Some(
         "[admin]\ntoken_file = \"/no/token\"\n[[upstream]]\nname = \"o\"\nurl = \"https://o/$(HOME)\"\n\
@@ -136,7 +136,7 @@ fn an_engines_fallback_leads_to_the_engine() {
 }
 
 #[test]
-fn annotation_and_setting_say_what_becomes_of_calls() {
+fn annotation_and_setting_decide_whether_calls_are_forwarded() {
     let pass = settings("on_refused_config = \"pass\"");
     let (pod, _) = injected("several", &[], &pass);
     assert_eq!(variable(&pod, "tokengauge", POLICY), Some("pass"));

@@ -216,7 +216,7 @@ fn lists_are_looked_into() {
 }
 
 #[test]
-fn what_makes_no_pods_passes_without_a_word() {
+fn objects_without_pods_pass_without_a_message() {
     for text in [
         "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {a: 'containers: [{image: a}]'}\n",

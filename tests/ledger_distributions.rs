@@ -144,7 +144,7 @@ fn exact(found: &Distributions, records: &[&CallRecord], places: &[usize]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn distributions_are_those_of_the_calls(seed: u64, count in 1..800_usize, from in 0..4_u64, hours in 1..6_u64) {
+    fn distributions_match_the_calls(seed: u64, count in 1..800_usize, from in 0..4_u64, hours in 1..6_u64) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let records = sample(seed, count, 20_000.0);

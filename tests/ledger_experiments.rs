@@ -113,7 +113,7 @@ fn plain(records: &[CallRecord]) -> BTreeMap<(Option<&str>, &str), [f64; 5]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn sums_by_unit_are_those_of_the_calls(seed: u64, count in 1..600_usize) {
+    fn sums_by_unit_match_the_calls(seed: u64, count in 1..600_usize) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let mut random = SplitMix64(seed);
@@ -240,7 +240,7 @@ fn sorted(mut found: CallUnits) -> CallUnits {
 }
 
 #[test]
-fn calls_by_unit_are_those_of_calls_in_memory_and_a_sample_has_whole_sessions() {
+fn calls_by_unit_match_calls_in_memory_and_a_sample_has_whole_sessions() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
     let records = sample(5, 900, 150.0);

@@ -290,8 +290,7 @@ async fn knows_only(process: &Process, session: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_is_removed_while_it_is_written_to_is_begun_anew_and_its_calls_count_as_lost()
-{
+async fn a_ledger_that_is_removed_during_writes_is_recreated_and_its_calls_count_as_lost() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, CLICKHOUSE);
     let process = Process::start(&config).await;
@@ -446,7 +445,7 @@ async fn a_ledger_that_is_overwritten_while_it_runs_is_put_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_is_cut_off_while_it_runs_is_begun_anew() {
+async fn a_ledger_that_is_truncated_at_run_time_is_recreated() {
     damaged_while_it_runs(|file, _| file.set_len(0).expect("cut off")).await;
 }
 

@@ -429,7 +429,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_over_any_time_are_those_of_their_calls(
+    fn groups_over_any_time_match_their_calls(
         seed: u64,
         every in 1.0..2_000_000.0_f64,
         from in 0.0..1.0_f64,
@@ -498,7 +498,7 @@ proptest! {
     }
 
     #[test]
-    fn costs_over_time_are_those_of_the_calls_in_each_step(
+    fn costs_over_time_match_the_calls_in_each_step(
         seed: u64,
         every in 10.0..200_000.0_f64,
         from in 0.0..0.9_f64,
@@ -526,7 +526,7 @@ proptest! {
     }
 
     #[test]
-    fn costs_by_day_are_those_of_the_calls_whatever_became_of_them(
+    fn costs_by_day_match_the_calls_whether_or_not_they_still_exist(
         seed: u64,
         every in 600_000.0..5_000_000.0_f64,
         from in 0.0..0.9_f64,
@@ -650,7 +650,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn coverage_is_that_of_the_calls_and_leads_to_those_of_each_reason(seed: u64) {
+    fn coverage_matches_the_calls_and_links_to_the_calls_of_each_reason(seed: u64) {
         let mut random = SplitMix64(seed);
         let ledger = written(with_reasons(seed, &mut random), &mut random);
         let one = &ledger.records[random.below(200) as usize];
@@ -696,7 +696,7 @@ proptest! {
 }
 
 #[test]
-fn a_tool_is_found_alone_and_among_others() {
+fn a_tool_is_found_as_the_only_one_and_among_others() {
     let mut records = sample(9, 200, 30_000_000.0);
     for (at, record) in records.iter_mut().enumerate() {
         let tools = [

@@ -505,7 +505,7 @@ async fn a_quota_by_model_holds_however_the_request_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
+async fn requests_for_other_models_or_paths_are_forwarded_unchanged() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let small =
         |what: &str, headers: &str, body: &[u8]| InjectBy::chat("refuse", what, headers, body);
@@ -592,7 +592,7 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_do() {
+async fn a_refusal_because_of_the_body_is_an_error_of_the_dialect_with_a_remedy() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let asked = InjectBy {
         line: "POST /refuse/v1/messages".to_owned(),
@@ -701,7 +701,7 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_slowly_keeps_no_memory_from_others() {
+async fn a_slow_sender_does_not_take_memory_from_others() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let text = configuration(fixture.upstream.address, NONE_OF_BIG)
         .replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
@@ -981,7 +981,7 @@ async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_enforced() {
+async fn shadow_mode_counts_would_be_refusals_and_enforcement_continues_its_counts() {
     let shadow = format!("{NONE_OF_BIG}{SPENT_BY_TWO}")
         .replace(
             "concurrent = 0\n",

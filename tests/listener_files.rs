@@ -9,7 +9,7 @@ use tokengauge_test_support::proxy::Setup;
 
 /// The limit applies to a process, so the test runs in its own process.
 #[test]
-fn without_file_descriptors_accepting_waits_without_spinning_and_goes_on_afterwards() {
+fn without_file_descriptors_accepting_waits_without_spinning_and_continues_afterwards() {
     let run = "ulimit -n 64; exec \"$0\" --exact --ignored --nocapture listener_files::in_a_process_with_few_files";
     let this = std::env::current_exe().expect("a path");
     let output = Command::new("sh")

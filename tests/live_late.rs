@@ -153,7 +153,7 @@ async fn an_answer_in_time_is_not_judged_late_over_http2() {
 
 /// Gaps below the stall threshold are not stalls, even if the chunks are measured together.
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_below_the_threshold_apart_are_no_stall() {
+async fn gaps_below_the_threshold_are_not_stalls() {
     // The sum of two gaps is above the threshold. One gap is far enough below it for a busy machine.
     const GAP: u64 = 850;
     let script: Script = (0..14).map(|n| (GAP * n, delta("content"))).collect();

@@ -324,7 +324,7 @@ fn failures_of_ours_have_our_status_and_their_own_name() {
 }
 
 #[test]
-fn an_idle_timeout_amid_a_stream_keeps_the_upstreams_status_and_the_tokens() {
+fn an_idle_timeout_during_a_stream_keeps_the_upstreams_status_and_the_tokens() {
     let end = End::Failed(FailureKind::IdleTimeout);
     let record = play(&Bench::default(), &[words(40)], end);
     assert_eq!(

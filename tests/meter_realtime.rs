@@ -266,7 +266,7 @@ fn a_connection_without_a_response_gives_one_record() {
 }
 
 #[test]
-fn a_connection_that_ends_amid_a_response_ends_that_response() {
+fn a_connection_that_ends_during_a_response_ends_that_response() {
     for (end, outcome) in [
         (End::Complete, Outcome::UpstreamReset),
         (End::UpstreamReset, Outcome::UpstreamReset),

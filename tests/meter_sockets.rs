@@ -132,7 +132,7 @@ fn near(is: Option<f64>, should: f64) -> bool {
 }
 
 #[test]
-fn each_response_over_a_socket_is_one_record_with_what_its_request_said() {
+fn each_response_over_a_socket_is_one_record_with_the_facts_of_its_request() {
     let socket = Socket::responses();
     socket.agent(
         1000,
@@ -209,7 +209,7 @@ fn responses_of_a_socket_are_one_session_unless_the_agent_says_one() {
 }
 
 #[test]
-fn an_error_over_a_socket_is_the_failure_of_what_was_asked() {
+fn an_error_over_a_socket_fails_the_pending_request() {
     let socket = Socket::responses();
     socket.agent(1000, r#"{"type":"response.create","model":"m"}"#);
     socket.upstream(
@@ -271,7 +271,7 @@ fn a_response_that_waits_is_in_flight_and_fails_with_its_connection() {
 }
 
 #[test]
-fn a_socket_on_which_nothing_was_asked_is_no_generation() {
+fn a_socket_without_requests_is_not_a_generation() {
     let idle = Socket::responses().end(200, End::Complete);
     let classes = |records: &[CallRecord]| {
         let classes = records.iter().map(|record| record.operation_class);
@@ -392,7 +392,7 @@ fn gemini_live_that_breaks_off_was_reset() {
 }
 
 #[test]
-fn what_gemini_live_begins_itself_has_no_ttft() {
+fn responses_that_gemini_live_begins_itself_have_no_ttft() {
     let socket = Socket::live();
     socket.agent(0, r#"{"setup":{"model":"models/gemini-live-1"}}"#);
     // An audio stream that got no answer ended long before the turn begins.

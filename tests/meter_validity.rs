@@ -230,7 +230,7 @@ fn a_call_without_an_answer_ended_early() {
 }
 
 #[test]
-fn what_is_not_known_goes_before_what_is_too_little() {
+fn reasons_for_unknown_values_override_reasons_for_short_calls() {
     let bench = Bench::default();
     let call: std::sync::Arc<dyn ObservedCall> = bench.chat();
     bench.chunk(&*call, 1000, event("{\"content\":\"a\"}"));

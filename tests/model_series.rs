@@ -439,7 +439,7 @@ const FROM_TRAFFIC: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn what_alerts_take_the_increase_of_is_there_before_the_first_call() {
+async fn counters_in_alerts_exist_before_the_first_call() {
     let more = "[[sink]]\nkind = \"clickhouse\"\nurl = \"http://127.0.0.1:9\"\n\
                 [[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n";
     let fixture = SeriesFixture::with_ledger(more).await;

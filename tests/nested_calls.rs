@@ -219,7 +219,7 @@ async fn calls_that_no_trace_joins_count_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_proxies_the_record_of_the_outer_one_has_hop_0_and_each_counts_its_own() {
+async fn the_outer_of_two_proxies_records_hop_0_and_each_counts_its_own_calls() {
     let folder = TempDir::new().expect("a folder");
     let engine = serve(|_| async { Bytes::from_static(ANSWER.as_bytes()) }).await;
     let inner = gauge(&folder, "second", true, &[("inner", engine)]).await;
@@ -242,7 +242,7 @@ async fn of_two_proxies_the_record_of_the_outer_one_has_hop_0_and_each_counts_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_makes_up_a_state_takes_nothing_out_of_its_session() {
+async fn an_invented_trace_state_removes_no_call_from_its_session() {
     let folder = TempDir::new().expect("a folder");
     let engine = serve(|_| async { Bytes::from_static(ANSWER.as_bytes()) }).await;
     let process = gauge(&folder, "one", false, &[("inner", engine)]).await;

@@ -132,7 +132,7 @@ fn an_unknown_path_whose_body_is_an_answer_is_a_generation() {
 }
 
 #[test]
-fn what_is_no_answer_of_a_known_dialect_is_none_on_an_unknown_path() {
+fn a_body_of_no_known_dialect_is_not_an_answer_on_an_unknown_path() {
     let bench = Bench::default();
     let huge = CHAT.replace(" word", &" word".repeat(60_000));
     let cached = r#"{"name":"cachedContents/1","usageMetadata":{"totalTokenCount":1000}}"#;

@@ -157,7 +157,7 @@ async fn parameters_that_were_not_requested_are_not_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agents_trace_state_goes_on_in_the_spans_of_its_trace() {
+async fn the_agents_trace_state_is_kept_in_the_spans_of_its_trace() {
     let fixture = TracingFixture::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
     let state = ("tracestate", "vendor=1,other=x:y");

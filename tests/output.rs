@@ -231,7 +231,7 @@ const FOR_PEOPLE: [&str; 11] = [
 ];
 
 #[test]
-fn what_is_written_for_people_has_lines_of_ours_alone() {
+fn output_for_people_has_only_our_own_lines() {
     let fixture = OutputFixture::new();
     for line in FOR_PEOPLE {
         let shown = String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
@@ -277,7 +277,7 @@ fn no_name_commands_a_terminal() {
 }
 
 #[test]
-fn a_table_has_no_control_characters_anywhere_and_a_file_has_what_came() {
+fn a_table_has_no_control_characters_and_a_file_has_the_original_names() {
     let fixture = OutputFixture::new();
     let table = fixture.output("report --ledger LEDGER --with-warm-up");
     let table = String::from_utf8(table.stdout).expect("UTF-8");
@@ -308,7 +308,7 @@ fn a_spreadsheet_gets_no_formulas() {
 }
 
 #[tokio::test]
-async fn a_proxy_goes_on_when_its_log_is_closed() {
+async fn a_proxy_continues_when_its_log_is_closed() {
     let upstream = SteppedBackend::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");

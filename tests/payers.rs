@@ -162,7 +162,7 @@ async fn used(process: &Process, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_has_the_payer_of_its_key_path_or_headers_and_else_of_the_process() {
+async fn a_call_has_the_payer_of_its_key_path_or_headers_or_else_of_the_process() {
     let fixture = Fixture::new().await;
     let hash = key_hash(SEARCH);
     let tables = format!(
@@ -315,7 +315,7 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_team_has_a_quota_of_its_own_that_needs_no_body() {
+async fn each_team_has_its_own_quota_that_needs_no_body() {
     let fixture = Fixture::new().await;
     let tables = "[attribution]\nteam_headers = [\"x-team\"]\n\
         [[quota]]\nname = \"by-team\"\nper = \"team\"\nrequests_per_minute = 2\nselect.tenant = \"acme\"\n\
@@ -336,7 +336,7 @@ async fn each_team_has_a_quota_of_its_own_that_needs_no_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_holder_of_a_key_sees_its_own_use_alone() {
+async fn the_holder_of_a_key_sees_only_its_own_use() {
     let fixture = Fixture::new().await;
     let tables = format!(
         "[[quota]]\nname = \"by-key\"\nper = \"key\"\nrequests_per_minute = 10\nconcurrent = 5\n\
@@ -496,7 +496,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_keys_unless_that_is_switched_on() {
+async fn the_use_of_keys_is_shown_only_if_enabled() {
     let fixture = Fixture::new().await;
     let process =
         Process::start_by(run(&fixture.config(&format!("token = \"{TOKEN}\""), ""))).await;
@@ -571,7 +571,7 @@ fn a_payer_that_cannot_be_is_refused_and_a_key_is_not_repeated() {
 }
 
 #[test]
-fn digests_are_those_of_the_keys_on_standard_input() {
+fn digests_are_printed_for_the_keys_on_standard_input() {
     let two = key_hashes(&format!("{SEARCH}\n\n  {OTHER}\r\n"));
     let lines = String::from_utf8(two.stdout).expect("text");
     let lines: Vec<&str> = lines.lines().collect();

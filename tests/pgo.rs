@@ -21,7 +21,7 @@ fn the_compiler_reads_the_profile_of_the_image() {
 
 /// SECURITY.md explains how to rebuild the image's program with the command of the Dockerfile.
 #[test]
-fn the_image_is_built_alike_wherever_that_is_said() {
+fn every_description_builds_the_image_alike() {
     let read = |name: &str| {
         let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).expect(name)

@@ -156,7 +156,7 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
 }
 
 #[tokio::test]
-async fn without_a_store_all_or_no_calls_are_admitted_where_that_is_said() {
+async fn without_a_store_all_or_no_calls_are_admitted_as_configured() {
     let fixture = Fixture::new().await;
     let quota_store = nobody().await;
     let config = fixture.config(quota_store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);

@@ -166,7 +166,7 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mended_configuration_is_used_and_the_gauge_falls() {
+async fn a_corrected_configuration_is_used_and_the_gauge_falls() {
     let pod = PodFixture::new(Some(BROKEN)).await;
     let other = SteppedBackend::start().await;
     let process = pod.start().await;
@@ -286,7 +286,7 @@ async fn whatever_guards_the_api_closes_it_when_it_cannot_be_loaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_injection_decides_what_becomes_of_calls() {
+async fn the_injection_decides_whether_calls_are_forwarded() {
     let limited = PodFixture::new(Some(&format!("{QUOTA}{BROKEN}"))).await;
     let process = limited.start_with("pass").await;
     assert_eq!(hello(&process).await.body, "hello");

@@ -139,7 +139,7 @@ fn held_ports(count: usize) -> (Vec<HeldPort>, Vec<SocketAddr>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
+async fn an_invalid_file_is_refused_with_place_and_reason() {
     let upstream = SteppedBackend::start().await;
     let good = format!("{ANY}{ADMIN}{}", route("a", upstream.address));
     let file = ConfigFile::new(&good);
@@ -325,7 +325,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
+async fn a_removed_address_accepts_nothing_and_its_streams_continue() {
     let upstream = SteppedBackend::start().await;
     let text = |listen: &[SocketAddr]| {
         format!(

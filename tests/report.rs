@@ -140,7 +140,7 @@ async fn rows_are_compared_with_the_one_that_is_named() {
 }
 
 #[tokio::test]
-async fn a_report_says_what_was_asked_for_and_what_made_it() {
+async fn a_report_states_its_method_and_its_workload() {
     let log = call_log();
     let document = json(log.path(), &[]).await;
     let by = &document["measured_by"];
@@ -157,7 +157,7 @@ async fn a_report_says_what_was_asked_for_and_what_made_it() {
 }
 
 #[tokio::test]
-async fn a_page_loads_nothing_and_runs_its_own_script_alone() {
+async fn a_page_loads_nothing_and_runs_only_its_own_script() {
     let log = call_log();
     let output = report(log.path(), &["--format", "html"]).await;
     let page = String::from_utf8_lossy(&output.stdout).into_owned();

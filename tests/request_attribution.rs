@@ -194,7 +194,7 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_upstream_is_lost_amid_the_upload_is_known_by_its_request() {
+async fn a_call_whose_upstream_is_lost_during_the_upload_has_the_facts_of_its_request() {
     let more = format!(
         "[[upstream]]\nname = \"resets\"\nurl = \"http://{}\"\n\
          [[route]]\npath = \"/resets\"\nupstream = \"resets\"\n",
@@ -241,7 +241,7 @@ async fn a_refused_call_and_one_that_went_elsewhere_are_known_by_their_requests(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoded_body_is_read_and_goes_on_as_it_came() {
+async fn an_encoded_body_is_read_and_forwarded_unchanged() {
     let fixture = ProxyFixture::start("").await;
     let mut sent = Vec::new();
     for coding in CODINGS {
@@ -311,7 +311,7 @@ async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes() {
+async fn a_call_answered_by_the_proxy_holds_no_slot_during_the_rest_of_its_upload() {
     let fixture =
         ProxyFixture::start("[[quota]]\nname = \"one\"\nper = \"all\"\nconcurrent = 1\n").await;
     let body = body(&long());

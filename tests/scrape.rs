@@ -40,7 +40,7 @@ fn chat_of(bench: &Bench, parent: &str) {
 }
 
 #[tokio::test]
-async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
+async fn open_metrics_is_served_on_request_with_the_traces_of_real_calls() {
     let server = Server::start().await;
     traced_chat(&server.bench);
     // A trace that was not sampled cannot be looked up.

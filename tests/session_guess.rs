@@ -38,7 +38,7 @@ fn says(role: &str, text: &str) -> Value {
 const CHAT: &str = "/v1/chat/completions";
 
 #[test]
-fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
+fn the_turns_of_a_conversation_are_one_session_if_guessing_is_enabled() {
     let system = says("system", "be kind");
     let turns = |question: &str| {
         let first = vec![system.clone(), says("user", question)];
@@ -72,7 +72,7 @@ fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_session_that_is_named_takes_precedence_and_is_no_guess() {
+fn a_named_session_takes_precedence_and_is_not_a_guess() {
     let bench = bench(true);
     let body = chat(&[says("user", "hi")]);
     let headers = [("x-tokengauge-session", "s-1")];

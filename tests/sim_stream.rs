@@ -93,7 +93,7 @@ async fn usage_comes_in_a_chat_stream_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn what_the_truth_says_of_time_is_what_a_client_sees() {
+async fn the_times_in_the_truth_log_match_the_clients() {
     let sim = start("").await;
     let asked = "ttft=120ms,gap=15ms,tokens=20,stall=150ms@10";
     let response = sim.post("/v1/messages", asked, chat(true)).await;
@@ -130,7 +130,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_over_http2_as_it_does_over_http1() {
+async fn a_stream_over_http2_equals_one_over_http1() {
     let sim = start("ttft=5ms,gap=1ms,tokens=40,seed=3").await;
     let one = sim.post("/v1/messages", "", chat(true)).await;
     let two = sim.send_h2(post("/v1/messages", "", &chat(true))).await;
@@ -146,7 +146,7 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_streamed_comes_whole_after_the_time_it_takes() {
+async fn an_answer_that_is_not_streamed_arrives_at_once_after_its_duration() {
     let sim = start("ttft=50ms,gap=5ms,tokens=11,tool=7").await;
     let response = sim.post("/v1/chat/completions", "", chat(false)).await;
     let body = response.json();

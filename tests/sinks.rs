@@ -196,7 +196,7 @@ async fn a_store_that_fails_in_every_way_has_every_call_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pause() {
+async fn calls_that_wait_for_an_unreachable_store_follow_in_batches_without_a_pause() {
     let fixture = Fixture::new().await;
     let process = Process::start(&fixture.config(true, CLICKHOUSE)).await;
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
@@ -318,7 +318,7 @@ async fn without_a_ledger_calls_wait_in_memory_and_go_out_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() {
+async fn calls_that_wait_in_the_ledger_are_sent_at_the_end_or_after_the_next_start() {
     let fixture = Fixture::new().await;
     let sink = "kind = \"clickhouse\"\nbatch_wait = \"1h\"\ntimeout = \"1s\"";
     let config = fixture.config(true, sink);
@@ -342,7 +342,7 @@ async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_of_a_store_is_that_of_a_ledger_with_the_same_calls() {
+async fn a_report_of_a_store_equals_one_of_a_ledger_with_the_same_calls() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, CLICKHOUSE);
     let process = Process::start(&config).await;
@@ -422,7 +422,7 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_does_not_answer_holds_up_no_call() {
+async fn a_store_that_does_not_answer_delays_no_call() {
     let fixture = Fixture::new().await;
     fixture.warehouse.fault(Fault::Silent, usize::MAX);
     let sink = "kind = \"clickhouse\"\ntimeout = \"1h\"\nbatch_rows = 1\nbatch_wait = \"10ms\"";

@@ -113,7 +113,7 @@ fn a_ticket_over_a_day_comes_when_its_short_window_was_observed() {
 }
 
 #[test]
-fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
+fn counts_continue_after_a_restart_and_keep_their_age_when_the_clock_is_set() {
     let spend = |fixture: &ObjectivesFixture, calls: usize| {
         for _ in 0..calls {
             let call = fixture.bench.chat();
@@ -210,7 +210,7 @@ fn an_objective_that_comes_back_finds_its_counts() {
 }
 
 #[test]
-fn reasoning_is_no_answer() {
+fn reasoning_is_not_an_answer() {
     let fixture =
         ObjectivesFixture::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
     let call = fixture.bench.chat();

@@ -225,7 +225,7 @@ fn the_tokens_behind_a_gap_answer_for_it() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_keeps_what_was_judged_of_it() {
+fn a_stream_that_is_cut_off_keeps_its_earlier_verdicts() {
     let fixture = ObjectivesFixture::new(TOKENS);
     let call = fixture.bench.chat();
     let last = fixture.stream(&*call, 1_000, 50, 240, 1);

@@ -10,7 +10,7 @@ const THROUGHPUT: &str = "[[slo]]\nname = \"x\"\nthroughput = { at_least = 45, m
                           select.upstream = \"upstream\"\n";
 
 #[test]
-fn minutes_are_judged_by_the_tokens_of_all_calls_in_which_enough_are_under_way() {
+fn minutes_with_enough_calls_in_flight_are_judged_by_the_tokens_of_all_calls() {
     let fixture = ObjectivesFixture::new(THROUGHPUT);
     let [one, other] = [fixture.bench.chat(), fixture.bench.chat()];
     for second in 0..190 {
@@ -65,7 +65,7 @@ fn begin(fixture: &ObjectivesFixture, agent: &str, millis: u64) -> Arc<dyn Obser
 }
 
 #[test]
-fn where_an_agent_stops_the_cause_is_fewer_calls_and_not_the_upstream() {
+fn if_an_agent_stops_the_cause_is_fewer_calls_and_not_the_upstream() {
     let slo = "[[slo]]\nname = \"x\"\nthroughput.at_least = 45\nselect.upstream = \"upstream\"\n";
     let fixture = ObjectivesFixture::new(slo);
     let (stops, end) = (24 * 60, 40 * 60);

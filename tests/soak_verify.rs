@@ -180,7 +180,7 @@ fn a_mismatch_is_found_where_it_is() {
 }
 
 #[test]
-fn a_slope_is_that_of_the_line_and_of_the_second_half() {
+fn a_slope_is_computed_over_the_line_and_over_the_second_half() {
     let line: Vec<(f64, f64)> = (0..60)
         .map(|n| (f64::from(n) * 2.0, 1000.0 + f64::from(n)))
         .collect();

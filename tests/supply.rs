@@ -152,7 +152,7 @@ fn lines<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_dependency_says_what_it_is_there_for() {
+fn every_dependency_states_its_purpose() {
     let manifest = file("Cargo.toml");
     let named = lines(&manifest, "[workspace.dependencies]");
     let known = toml("Cargo.toml")["workspace"]["dependencies"]

@@ -149,7 +149,7 @@ fn by_second(history: &ThroughputHistory) -> BTreeMap<u64, (f64, f64)> {
 }
 
 #[test]
-fn the_speed_of_many_streams_is_that_of_all_of_them() {
+fn the_speed_of_many_streams_is_their_sum() {
     let bench = Bench::default();
     let mut play = CallScript::default();
     for stream in 0..1_500 {
@@ -395,7 +395,7 @@ fn short_calls_with_breaks_between_them_keep_their_tokens() {
 }
 
 #[test]
-fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
+fn a_ledger_has_the_same_history_and_includes_late_tokens() {
     let bench = Bench::default();
     let mut play = CallScript::default();
     play.stream(0, 1000, 100, 300, 2, 0);

@@ -128,7 +128,7 @@ async fn answers_http2(sender: &mut Http2) {
 }
 
 #[tokio::test]
-async fn agents_need_a_certificate_where_the_settings_say_so() {
+async fn agents_need_a_certificate_if_the_settings_require_it() {
     let (authority, agents, upstream) = (
         Authority::new(),
         Authority::new(),

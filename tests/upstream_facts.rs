@@ -70,7 +70,7 @@ async fn kept(process: &Process, calls: u64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_keep_what_was_said_of_their_upstream_then() {
+async fn calls_keep_the_facts_of_their_upstream_at_the_time() {
     let sim = sim::start("ttft=100ms,gap=10ms,tokens=60,usage=on,seed=7").await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy-config.toml");

@@ -270,7 +270,7 @@ fn a_request_for_a_response_is_seen_on_the_agents_side() {
 }
 
 #[test]
-fn events_have_no_message_of_an_error() {
+fn events_do_not_contain_error_messages() {
     for folder in ["openai_chat", "openai_responses", "openai_realtime"] {
         for path in fixtures(folder) {
             let body = std::fs::read(&path).expect("body");

@@ -220,7 +220,7 @@ async fn an_agent_that_stalls_in_its_request_gets_504() {
 
 /// Slowloris: heads that never end are cut off after the head timeout and delay no other agent.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_heads_without_end_cost_their_own_connections_alone() {
+async fn two_hundred_endless_heads_lose_only_their_own_connections() {
     let fixture = ProxyFixture::with_short_timeouts().await;
     let begun = Instant::now();
     let heads = (0..200).map(|number| {

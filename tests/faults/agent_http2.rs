@@ -203,7 +203,7 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
+async fn an_http2_agent_with_a_closed_window_delays_only_its_own_stream() {
     let fixture = ProxyFixture::start().await;
     fixture.backend.set_script(
         &Script::default()
@@ -244,7 +244,7 @@ async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
 
 /// The reset of a stream can overtake bytes that are still queued for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
+async fn an_http2_agent_gets_the_bytes_before_a_body_broke_off() {
     let fixture = ProxyFixture::start().await;
     let does = Script::default().send(STREAM).send(chunk("hello"));
     for (number, does) in [does.clone().close(), does.send("zz\r\n").close()]

@@ -302,7 +302,7 @@ async fn windows_of_brotli_on_each_of_60_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_event_leaves_no_room_behind_that_it_took() {
+async fn the_memory_of_a_long_event_is_returned() {
     let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(2 << 20));
     let response = stream("text/event-stream", "identity", &[event.as_bytes()]);
     AttackCost::of("an event of 2 MB and then silence", 60, &chat(), response).await;
@@ -324,7 +324,7 @@ async fn names_of_a_megabyte_are_not_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_of_an_event_stream_leave_no_room_behind() {
+async fn the_memory_of_event_stream_chunks_is_returned() {
     let long = "x".repeat(3 << 19);
     let event = format!("{{\"bytes\":\"{long}\"}}\n");
     let request = b"POST /model/m/invoke-with-response-stream HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";

@@ -35,7 +35,7 @@ fn behind(line: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
+async fn without_file_descriptors_open_streams_continue_and_new_ones_wait() {
     const STEPS: usize = 10;
     let steps = SteppedBackend::start().await;
     let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
@@ -273,7 +273,7 @@ async fn a_call_log_without_room_costs_lines_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
+async fn a_hanging_telemetry_receiver_affects_only_counters() {
     let receiver = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let endpoint = format!("http://{}", receiver.local_addr().expect("an address"));
     let hanging = tokio::spawn(async move {

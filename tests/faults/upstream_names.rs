@@ -191,7 +191,7 @@ async fn every_server_behind_a_name_gets_its_share_as_long_as_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
+async fn a_refusing_server_of_a_name_is_skipped_and_no_call_fails() {
     if !names_can_be_given() {
         return;
     }

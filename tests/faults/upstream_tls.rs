@@ -217,7 +217,7 @@ async fn upstreams_whose_tls_is_wrong() {
 
 /// Otherwise an attacker who can cut a connection could make a part of a response look complete.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
+async fn a_tls_connection_cut_without_close_notify_is_not_a_complete_answer() {
     let authority = Authority::new();
     let good = acceptor(authority.issue("good", "localhost"));
     let response: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());

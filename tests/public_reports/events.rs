@@ -292,7 +292,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
 
 /// While the provider runs a tool, the model writes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_the_provider_are_a_phase_of_their_own() {
+async fn tools_of_the_provider_are_a_separate_phase() {
     let known = json!({"outcome": "complete", "seconds": {"server_tools": KNOWN}, "tps": {"output": KNOWN}, "tokens": {"normalised": {"output": 80}}});
     let silence = Vec::new();
     let start = |index: u8, block: Value| {

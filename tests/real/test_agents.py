@@ -105,7 +105,7 @@ def claude(place, *arguments, url):
     return json.loads(place.run(NODE / "node_modules/.bin/claude", "-p", *arguments, "--output-format", "json", **variables))
 
 
-def test_two_turns_of_claude_code_are_one_session_that_costs_what_it_says_itself(simulated):
+def test_two_turns_of_claude_code_are_one_session_with_its_own_cost(simulated):
     place, since = simulated
     first = claude(place, "Say something of boats", url=place.gauge.url)
     second = claude(place, "And now?", "--resume", first["session_id"], url=place.gauge.url)

@@ -210,7 +210,7 @@ def incident(logs, tokengauge, gauge, simulator):
         yield Incident(webhook, proxies, watching, slow_at, predicted, paged_at, page, good_at, resolved_at)
 
 
-def test_a_slow_backend_pages_when_the_burn_rate_says_so(incident):
+def test_a_slow_backend_pages_at_the_predicted_burn_rate(incident):
     took = incident.paged_at - incident.slow_at
     # A busy machine delays each step.
     assert incident.predicted - 2 < took < 2 * incident.predicted + PIPELINE, f"predicted {incident.predicted:.1f} s, took {took:.1f} s"
@@ -232,7 +232,7 @@ def test_a_burn_that_can_wait_makes_a_ticket_and_no_page(incident):
 
 
 @pytest.mark.parametrize("slo", ["chat-ttft", "agents-ttft"])
-def test_a_fleets_budget_is_that_of_the_sum_of_its_events(incident, slo):
+def test_a_fleets_budget_is_computed_from_the_sum_of_its_events(incident, slo):
     at, value = incident.prometheus.end, incident.prometheus.value
     counts = {
         verdict: [

@@ -321,7 +321,7 @@ BROKEN = {
 }
 
 
-def test_it_is_said_what_gives_no_credentials_and_why(tokengauge, simulator, account, tmp_path):
+def test_a_failing_issuer_is_named_with_the_reason(tokengauge, simulator, account, tmp_path):
     with contextlib.ExitStack() as together:
         begun = []
         for name, (kind, broken, reason, parts) in BROKEN.items():
@@ -342,7 +342,7 @@ def test_it_is_said_what_gives_no_credentials_and_why(tokengauge, simulator, acc
             assert account.files(sidecar.folder.name, tmp_path / "files") == []
 
 
-def test_the_address_of_the_configuration_goes_before_that_of_variables(account, issuer, plain, sidecar, tmp_path):
+def test_the_configured_address_overrides_the_variables(account, issuer, plain, sidecar, tmp_path):
     s3, url, _ = plain
     nobody = f"http://127.0.0.1:{free_port()}"
     given = {**instance(account, issuer, url, tmp_path), "AWS_ENDPOINT_URL_S3": nobody, "AWS_ENDPOINT_URL": nobody}

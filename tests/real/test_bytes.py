@@ -78,7 +78,7 @@ def test_an_engines_answer_is_the_same_in_every_byte(engine, engine_gauge, name,
         ("OPTIONS", "/v1/chat/completions"),
     ],
 )
-def test_what_is_no_generation_passes_all_the_same(engine, engine_gauge, method, path):
+def test_requests_other_than_generations_are_forwarded(engine, engine_gauge, method, path):
     assert exchange(engine_gauge.url, method, path) == exchange(engine, method, path)
 
 

@@ -96,7 +96,7 @@ def test_the_manifests_are_those_of_the_golden_file(helm, values, file):
 
 
 @everything
-def test_every_manifest_is_what_kubernetes_takes(helm, values, file):
+def test_every_manifest_is_valid_for_kubernetes(helm, values, file):
     given = values(file)
     versions = [given["kubeVersion"][:4]] if given.get("kubeVersion") else VERSIONS
     for version in versions:
@@ -123,7 +123,7 @@ def test_the_schemas_of_kubernetes_would_notice_a_mistake(helm):
     assert "sleep" in helm.do("validate", document=deployment, version="1.25")
 
 
-def test_the_kinds_of_others_are_what_their_crds_take(helm, values, tmp_path):
+def test_third_party_kinds_are_valid_for_their_crds(helm, values, tmp_path):
     documents = [document for file in CASES + EXAMPLES for document in helm.documents(values(file)) if is_foreign(document)]
     kinds = {document["kind"] for document in documents}
     assert kinds == {"ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "Issuer"}
@@ -225,21 +225,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("file", REFUSED_FILES, ids=lambda file: file.stem)
-def test_it_refuses_what_could_not_work(helm, file):
+def test_it_refuses_values_that_cannot_work(helm, file):
     reason = file.read_text().splitlines()[0].removeprefix("# expected: ")
     with pytest.raises(Refused, match=re.escape(reason)):
         helm.do("install", chart=CHART, values=helm.values(file))
 
 
 @pytest.mark.parametrize("name", ["1st", "a.b"])
-def test_a_release_that_no_service_can_be_called_after_is_refused(helm, name):
+def test_a_release_whose_name_is_invalid_for_a_service_is_refused(helm, name):
     with pytest.raises(Refused, match="set fullnameOverride"):
         helm.documents({}, name=name)
     assert helm.documents({"fullnameOverride": "gateway"}, name=name)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "memory"])
-def test_amounts_are_those_that_kubernetes_takes(helm, kind):
+def test_quantities_are_parsed_like_kubernetes_does(helm, kind):
     # Quantities that Kubernetes' `ParseQuantity` accepts; for memory only whole bytes.
     taken = ["1", 2, 0.5, "1.5", ".5", "1.", "+1", "1e3", "1E3", "384Mi", "1.5Gi", "2k", "2M", "1E", "1Ki"]
     for amount in taken + ([] if kind == "memory" else ["250m", "100u", "7n", "1e-3"]):
@@ -318,7 +318,7 @@ def images(documents):
     ],
 )
 @pytest.mark.parametrize("registry", ["mirror.example:5000/all", "mirror.example:5000/all/"])
-def test_the_registry_of_all_charts_is_that_of_every_image(helm, values, image, expected, registry):
+def test_the_global_registry_applies_to_every_image(helm, values, image, expected, registry):
     given = {"global": {"imageRegistry": registry, "imagePullSecrets": ["one", {"name": "two"}], "storageClass": "theirs"}, "image": image}
     for more in ({}, {"mode": "sidecar"}, values(CHART / "examples/gateway-fleet.yaml")):
         documents = helm.documents({**more, **given, "imagePullSecrets": [{"name": "own"}]})
@@ -364,7 +364,7 @@ budget: [{ name: month, usd: 5.0, period: 30d, warn_at: [1.0] }, { name: week, u
 
 @pytest.mark.parametrize("admin", [{}, {"tokenSecret": {"name": "token"}}])
 @pytest.mark.parametrize("as_text", [False, True], ids=["tables", "text"])
-def test_numbers_of_tables_are_those_that_the_program_takes(helm, tokengauge, tmp_path, as_text, admin):
+def test_numbers_of_tables_are_valid_for_the_program(helm, tokengauge, tmp_path, as_text, admin):
     config = helm.do("values_from_yaml", text=NUMBERS)
     if as_text:
         config = one(helm.documents({"config": config}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"]
@@ -406,7 +406,7 @@ NOT_TAKEN = ["0.3333h", "1.5ns", "1.0ns", "1m.5s", "5", "m", "-5s", "", "1.s", "
 
 
 @pytest.mark.parametrize("written", TAKEN + NOT_TAKEN)
-def test_a_duration_is_what_the_program_takes_for_one(helm, tokengauge, tmp_path, written):
+def test_durations_are_parsed_like_the_program_does(helm, tokengauge, tmp_path, written):
     config = f'drain_timeout = "{written}"\n[[upstream]]\nname = "e"\nurl = "http://h"\n[[route]]\nupstream = "e"\n'
     (tmp_path / "a.toml").write_text(config)
     checked = subprocess.run([tokengauge, "check", "--config", tmp_path / "a.toml"], capture_output=True, timeout=20).returncode
@@ -449,7 +449,7 @@ def rules_of(tokengauge, tmp_path, config, *options):
     return file
 
 
-def test_the_rules_are_those_of_the_binary(helm, tokengauge, tmp_path):
+def test_the_rules_equal_those_of_the_binary(helm, tokengauge, tmp_path):
     rules = rules_of(tokengauge, tmp_path, OBJECTIVES, "--grafana", "https://grafana.example")
     values = merged({"config": OBJECTIVES.read_text(), "prometheusRule": {"enabled": True}}, helm.values(rules))
     expected = yaml.safe_load(ran(tokengauge, "print", "rules", "--config", OBJECTIVES, "--grafana", "https://grafana.example"))
@@ -468,7 +468,7 @@ def test_rules_of_other_objectives_are_refused(helm, tokengauge, tmp_path):
     helm.do("render", chart=CHART, values=merged({"config": comment, "prometheusRule": {"enabled": True}}, rules))
 
 
-def test_rules_of_tables_are_of_the_same_objectives(helm, tokengauge, tmp_path):
+def test_rules_of_tables_have_the_same_objectives(helm, tokengauge, tmp_path):
     case = HERE / "cases/gateway-tables.yaml"
     rules = rules_of(tokengauge, tmp_path, case)
     values = merged(helm.values(case, rules), {"prometheusRule": {"enabled": True}})
@@ -486,7 +486,7 @@ def test_without_objectives_the_rules_are_the_alerts_on_the_proxy(helm, tokengau
     assert rendered == yaml.safe_load(ran(tokengauge, "print", "rules", "--config", none, *options))
 
 
-def test_the_dashboards_are_those_of_the_project(helm):
+def test_the_dashboards_equal_those_of_the_project(helm):
     files = {file.name: file.read_text() for file in (PROJECT / "dashboards").glob("*.json")}
     assert {file.name: file.read_text() for file in (CHART / "dashboards").glob("*.json")} == files
     documents = helm.documents({"dashboards": {"enabled": True}})
@@ -497,13 +497,13 @@ def test_the_dashboards_are_those_of_the_project(helm):
     assert all(len(yaml.safe_dump(one)) < 262_144 for one in maps)
 
 
-def test_the_configuration_of_nobody_is_the_projects_example(helm):
+def test_the_default_configuration_is_the_projects_example(helm):
     example = (PROJECT / "proxy-config.toml").read_text()
     assert (CHART / "files/proxy-config.toml").read_text() == example
     assert one(helm.documents({}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"] == example
 
 
-def test_the_certificate_of_the_webhook_is_signed_by_what_the_webhook_trusts(helm, tmp_path):
+def test_the_webhooks_certificate_is_signed_by_its_ca_bundle(helm, tmp_path):
     documents = helm.documents({"mode": "sidecar"})
     secret = one(documents, "Secret")["data"]
     webhook = one(documents, "MutatingWebhookConfiguration")
@@ -735,7 +735,7 @@ def test_notes_say_what_limits_mean_with_several_replicas(helm):
     assert "Each sidecar" in notes({"mode": "sidecar", "config": given["config"]})
 
 
-def test_a_variable_of_ones_own_takes_the_place_of_the_charts(helm):
+def test_a_custom_variable_overrides_the_charts(helm):
     container = template_of(helm.documents(helm.values(HERE / "cases/gateway-extras.yaml")))["spec"]["containers"][0]
     names = [variable["name"] for variable in container["env"]]
     assert len(names) == len(set(names))
@@ -758,7 +758,7 @@ def test_sidecars_have_the_token_and_ports_of_the_values(helm):
     assert tomllib.loads(config)["admin"]["metrics_token"] is True
 
 
-def test_sidecars_take_who_pays_from_the_labels_of_the_values(helm, tokengauge, tmp_path):
+def test_sidecars_take_the_payer_from_the_configured_labels(helm, tokengauge, tmp_path):
     labels = {"team": ["example.com/squad", "team"], "tenant": []}
     given = {"mode": "sidecar", "sidecar": {"payerLabels": labels}}
     injector = tomllib.loads(one(helm.documents(given), "ConfigMap", "tg-tokengauge-injector")["data"]["injector.toml"])

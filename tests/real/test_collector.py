@@ -256,7 +256,7 @@ def answer(store, name, page=PAGE):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_speed_by_model_is_that_of_the_calls(collected, store):
+def test_speed_by_model_matches_the_calls(collected, store):
     rows = {row["model"]: row for row in answer(store, "speed-by-model.sql")}
     assert rows.keys() == MODELS.keys()
     for model, row in rows.items():
@@ -281,7 +281,7 @@ def test_cost_by_session_is_the_sum_of_its_calls(collected, store):
     assert rows["long"]["usd"] > 0 and int(rows["unpriced"]["calls_without_price"]) == 2
 
 
-def test_sessions_of_a_fleet_are_those_of_the_calls(collected, store):
+def test_sessions_of_a_fleet_match_the_calls(collected, store):
     rows = {row["session"]: row for row in answer(store, "sessions.sql", "fleet.md")}
     # The record of another source is also ignored here.
     assert {session: int(row["calls"]) for session, row in rows.items()} == {session: len(models) for session, models in SESSIONS.items()}

@@ -59,7 +59,7 @@ def test_no_first_token_comes_before_its_prompt_is_read(pairs):
         assert record["seconds"]["ttft"] < prompt + 5
 
 
-def test_a_call_takes_no_less_time_than_the_engine_worked_on_it(pairs):
+def test_a_call_takes_at_least_the_engines_time(pairs):
     for timings, record in pairs:
         assert record["seconds"]["duration"] >= (timings["prompt_ms"] + timings["predicted_ms"]) / 1000 - 0.001
 

@@ -37,7 +37,7 @@ def manifests():
     return list(yaml.safe_load_all(MANIFESTS.read_text()))
 
 
-def test_the_compose_file_is_what_the_specification_takes(helm):
+def test_the_compose_file_is_valid_by_the_specification(helm):
     document, schema = yaml.safe_load(COMPOSE.read_text()), json.loads(SCHEMA.read_text())
     assert helm.do("complaints", document=document, schema=schema) == []
     document["services"]["agent"]["comand"] = []
@@ -110,7 +110,7 @@ def loopback_prometheus(stack, here):
     return Prometheus(here.moved(datasource["url"], "grafana"), start=time.time())
 
 
-def test_the_manifests_are_what_kubernetes_takes(helm, manifests):
+def test_the_manifests_are_valid_for_kubernetes(helm, manifests):
     assert [document["kind"] for document in manifests] == ["ConfigMap", "Deployment", "Service"]
     for document in manifests:
         for version in ("1.30", "1.37"):

@@ -91,7 +91,7 @@ def agree(watching, name, expected):
     eventually(lambda: alerts(watching, name) == expected, f"{name} at {expected} alone")
 
 
-def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
+def test_one_proxy_does_not_page_but_half_of_them_do(fleet):
     proxies, watching, _ = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
     proxies["web-0"].process.stop()

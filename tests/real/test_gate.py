@@ -246,7 +246,7 @@ def test_the_command_asks_prometheus_and_exits_by_the_verdict(tokengauge, watche
     assert (error == "") == (verdict == "pass")
 
 
-def test_what_is_no_prometheus_is_told(tokengauge, watched):
+def test_a_server_other_than_prometheus_is_reported(tokengauge, watched):
     nowhere = f"http://127.0.0.1:{free_port()}"
     others = [(nowhere, "is a Prometheus running there?"), (watched.gauge.admin, "is it a Prometheus?"), ("x y", "the URL of a Prometheus")]
     for address, words in others:
@@ -266,7 +266,7 @@ FLEETS = [
 ]
 
 
-def test_a_fleet_passes_where_all_of_it_does(tokengauge, example, argo, tmp_path):
+def test_a_fleet_passes_if_all_proxies_pass(tokengauge, example, argo, tmp_path):
     (template,) = emitted(tokengauge, example, "Rollout 2", "argo", "--prometheus", "http://prometheus:9090")
     (metric,) = template["spec"]["metrics"]
     for number, (said, phase) in enumerate(FLEETS):

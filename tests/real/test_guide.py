@@ -76,7 +76,7 @@ def test_every_installation_of_the_guide_renders(helm, folder):
         assert workload["namespace"] == namespace
 
 
-def test_the_addresses_of_the_guide_are_those_of_the_chart(helm):
+def test_the_addresses_of_the_guide_match_the_chart(helm):
     [environment] = [part for command in commands("kubectl") for part in command if part.startswith("OPENAI_BASE_URL=")]
     host, port = re.search(r"http://([\w.]+):(\d+)/", environment).groups()
     services = [one for one in helm.documents({}, name="tokengauge", namespace="llm") if one["kind"] == "Service"]
@@ -84,7 +84,7 @@ def test_the_addresses_of_the_guide_are_those_of_the_chart(helm):
     assert (host, int(port)) in addresses
 
 
-def test_the_labels_of_the_guide_are_those_of_the_webhook(helm):
+def test_the_labels_of_the_guide_match_the_webhook(helm):
     webhook = one(helm.documents({"mode": "sidecar"}), "MutatingWebhookConfiguration")
     [asked] = [part for command in commands("kubectl") for part in command if part.startswith("tokengauge.dev/")]
     key, value = asked.split("=")

@@ -32,7 +32,7 @@ def loopback():
         yield name
 
 
-def test_it_has_a_binary_and_roots_and_nothing_to_run_besides(containers, image, tmp_path):
+def test_it_has_a_binary_and_roots_and_no_other_program(containers, image, tmp_path):
     containers.podman("create", "--name", "contents", image)
     containers.podman("export", "--output", tmp_path / "all.tar", "contents")
     containers.podman("rm", "contents")
@@ -44,7 +44,7 @@ def test_it_has_a_binary_and_roots_and_nothing_to_run_besides(containers, image,
     assert [name for name, member in files.items() if member.mode & 0o111 and member.size] == ["/usr/bin/tokengauge"]
 
 
-def test_it_says_what_it_is_and_runs_as_nobody_special(containers, image):
+def test_it_has_labels_and_an_unprivileged_user(containers, image):
     config = containers.inspect(image)["Config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["/usr/bin/tokengauge"]
@@ -141,7 +141,7 @@ def test_it_finds_names_in_the_hosts_file(containers, image, loopback, far_away)
     assert status == 200, f"{answer}\n{log}"
 
 
-def test_it_trusts_nobody_else(containers, image, loopback, far_away):
+def test_it_trusts_no_other_authority(containers, image, loopback, far_away):
     status, answer, log = call_through(containers, image, loopback, far_away, roots=False)
     assert status == 502 and "certificate" in (answer + log).lower(), f"{answer}\n{log}"
 

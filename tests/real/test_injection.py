@@ -162,7 +162,7 @@ def test_a_pod_of_another_namespace_must_ask_itself(webhook):
     assert webhook.review(pod, "/mutate") == ([], [])
 
 
-def test_what_is_no_review_is_told_so_and_the_webhook_lives_on(webhook):
+def test_an_invalid_review_gets_an_error_and_the_webhook_continues(webhook):
     other = json.dumps({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"})
     of_service = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "kind": {"kind": "Service"}}})
     for body, reason in (("{", "no JSON"), ("[]", "AdmissionReview"), (other, "v1beta1"), (of_service, "only pods")):
@@ -319,7 +319,7 @@ def test_the_log_names_namespace_pod_and_owner(webhook, logs):
     assert all(text in lines[-1] for text in expected), lines[-1]
 
 
-def test_json_stays_json_and_what_is_refused_is_told(tokengauge):
+def test_json_stays_json_and_refusals_are_reported(tokengauge):
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     assert json.loads(injected_by(tokengauge, json.dumps(pod)).stdout)["spec"]["initContainers"]
     pod["spec"]["hostNetwork"] = True

@@ -54,7 +54,7 @@ def triggers():
     return {trigger["name"]: trigger for trigger in scaled_object()["spec"]["triggers"]}
 
 
-def test_the_scaled_object_is_what_its_schema_takes(tmp_path):
+def test_the_scaled_object_is_valid_by_its_schema(tmp_path):
     document = scaled_object()
     assert foreign_complaints(tmp_path / "kinds", [document]) == ""
     for trigger in document["spec"]["triggers"]:
@@ -139,7 +139,7 @@ def asked(scaled, name):
     return value
 
 
-def test_streams_and_the_queue_are_those_of_the_namespace(scaled):
+def test_streams_and_the_queue_are_counted_for_the_namespace(scaled):
     assert asked(scaled, "streams") == STREAMS
     assert asked(scaled, "waiting") == WAITING
 

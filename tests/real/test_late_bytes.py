@@ -33,13 +33,13 @@ def played(tokengauge, tmp_path_factory):
     return got, connections
 
 
-def test_what_comes_before_the_next_request_reaches_nobody(played):
+def test_bytes_before_the_next_request_reach_no_agent(played):
     got, _ = played
     wrong = {case.name: got[case] for case in CASES if not case.while_asked and got[case]["tokengauge"] != "its own"}
     assert not wrong
 
 
-def test_what_comes_behind_the_next_request_does_no_more_harm_than_with_others(played):
+def test_bytes_after_the_next_request_do_no_more_harm_than_with_others(played):
     got, _ = played
     worse = {
         case.name: got[case]
@@ -51,7 +51,7 @@ def test_what_comes_behind_the_next_request_does_no_more_harm_than_with_others(p
     assert not worse
 
 
-def test_connections_are_used_again_where_nothing_is_behind_a_response(played):
+def test_connections_without_late_bytes_are_reused(played):
     got, connections = played
     for case in CONTROLS:
         assert set(got[case].values()) == {"its own"}, case.name

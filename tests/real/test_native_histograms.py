@@ -32,7 +32,7 @@ def error(value, bounds):
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_quantiles_are_within_two_percent_of_those_of_the_call_log(observed, name):
+def test_quantiles_are_within_two_percent_of_the_call_logs(observed, name):
     values = [value for record in observed.gauge.logged() if (value := SHOWN[name](record)) is not None]
     assert len(values) > 100, name
     metric = f"tokengauge_{name}"

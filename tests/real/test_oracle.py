@@ -294,7 +294,7 @@ def test_every_token_is_counted_as_another_tokenizer_counts_it(played):
         assert sum(low) - 2 <= found <= sum(high) + 2, made["id"]
 
 
-def test_reported_tokens_are_those_of_the_provider(played):
+def test_reported_tokens_match_the_provider(played):
     for made in played.of("complete"):
         reported = played.records[made["id"]]["tokens"]["reported"]
         assert (reported["input"], reported["output"]) == (made["usage"]["input"], made["usage"]["output"]), made["id"]
@@ -369,7 +369,7 @@ def test_speeds_are_the_backends(played):
         assert played.records[made["id"]]["seconds"]["ttft"] is None, made["id"]
 
 
-def test_costs_are_those_of_the_tokens(played):
+def test_costs_match_the_tokens(played):
     for made in played.of("complete"):
         record = played.records[made["id"]]
         expected = (made["usage"]["input"] + 4 * made["usage"]["output"]) / 1e6
@@ -382,7 +382,7 @@ def test_costs_are_those_of_the_tokens(played):
     assert all(not played.records[made["id"]]["cost_usd"] for made in played.of("refused"))
 
 
-def test_the_api_and_the_ledger_say_what_the_log_says(played):
+def test_the_api_and_the_ledger_match_the_log(played):
     of_api = {record["session"]: record for record in played.gauge.calls()}
     assert of_api.keys() == played.records.keys()
     for name, record in played.records.items():
@@ -418,7 +418,7 @@ def same(one, other):
     return one == (pytest.approx(other, abs=1.1e-3) if isinstance(other, float) else other)
 
 
-def test_sums_of_metrics_are_those_of_the_truth(played):
+def test_sums_of_metrics_match_the_truth(played):
     metric = played.gauge.metric
     outcomes = collections.Counter(OUTCOMES[made["end"]] for made in played.cases.values())
     text = played.gauge.scrape("/metrics")

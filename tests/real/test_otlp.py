@@ -116,7 +116,7 @@ def test_a_session_over_two_proxies_is_one_where_both_send_their_calls(phoenix, 
 
 
 @pytest.mark.parametrize("sent", TRACED)
-def test_a_trace_goes_on_through_the_proxy_to_the_engine(sent, tokengauge, tmp_path):
+def test_a_trace_continues_through_the_proxy_to_the_engine(sent, tokengauge, tmp_path):
     headers = {"tracestate": "vendor=1", "baggage": "session.id=s1"} | ({"traceparent": sent} if sent else {})
     answer = (200, "application/json", b'{"model":"m","choices":[]}')
     with receiving(tmp_path / "receiver") as receiver, upstream(lambda *_: answer) as (url, heads):

@@ -175,7 +175,7 @@ def test_the_sidecar_ends_well(containers, pod, saw):
 
 
 @pytest.mark.parametrize("text", ["[[upstream", None], ids=["broken", "missing"])
-def test_a_config_map_that_cannot_be_used_holds_no_pod(containers, image, empty, chart, tokengauge, tmp_path, text):
+def test_an_unusable_config_map_blocks_no_pod(containers, image, empty, chart, tokengauge, tmp_path, text):
     document = deployment()
     document["metadata"]["name"] = "refused"
     document["spec"]["template"]["metadata"]["annotations"] = {"tokengauge.dev/config": "refused"}

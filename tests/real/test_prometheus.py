@@ -181,7 +181,7 @@ def test_exemplars_lead_to_traces_that_agents_began(observed):
         assert traces <= observed.traces, "an exemplar names a trace that nobody sent"
 
 
-def test_the_upstreams_own_view_is_that_of_the_engines(observed):
+def test_the_upstreams_own_view_matches_the_engines(observed):
     def largest(metric, upstream):
         found = observed.prometheus.query_range(f'tokengauge_upstream_{metric}{{upstream="{upstream}"}}')
         return max((value for _, points in found for value in finite(points)), default=None)
@@ -199,7 +199,7 @@ def test_the_upstreams_own_view_is_that_of_the_engines(observed):
 
 
 @pytest.mark.parametrize("slo, objective", [("chat-ttft", 0.9), ("agents-speed", 0.8), ("simulator-up", 0.95)])
-def test_the_budget_of_the_rules_is_that_of_the_process_within_two_scrapes(observed, slo, objective):
+def test_the_budget_of_the_rules_matches_the_process_within_two_scrapes(observed, slo, objective):
     def value(expression):
         return observed.prometheus.value(expression.replace("SLO", f'slo="{slo}"'), observed.prometheus.end)
 

@@ -278,7 +278,7 @@ def test_five_proxies_at_full_load_let_through_what_one_would_and_a_lease_each(f
     assert keys and all(int(valkey.ask("PTTL", key).strip(":\r\n")) > 0 for key in keys), "every key expires"
 
 
-def test_a_store_that_comes_and_goes_lets_through_what_one_proxy_would_and_a_lease_each(fleet, valkey):
+def test_an_intermittent_store_admits_the_limit_of_one_proxy_and_a_lease_each(fleet, valkey):
     limit = 600
     proxies = fleet(f'[[quota]]\nname = "minute"\nrequests_per_minute = {limit}')
     server = valkey.process.child
@@ -402,7 +402,7 @@ def test_a_budget_is_spent_by_all_and_survives_them(fleet, valkey):
     eventually("it is still spent", lambda: abs(third.metric(ratio) - load.admitted * 0.02) < 1e-6)
 
 
-def test_one_of_all_sends_each_alert_and_another_one_takes_over(fleet):
+def test_one_proxy_sends_each_alert_and_another_one_takes_over(fleet):
     hooks = Receivers()
     notify = f'[[notify]]\nname = "hook"\nkind = "webhook"\nurl = "{hooks.url}/hook"\nrepeat = "20s"\n'
     proxies = fleet(BUDGET.format(usd=0.02, block="false") + notify)
@@ -472,7 +472,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
     hooks.server.shutdown()
 
 
-def test_in_shadow_mode_each_counts_for_itself_and_says_what_sharing_would_refuse(fleet):
+def test_in_shadow_mode_each_counts_by_itself_and_reports_would_be_refusals(fleet):
     proxies = fleet('[[quota]]\nname = "minute"\nrequests_per_minute = 60', 'mode = "shadow"', count=2)
     load = Load(proxies, seconds=3, threads=2)
     assert not load.failed
@@ -481,7 +481,7 @@ def test_in_shadow_mode_each_counts_for_itself_and_says_what_sharing_would_refus
     assert 45 <= sum(proxy.metric(shadow) for proxy in proxies) <= 75
 
 
-def test_what_is_left_is_said_in_headers_beside_the_providers_own(fleet):
+def test_remaining_quota_is_sent_in_headers_next_to_the_providers(fleet):
     [proxy] = fleet('[[quota]]\nname = "minute"\nrequests_per_minute = 60\nconcurrent = 5', count=1)
     connection = proxy.connect()
     assert ask(connection)[0] == 200

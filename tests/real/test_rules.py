@@ -70,7 +70,7 @@ def test_alertmanager_accepts_the_inhibition(tokengauge, tmp_path):
     assert "1 inhibit rules" in checked("amtool", "check-config", file)
 
 
-def test_a_page_silences_the_ticket_of_its_own_budget(tokengauge):
+def test_a_page_silences_the_ticket_of_its_budget(tokengauge):
     inhibition = yaml.safe_load(written(tokengauge, "--format", "alertmanager", "--by", "namespace,cluster"))
     assert inhibition["inhibit_rules"][0]["equal"] == ["slo", "namespace", "cluster"]
 
@@ -134,7 +134,7 @@ def test_a_tier_that_could_never_fire_is_replaced_by_one_that_does(rules, tmp_pa
     check(tmp_path / "tolerable", rules, series, [(at, page, 0) for at in (60, 180, 360)])
 
 
-def test_a_handful_of_events_alarms_nobody(rules, tmp_path):
+def test_a_handful_of_events_does_not_alert(rules, tmp_path):
     # All events are bad, one in eight hours: nine in three days, while ten are required.
     few = [(480 - 1, 0), (1, 1)] * 9
     series = events("chat-ttft", [(3 * DAY, 0)], few)
@@ -152,7 +152,7 @@ def test_without_any_series_somebody_is_told(rules, tmp_path):
     check(tmp_path, rules, series, [(5, absent, 0), (15, absent, 1), (60, there, 0)])
 
 
-def test_a_budget_is_what_the_events_leave_of_it(rules, tmp_path):
+def test_a_budget_is_computed_from_its_events(rules, tmp_path):
     remaining = 'round(sum(slo:error_budget:remaining_ratio{{slo="{}"}}), 0.01)'.format
     series = events("chat-ttft", [(DAY, 995)], [(DAY, 5)]) | events("chat-speed", [(DAY, 0)], [(DAY, 10)])
     series |= events("never-down", [(DAY, 10)], [(720, 0), (1, 1), (719, 0)]) | events("engine-up", [(DAY, 0)], [(DAY, 0)])
@@ -162,7 +162,7 @@ def test_a_budget_is_what_the_events_leave_of_it(rules, tmp_path):
     check(tmp_path, rules, series, expected)
 
 
-def test_a_fleets_budget_is_that_of_all_its_events(rules, tmp_path):
+def test_a_fleets_budget_is_computed_from_all_its_events(rules, tmp_path):
     # One proxy has only bad events, but a fiftieth of all events: the mean of ratios would be a half.
     series = events("chat-ttft", [(DAY, 98)], [(DAY, 0)], "a") | events("chat-ttft", [(DAY, 0)], [(DAY, 2)], "b")
     ratio = 'round(sum(slo:sli_error:ratio_rate1h{slo="chat-ttft"}), 0.001)'
@@ -347,7 +347,7 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
 
 
 @pytest.mark.parametrize("lost", UNMEASURED)
-def test_one_alert_tells_of_each_thing_that_degrades_measuring_and_of_nothing_else(rules, tmp_path, lost):
+def test_one_alert_reports_each_measuring_problem_and_nothing_else(rules, tmp_path, lost):
     says = {
         "ledger": "calls in the ledger",
         "fallback": "the ledger",
@@ -361,7 +361,7 @@ def test_one_alert_tells_of_each_thing_that_degrades_measuring_and_of_nothing_el
     check(tmp_path, rules, UNMEASURED[lost], [(60, firing(alert), 1), (60, firing(alert, lost=says), 1)])
 
 
-def test_a_handful_of_unparsed_calls_alarms_nobody(rules, tmp_path):
+def test_a_handful_of_unparsed_calls_does_not_alert(rules, tmp_path):
     few = MEASURED | {"tokengauge_unparsed_calls_total": counter((55, 0), (4, 1), (1, 0)), REQUESTS: counter((60, 1))}
     check(tmp_path, rules, few, [(60, firing("TokengaugeMeasuringDegraded"), 0)])
 

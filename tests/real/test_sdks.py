@@ -82,7 +82,7 @@ def test_the_record_counts_the_tokens_the_sdk_saw(pair, name, streamed):
 
 @every_mode
 @every_client
-def test_the_record_tells_what_was_called_and_how_it_ended(pair, name, streamed):
+def test_the_record_has_the_request_and_the_outcome(pair, name, streamed):
     record = pair(name, streamed).record
     assert (record["status"], record["outcome"], record["error_type"]) == (200, "complete", None)
     assert record["streamed"] == streamed
@@ -120,7 +120,7 @@ def test_a_call_that_is_not_streamed_has_no_time_to_first_token(pair, name):
 
 @every_mode
 @pytest.mark.parametrize("name", clients.ENGINE_CLIENTS)
-def test_the_engines_own_timings_are_kept_beside_ours(pair, name, streamed):
+def test_the_engines_own_timings_are_recorded_in_addition_to_ours(pair, name, streamed):
     calls = pair(name, streamed)
     truth, engine = timings(calls.through.objects), calls.record["engine"]
     assert truth or "chat" not in name, "llama.cpp tells its timings at least in chats"

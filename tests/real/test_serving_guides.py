@@ -145,7 +145,7 @@ def read_by_the_gauge(admin):
     return [line for line in lines if line.startswith('tokengauge_upstream_queue_depth{upstream="llama"}')]
 
 
-def test_the_inference_service_is_what_its_definition_takes(kubernetes):
+def test_the_inference_service_is_valid_by_its_definition(kubernetes):
     (service,) = manifests(PAGE, "inference-service.yaml")
     assert complaints(kubernetes, service) == []
     service["spec"]["predictor"]["model"]["modelFormats"] = service["spec"]["predictor"]["model"].pop("modelFormat")
@@ -183,7 +183,7 @@ def test_the_inference_service_itself_has_no_pod_to_inject(tokengauge):
     assert done.returncode == 3 and done.stdout == text, done.stderr
 
 
-def test_an_engine_of_the_production_stack_has_the_gauge_where_its_router_asks(tokengauge, kubernetes):
+def test_the_proxy_of_a_production_stack_engine_has_the_port_of_the_router(tokengauge, kubernetes):
     (values,) = manifests(PAGE, "production-stack-values.yaml")
     (model,) = values["servingEngineSpec"]["modelSpec"]
     deployment = yaml.safe_load((HERE / "production-stack.yaml").read_text())

@@ -69,7 +69,7 @@ def in_bucket(store, prefix, folder):
     return duckdb(f"SELECT count(*), count(DISTINCT id) FROM read_parquet('{folder}/{prefix}/{FILES}')")[0]
 
 
-def test_the_ledger_alone_is_what_to_compare_with(load):
+def test_the_ledger_without_a_sink_for_comparison(load):
     seen = finished(load("--seconds", SECONDS // 10), SECONDS)
     assert seen["calls"] == SECONDS // 10 * RATE
 
@@ -114,7 +114,7 @@ def known(admin):
         return json.load(response)["store"]["calls"]
 
 
-def test_a_killed_writer_goes_on_where_it_was(load, table, seaweed, tmp_path):
+def test_a_killed_writer_continues_where_it_was(load, table, seaweed, tmp_path):
     folder = tmp_path / "state"
     folder.mkdir()
     options = ["--clickhouse", table.url, "--s3", seaweed.url, "--bucket", "llm", "--prefix", tmp_path.name, "--folder", folder]

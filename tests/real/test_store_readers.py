@@ -262,7 +262,7 @@ def test_a_benchmark_asks_the_calls_of_a_store_again(tokengauge, stores, simulat
     assert code == 2
 
 
-def test_what_is_not_in_a_store_is_said_of_the_store(tokengauge, stores):
+def test_data_missing_in_a_store_is_reported(tokengauge, stores):
     _, config, _, store = stores
     for question in (["report", "session", "nobody"], ["experiment", "nothing"]):
         command = [str(part) for part in (tokengauge, *question, "--config", config, "--store", store)]

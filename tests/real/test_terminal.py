@@ -152,7 +152,7 @@ def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):
     assert piped.returncode == 1 and "top needs a terminal" in piped.stderr
 
 
-def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(tokengauge, gauge, simulator, logs):
+def test_a_report_of_a_running_proxy_equals_those_of_its_ledger_and_call_log(tokengauge, gauge, simulator, logs):
     config, ledger = logs / "report.toml", logs / "report.sqlite"
     ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\npath = "/sim"\nupstream = "sim"\n'
     config.write_text(f'[ledger]\npath = "{ledger}"\n{ways}')

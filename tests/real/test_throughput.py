@@ -163,7 +163,7 @@ def series(gauge, step, began, **more):
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_every_second_has_what_came_in_it(seen, name):
+def test_every_second_has_the_tokens_that_arrived_in_it(seen, name):
     gauges, _, _, truth, began = seen
     points = series(gauges[name], 1, began)
     streamed = {int(second): tokens for second, tokens in truth[name]["streamed"].items()}

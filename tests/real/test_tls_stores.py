@@ -139,7 +139,7 @@ def test_stores_behind_tls_with_client_certificates(tokengauge, simulator, store
         assert refused.returncode == 1 and refused.stdout == "" and "ertificate" in refused.stderr, refused.stderr
 
 
-def test_a_certificate_of_somebody_else_is_refused_and_nothing_is_lost(tokengauge, simulator, stores, tmp_path):
+def test_a_certificate_of_another_authority_is_refused_and_nothing_is_lost(tokengauge, simulator, stores, tmp_path):
     ours, clickhouse, s3, valkey, ports = stores
     others = Authority(tmp_path / "others")
     file = config(tmp_path, simulator, ports, others, ours.leaf("client"))
