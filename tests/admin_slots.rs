@@ -77,7 +77,7 @@ async fn health_is_answered_despite_300_event_streams_and_unread_answers() {
         let began = Instant::now();
         let response = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
         assert_eq!(response.expect("in time").status, 200, "{path}");
-        println!("/livez beside {MANY} x {path}: {:?}", began.elapsed());
+        println!("/livez during {MANY} x {path}: {:?}", began.elapsed());
         drop(held);
     }
 }

@@ -223,7 +223,7 @@ async fn a_restarted_engine_warms_up() {
     let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     assert_eq!(watched.value(WARMING, &own), Some(1.0));
-    assert!(watched.call() && !watched.call(), "the first call alone");
+    assert!(watched.call() && !watched.call(), "only the first call");
     assert_eq!(watched.value(WARMING, &own), Some(0.0));
     watched.answer("200 OK", &vllm(7, 1, (0.0, 0))).await;
     watched.answer("200 OK", &vllm(7, 2, (0.0, 0))).await;

@@ -573,7 +573,7 @@ async fn pods_get_their_token_and_missing_pods_are_reported() {
     assert_eq!(
         fetch(with.admin, "/api/v1/pods").await.status,
         401,
-        "its own address wants one, too"
+        "its own address also requires a token"
     );
     let authorization = format!("Bearer {TOKEN}");
     let end = Instant::now() + TIMEOUT;

@@ -307,7 +307,7 @@ async fn posts_without_a_pause_use_connections_again() {
         }
     });
     futures_util::future::join_all(agents).await;
-    assert!(is_reused(), "every call opened a connection of its own");
+    assert!(is_reused(), "every call opened its own connection");
     upstream.abort();
 }
 

@@ -515,7 +515,7 @@ async fn each_thread_opens_a_connection_once_another_threads_is_busy() {
         agent.text_until("404").await;
         agent.read_head().await;
     }
-    assert_eq!(connections(), 1, "that of the first is idle");
+    assert_eq!(connections(), 1, "the first connection is idle");
     for (agent, expected) in agents.iter_mut().zip([1, 2]) {
         agent.get("/u/hang").await;
         agent.text_until("piece").await;

@@ -158,7 +158,7 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
     assert_eq!(
         Some(sum + 2),
         record.tokens.normalised.output,
-        "those of the first chunk are left out"
+        "tokens of the first chunk are excluded"
     );
     let prefill = record.tps.prefill.expect("a speed");
     assert!((prefill - 7.0).abs() < 0.01, "{prefill}");

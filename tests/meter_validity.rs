@@ -161,7 +161,7 @@ fn chunks_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
     assert_eq!(
         record.bytes.response,
         shown + 300,
-        "what was not shown counts"
+        "bytes that were not shown count"
     );
     assert_eq!(
         bench.meter.stats(std::time::Instant::now()).lagged_chunks,

@@ -245,7 +245,11 @@ async fn the_status_of_each_span_says_whose_failure_it_was() {
     let inside = ending(Some(200), &failed, End::Complete).await;
     assert_eq!(inside, [error("error_event"), error("error_event")]);
     let left = ending(Some(200), &some, End::ClientCancelled).await;
-    assert_eq!(left, [unset.clone(), unset.clone()], "leaving is no error");
+    assert_eq!(
+        left,
+        [unset.clone(), unset.clone()],
+        "a disconnect is not an error"
+    );
     let nobody = ending(None, &[], End::Failed(FailureKind::Connect)).await;
     assert_eq!(
         nobody,

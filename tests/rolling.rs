@@ -57,7 +57,7 @@ async fn restart_under_streams(threads: usize) {
     assert_eq!(
         fetch(old.admin, "/livez").await.status,
         200,
-        "draining is no illness"
+        "draining is not a fault"
     );
     while TcpStream::connect(before).await.is_ok() {
         assert!(Instant::now() < end, "somebody new comes in");

@@ -212,7 +212,7 @@ async fn the_same_tool_call_over_and_over_is_found_told_and_stopped() {
         if status == 429 {
             break body;
         }
-        assert!(Instant::now() < end, "it goes on: {status}");
+        assert!(Instant::now() < end, "it continues: {status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert!(

@@ -200,7 +200,7 @@ fn tokens_of_a_long_stream_count_by_segments_while_it_runs() {
     assert_eq!(
         fixture.counts(25_000),
         all,
-        "every token behind the first chunk, once"
+        "every token after the first chunk, once"
     );
     assert_eq!(fixture.status(25_000).good, 260.0);
 }

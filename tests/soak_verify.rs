@@ -191,7 +191,7 @@ fn a_slope_is_computed_over_the_line_and_over_the_second_half() {
     let memory = memory(&fills).expect("enough");
     assert!(
         memory.slope.abs() < 1e-6,
-        "filling up is no leak: {memory:?}"
+        "filling up is not a leak: {memory:?}"
     );
     assert_eq!((memory.first, memory.most), (0.0, 3000.0));
     assert_eq!((memory.tenths[0], memory.tenths[9]), (250.0, 3000.0));

@@ -46,7 +46,7 @@ const LONG_PROMPT_BYTES: usize = 100 << 20;
 const UPLOAD_BYTES_PER_SECOND: usize = 30 << 20;
 /// Bytes of a prompt in each write.
 const BLOCK: usize = 64 * 1024;
-const WORDS: &str = " Every stream has a reader of its own.";
+const WORDS: &str = " Every stream has its own reader.";
 
 impl Neighbours {
     pub const ALL: [Neighbours; 6] = [

@@ -191,7 +191,7 @@ fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
     let bedrock = bodies.find(|body| body.name == "bedrock_invoke/anthropic.chunks");
     assert!(
         !bedrock.expect("a fixture").can_be_repeated(),
-        "its events are alike on the outside alone"
+        "its events are similar only on the outside"
     );
     for body in all.iter() {
         let once = body.events(false).count();

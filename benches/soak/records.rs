@@ -136,7 +136,7 @@ impl Records {
             match serde_json::from_slice::<CallRecord>(&line) {
                 Ok(record) => self.take(record, report),
                 Err(error) => report.violation(format!(
-                    "a line of the call log is no record ({error}): {:.200}",
+                    "a line of the call log is not a record ({error}): {:.200}",
                     String::from_utf8_lossy(&line)
                 )),
             }

@@ -225,7 +225,7 @@ async fn a_full_disk_costs_records_and_nothing_else() {
     if !allowed.is_ok_and(|status| status.success()) {
         assert!(
             std::env::var("CI").is_err(),
-            "CI can give a process a disk of its own"
+            "CI can give a process its own disk"
         );
         return skipped("mount namespaces are not allowed here");
     }

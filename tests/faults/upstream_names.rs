@@ -21,7 +21,7 @@ fn names_can_be_given() -> bool {
         .is_ok_and(|status| status.success());
     assert!(
         allowed || std::env::var("CI").is_err(),
-        "CI can give a process names of its own"
+        "CI can give a process its own host names"
     );
     if !allowed {
         skipped("mount namespaces are not allowed here");

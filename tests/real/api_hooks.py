@@ -7,7 +7,7 @@ import time
 import schemathesis
 
 CAPSULE = "/api/v1/capsule"
-LONGEST = 1024  # of a cursor, as the document says
+LONGEST = 1024  # maximum length of a cursor in the document
 # The pattern of the document. Invalid values are still sent.
 TIME = re.compile(
     r"[1-9][0-9]{0,5}[smhdw]|(19[7-9][0-9]|20[0-9]{2})-"

@@ -91,11 +91,11 @@ class Issuer:
     def __init__(self, account):
         self.account = account
         self.known = set()  # tokens
-        self.seen = []  # tokens, of web identities and of pods
+        self.seen = []  # tokens of web identities and pods
         self.lifetime = datetime.timedelta(hours=1)
-        self.role = None  # of pods and of the machine
-        self.sessions = set()  # of instance metadata
-        self.secrets = set()  # whatever must not be found anywhere
+        self.role = None  # role of pods and of the machine
+        self.sessions = set()  # session tokens of instance metadata
+        self.secrets = set()  # must not appear in any output
 
     def token(self):
         """A token in the form of a service account's token."""

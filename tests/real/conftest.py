@@ -131,9 +131,9 @@ class Observed:
 
     gauge: Gauge
     prometheus: Prometheus
-    native: Prometheus  # the same with native histograms
+    native: Prometheus  # scrapes native histograms
     traces: set
-    sdks: dict  # by route, what each SDK saw of its calls
+    sdks: dict  # route → results of the SDK's calls
     store: InsertReceiver
 
 

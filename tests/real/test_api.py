@@ -19,8 +19,8 @@ from processes import running
 TOKEN = "sixteen-letters-at-least"
 SCHEMATHESIS = PROJECT / ".cache/real/schemathesis/bin/schemathesis"
 # A number of examples bounds a run instead of a time, so that a busy machine tries as many.
-EXAMPLES = 8  # of an operation
-SECONDS = 300  # for everything, at most
+EXAMPLES = 8  # examples for each operation
+SECONDS = 300  # time limit of all examples
 CONFIG = """
 drain_timeout = "1s"
 [admin]

@@ -107,7 +107,7 @@ def guidellm(gauge, folder, model):
     requests = report["benchmarks"][0]["requests"]
     assert not requests["errored"] and not requests["incomplete"], requests
     calls = {call["response_id"]: call for call in requests["successful"]}
-    assert len(calls) == len(requests["successful"]), "each response has an id of its own"
+    assert len(calls) == len(requests["successful"]), "each response has its own id"
     # On a busy machine guidellm may end before it has read the last result: it tells itself to stop (`shutdown_event`
     # in its worker_group.py), and queues the last result only afterwards.
     assert len(calls) in (CALLS - 1, CALLS)

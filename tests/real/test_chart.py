@@ -806,7 +806,7 @@ NOT_FOR_US = {
     "CKV_K8S_35": "the admin token of the check comes as it comes to sidecars: by a variable",
     "CKV_K8S_40": "OpenShift gives the user id",
 }
-NOT_OURS = ("gateway-extras",)  # has containers of others
+NOT_OURS = ("gateway-extras",)  # has third-party containers
 
 
 @pytest.mark.part("linters")

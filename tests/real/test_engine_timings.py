@@ -1,4 +1,4 @@
-"""The proxy's figures beside the engine's own.
+"""The proxy's figures compared with the engine's own.
 
 `TOKENGAUGE_CALLS=200 .cache/real/venv/bin/python -m pytest -s tests/real/test_engine_timings.py` prints the
 differences over 200 calls as a table.

@@ -156,7 +156,7 @@ def test_a_full_disk_costs_records_and_no_traffic_until_there_is_room(tokengauge
             deadline = time.monotonic() + 30
             while proxy.metric("tokengauge_ledger_records_total") <= before:
                 proxy.calls(5, "s-3")
-                assert time.monotonic() < deadline, "it never goes on"
+                assert time.monotonic() < deadline, "it never continues"
             kept = sqlite3.connect(f"file:{folder}/ledger.sqlite?mode=ro", uri=True)
             assert kept.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             assert kept.execute("SELECT calls FROM sessions_readable WHERE id = 's-1'").fetchone() == (20,)

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
 MIN_TOKENS, MIN_CHUNKS = 32, 4
-SKETCH = 0.01  # how far, as a share, a quantile may be off the value at its rank (docs/ledger.md)
-STALL, SLOW = 0.25, 0.4  # seconds: the threshold configured, the gap of cases that stall
+SKETCH = 0.01  # allowed relative distance of a quantile from the value at its rank (docs/ledger.md)
+STALL, SLOW = 0.25, 0.4  # seconds: the configured threshold, the gap of cases with a stall
 # No case comes near the limits of the objectives: first tokens arrive within 60 ms or after 300 ms, chunks after 6 or
 # 40 ms.
 CONFIG = """

@@ -130,7 +130,7 @@ def test_a_kill_costs_at_most_the_last_ten_seconds(start, config):
         [worker.join() for worker in workers]
         before = max(events for at, events in seen if at <= killed - LOSS_SECONDS)
         most = seen[-1][1]
-        assert most > before > 0, "traffic went on until the kill"
+        assert most > before > 0, "traffic continued until the kill"
     proxy = start(text)
     assert before <= proxy.events()
     assert proxy.process.stop() == 0
@@ -304,7 +304,7 @@ routing_key_file = "{tmp_path / 'key'}"
 
     eventually("the broken one was tried", lambda: receivers.tries["/broken"] >= 2)
     receivers.broken = False
-    eventually("the mended one knows", lambda: sorted(fired("/broken")) == ["first", "up"], within=40)
+    eventually("the repaired receiver knows", lambda: sorted(fired("/broken")) == ["first", "up"], within=40)
 
     # Counts are on disk by now, so a kill must not repeat the alert.
     time.sleep(6)

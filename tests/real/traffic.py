@@ -20,7 +20,7 @@ class Call:
     path: str
     body: dict
     behave: str = ""
-    cancel_after: int | None = None  # bytes of the response
+    cancel_after: int | None = None  # after this number of response bytes
     trace: str | None = None
 
     def headers(self):

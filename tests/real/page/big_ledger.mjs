@@ -89,7 +89,7 @@ try {
   views.push(...QUERIES.map(([view, query]) => [view, `${view}?since=30d&${query}`]));
   const all = views.map(([view, at]) => [at, FIGURES[view]]);
   all.push([`sessions/${longest.id}`, "#session tbody tr"], [`calls/${call.id}`, "#call .facts"]);
-  await measure(browser, admin, "?since=30d", FIGURES[""]); // nobody's first figures: the browser is cold
+  await measure(browser, admin, "?since=30d", FIGURES[""]); // not counted, because the browser is cold
   console.log("| view | first figures, ms | slowest answer, ms |\n|---|---|---|");
   for (const [at, figures] of all) {
     const { first, slowest } = await measure(browser, admin, at, figures);

@@ -45,7 +45,7 @@ async function sorting() {
   await page.keyboard.press("Space");
   const names = await column(page, 0, 0);
   same("by name", names, [...names].sort((one, other) => one.localeCompare(other, "en", { numeric: true })));
-  same("one column alone", await page.locator("table >> nth=0 >> [aria-sort]").count(), 1);
+  same("only one column", await page.locator("table >> nth=0 >> [aria-sort]").count(), 1);
   const speeds = page.locator("table >> nth=0 >> th >> nth=4");
   await speeds.locator("button").click();
   const sorted = await column(page, 0, 4);

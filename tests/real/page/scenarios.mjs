@@ -96,8 +96,8 @@ async function filter(world) {
   await state(page, "live");
   await page.locator('#filters select[name="model"] option[value="claude-sonnet-4-5"]').waitFor({ state: "attached" });
   await asks(page, /\/groups\?.*model=claude-sonnet-4-5.*by=model/, () => choose(page, "model", "claude-sonnet-4-5"));
-  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
-  await until("its calls alone", async () => {
+  await until("only one model", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  await until("only its calls", async () => {
     const models = await cells(page, "#last-calls", 2);
     return models.length > 0 && models.every((model) => model === "claude-sonnet-4-5");
   });
@@ -317,7 +317,7 @@ async function marks(world) {
   await page.locator("#tps summary").click();
   await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
   await choose(page, "model", "gpt-4.1");
-  await until("those of the model and of all", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
+  await until("marks of the model and of all models", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
   clean(wrong);
 }
 
@@ -507,7 +507,7 @@ async function coverage(world) {
   const rows = page.locator("#calls tbody tr");
   await rows.filter({ hasText: session }).waitFor();
   const others = rows.filter({ hasNotText: "too few tokens" });
-  assert.equal(await others.count(), 0, "calls of the reason alone");
+  assert.equal(await others.count(), 0, "only calls of the reason");
   clean(wrong);
 }
 
@@ -565,7 +565,7 @@ async function addresses(world) {
   await state(page, "live");
   await page.locator("#models tbody a", { hasText: "claude-sonnet-4-5" }).click();
   assert.deepEqual(query(page), { model: "claude-sonnet-4-5" });
-  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  await until("only one model", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
   await choose(page, "outcome", "complete");
   await page.getByText("1h", { exact: true }).click();
   await page.getByLabel("Compare", { exact: true }).selectOption({ label: "Agents" });
@@ -1274,7 +1274,7 @@ async function pressed(world) {
   const row = page.locator("#last-calls tbody tr", { hasText: session });
   await Promise.all([page.waitForResponse(/\/api\/v1\/calls\?/), call(world.full.proxy, { session })]);
   await new Promise((wake) => setTimeout(wake, 1000));
-  assert.equal(await row.count(), 0, "the list stays as it is");
+  assert.equal(await row.count(), 0, "the list does not change");
   await page.mouse.up();
   await until("the call that was pressed", async () => new URL(page.url()).pathname === leads);
   await page.goBack();
