@@ -98,7 +98,6 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
     println!("written: {written} records, {rate:.0} a second, slowest batch {slowest:.0?}");
 }
 
-/// The name of a page, and a query that returns the number of rows.
 type PageQuery<'a> = (
     String,
     Box<dyn Fn(&Reader) -> Result<usize, QueryError> + 'a>,

@@ -215,7 +215,6 @@ fn others() -> Vec<Case> {
     ]
 }
 
-/// The best of several rounds, in nanoseconds per event.
 fn best(events: usize, mut round: impl FnMut()) -> f64 {
     let mut time = || {
         let start = Instant::now();

@@ -21,7 +21,6 @@ const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 const CHUNKS: u64 = 100;
 const GAP: u64 = 10;
-/// Duration of each pause of an agent.
 const PAUSE: Duration = Duration::from_millis(600);
 const PAUSES: usize = 2;
 
@@ -59,7 +58,6 @@ async fn play(mut tcp: TcpStream, padding: usize) -> Option<()> {
     tcp.write_all(b"0\r\n\r\n").await.ok()
 }
 
-/// An HTTP/1 agent that pauses `pauses` times before it reads on.
 async fn http1(address: SocketAddr, pauses: usize) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("small");

@@ -214,7 +214,6 @@ async fn a_fall_in_every_trial_fails_and_the_same_result_passes() {
     }
 }
 
-/// Five trials around 100 with 1 % of noise, times `factor`.
 fn five_trials(level: &mut Value, factor: f64) {
     let values = [100.0, 101.0, 99.2, 100.4, 99.5].map(|value| value * factor);
     let trial = level["trials"][0].clone();

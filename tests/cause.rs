@@ -16,7 +16,6 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 const UPSTREAMS: [&str; 2] = ["vllm-a", "vllm-b"];
-/// Calls to each upstream before the incident.
 const BEFORE: usize = 30;
 const DURING: usize = 25;
 /// Events that an alert needs: nearly all calls of both phases.
@@ -188,7 +187,6 @@ async fn alert_about(receiver: &Receiver, upstream: &str) -> Value {
     }
 }
 
-/// The alerts that the receiver got, in order.
 fn alerts(receiver: &Receiver) -> Vec<Value> {
     let received = receiver.received();
     let bodies = received.iter().map(|request| {

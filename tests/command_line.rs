@@ -173,7 +173,6 @@ fn every_old_command_name_works_and_names_the_new_one() {
     assert!(!stderr.contains("is now"), "{stderr}");
 }
 
-/// Calls `see` for a command and all its subcommands.
 fn each_command(command: &clap::Command, path: &str, see: &mut dyn FnMut(&str, &clap::Command)) {
     see(path, command);
     for one in command.get_subcommands() {

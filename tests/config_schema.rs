@@ -482,7 +482,6 @@ fn every_problem_is_found_at_once() {
     assert_eq!(columns, [1, 1, 14, 14]);
 }
 
-/// Puts a key into every table of this name that allows it.
 fn put(table: &mut Table, key: &str, value: &toml::Value) {
     let Some((first, rest)) = key.split_once('.') else {
         // It needs `slice`, which `throughput` does not allow.

@@ -253,7 +253,6 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     assert_eq!(instant(&marks[0]["time"]), instant(&points[0]["at"]));
 }
 
-/// Prompts have one mark, at the hour in which they doubled.
 async fn one_mark(process: &Process, doubled: SystemTime) {
     let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
     let body: Value = serde_json::from_str(&response.body).expect("JSON");

@@ -4,7 +4,6 @@
 #[path = "../crates/wire/examples/count_tokens.rs"]
 mod count_tokens;
 
-/// Lines that the example prints for a fixture.
 fn printed(dialect: &str, fixture: &str) -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     let body = std::fs::File::open(format!("{folder}/{dialect}/{fixture}")).expect("a fixture");

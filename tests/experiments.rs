@@ -19,7 +19,6 @@ const SESSIONS: usize = 200;
 const ANSWER: &str = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n\
     data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// The requests that a backend got, as head and body.
 type Requests = Arc<Mutex<Vec<(String, String)>>>;
 
 struct Backend {

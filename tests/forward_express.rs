@@ -138,7 +138,6 @@ async fn malformed_framing_breaks_the_body_off_where_it_is_wrong() {
 #[tokio::test]
 async fn an_agent_that_reads_slowly_gets_every_byte() {
     const CHUNKS: usize = 2_000;
-    /// More chunks than fit into one read of the proxy.
     const LAST: usize = 10;
     let (_upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
     let payload = "0123456789abcdef".repeat(256);

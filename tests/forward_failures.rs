@@ -229,7 +229,6 @@ async fn connections_are_used_again() {
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
 
-/// Answers a POST, and gives the agent time to read the answer.
 async fn answer(backend: &mut RawConnection, agent: &mut RawConnection) {
     backend.read_head().await;
     assert_eq!(backend.read_exact(3).await, b"abc");

@@ -350,7 +350,6 @@ async fn half_a_record(tls: Arc<Tls>, cut: CutPosition, with_response: bool) {
     upstream.abort();
 }
 
-/// Position of a cut in a record, from its beginning or its end.
 #[derive(Clone, Copy, Debug)]
 enum CutPosition {
     Behind(usize),

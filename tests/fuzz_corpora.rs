@@ -9,7 +9,6 @@ use tokengauge_test_support::records::SplitMix64;
 #[path = "../fuzz/src/lib.rs"]
 pub mod targets;
 
-/// Limits on the files and bytes of one corpus.
 const MAX_FILES: usize = 200;
 const MAX_BYTES: usize = 300 << 10;
 const MAX_INPUT: usize = 4096;

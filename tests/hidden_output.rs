@@ -117,7 +117,6 @@ fn another_kind_of_text_of_a_known_model_hides_nothing() {
     let json = "{\"id\": 17, \"name\": \"Anna\", \"tags\": [\"a\", \"beta\"], \"score\": 0.25}\n";
     let csv = "17,204821,63.129,2026-11-29\n18,918273,4.501,2026-11-30\n";
     let numbers = "918273645\n204821\n77120934\n";
-    // Ratios of Mistral's tokenizers for these texts.
     for (text, ratio) in [(german, 1.5), (json, 1.35), (csv, 1.78), (numbers, 2.48)] {
         let record = stream(&bench, &text.repeat(5), ratio, None);
         assert_eq!(record.tps.unavailable, None, "{text}");

@@ -26,7 +26,6 @@ fn written(text: &str, options: &[&str]) -> Output {
     run(file.path(), options)
 }
 
-/// Every value at a path, in which `*` is any member.
 fn at<'a>(value: &'a Value, path: &[&str]) -> Vec<&'a Value> {
     let Some((first, rest)) = path.split_first() else {
         return vec![value];

@@ -40,7 +40,6 @@ fn timed(records: &[CallRecord]) -> impl Iterator<Item = (TimedCall<'_>, Option<
     calls.map(|(place, call)| (TimedCall::of(call), concurrency(place)))
 }
 
-/// Compares the quantiles of a signal with its exact values.
 fn within_a_hundredth(
     found: &Distributions,
     signal: Signal,

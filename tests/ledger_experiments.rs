@@ -57,7 +57,6 @@ pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
     records
 }
 
-/// Writes the records in batches of random length.
 fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
     let mut ledger = LedgerDatabase::open(path).expect("opens");
     let mut rest = records;

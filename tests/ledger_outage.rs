@@ -163,7 +163,6 @@ impl Disk {
         mounted.then_some(Disk { folder })
     }
 
-    /// Fills the disk.
     fn fill(&self) -> PathBuf {
         let path = self.folder.join("fill");
         let mut file = File::create(&path).expect("created");
@@ -258,7 +257,6 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
         std::fs::read(fixture.ledger()).expect("read") == newer,
         "not a byte was changed"
     );
-    // Restore the known version.
     version(known);
     let process = Process::start(&config).await;
     calls(&process, 5, "forward").await;
@@ -276,7 +274,6 @@ async fn sessions(process: &Process) -> Vec<String> {
     ids.collect()
 }
 
-/// Waits until the API knows this session and no other.
 async fn knows_only(process: &Process, session: &str) {
     let end = Instant::now() + TIMEOUT;
     loop {

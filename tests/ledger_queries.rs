@@ -31,7 +31,6 @@ fn path(folder: &TempDir) -> PathBuf {
     folder.path().join("ledger.sqlite")
 }
 
-/// Writes `records` in batches of random length.
 fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
     write(&folder, &records, random);
@@ -186,7 +185,6 @@ fn same_session(found: &SessionRow, should: &SessionRow) {
     assert_eq!(&found, should);
 }
 
-/// Compares the costs in a ledger with the costs of its calls.
 pub fn same_costs(found: &Costs, should: &Costs, what: &str) {
     assert_eq!(found.step, should.step);
     let names = |costs: &Costs| -> Vec<Option<String>> {
@@ -298,7 +296,6 @@ fn spenders(seed: u64, every: f64, random: &mut SplitMix64) -> Vec<CallRecord> {
     records
 }
 
-/// Creates a ledger of `records` and applies `fate`.
 fn left(records: Vec<CallRecord>, fate: Fate, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
     if matches!(fate, Fate::Older | Fate::BroughtForward) {

@@ -83,7 +83,6 @@ impl Fixture {
         response["marks"].as_array().expect("marks").clone()
     }
 
-    /// Waits for marks of a kind and returns them.
     async fn marks_of(&self, kind: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {

@@ -244,7 +244,6 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_chunks() {
     assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
-/// Blocks the subscribers' thread until it is released.
 struct BlockedSubscriber {
     begun: SyncSender<()>,
     release: Mutex<Receiver<()>>,

@@ -6,7 +6,6 @@ use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, finish, thoughts};
 use tokengauge_tokenizer as tokens;
 
-/// Plays `body` cut at `cuts`, all of it at one instant.
 fn play(body: &str, cuts: &[usize]) -> CallRecord {
     let bench = Bench::default();
     let call = bench.chat();

@@ -125,7 +125,6 @@ fn usage(counts: &str) -> Usage {
     usage
 }
 
-/// Plays a fixture as the answer to a request of its dialect.
 fn play(fixture: &Fixture, dialect: Dialect, coding: Option<&str>) -> CallRecord {
     let bench = Bench::default();
     let requests = written_requests();

@@ -5,7 +5,6 @@ use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
-/// Plays a chat with these chunks, 100 ms apart.
 fn play(bench: &Bench, chunks: &[String], end: End) -> CallRecord {
     let call = bench.chat();
     for (chunk, body) in chunks.iter().enumerate() {

@@ -76,7 +76,6 @@ impl Socket {
         );
     }
 
-    /// Ends the connection and returns the records, oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
         let finished_calls = self.bench.finished_calls();

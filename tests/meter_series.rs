@@ -41,7 +41,6 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     assert!(after.lines().any(|line| line == collapsed), "{collapsed}");
 }
 
-/// Exported answer tokens of a model, by source.
 fn exported(prometheus: &Prometheus, bench: &Bench, model: &str, source: &str) -> u64 {
     let figures = bench.meter.stats(Instant::now());
     let text = prometheus.render(Instant::now(), &figures, Format::Classic);

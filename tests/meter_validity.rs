@@ -14,7 +14,6 @@ fn play(bench: &Bench, chunks: &[(u64, String)]) -> CallRecord {
     bench.end(&*call, 60_000, End::Complete)
 }
 
-/// `count` chunks of `tokens` each, `gap` milliseconds apart.
 fn steady(count: u64, tokens: usize, gap: u64) -> Vec<(u64, String)> {
     (0..count)
         .map(|chunk| (1000 + chunk * gap, words(tokens)))

@@ -144,7 +144,6 @@ async fn ask(process: &Process, path: &str) -> Value {
     serde_json::from_str(&response).expect("JSON")
 }
 
-/// The records by route, once there are `count`.
 async fn records(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -43,7 +43,6 @@ fn head(bench: &Bench, call: &dyn ObservedCall, status: u16, content_type: &str)
     );
 }
 
-/// A call that ends at once with this body.
 fn answered(bench: &Bench, method: &Method, path: &str, status: u16, body: &str) -> CallRecord {
     let call = call(bench, method, path);
     head(bench, &*call, status, "application/json");
@@ -98,7 +97,6 @@ fn an_unknown_path_that_generates_is_a_generation() {
     assert_eq!(record.tokens.normalised.output, Some(50));
 }
 
-/// The record of a request that names the model `asked`.
 fn asked(bench: &Bench, path: &str, body: &[u8]) -> CallRecord {
     let call = bench.begin(path, &[]);
     let request = br#"{"model":"asked","messages":[{"role":"user","content":"Hello"}]}"#;

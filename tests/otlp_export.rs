@@ -337,7 +337,6 @@ async fn a_call_without_a_trace_begins_one_that_its_record_names() {
     assert_ne!(spans[0].trace_id, spans[1].trace_id);
 }
 
-/// Makes calls with a receiver that has `behaviour`, and returns the losses.
 async fn losses(
     behaviour: ReceiverBehaviour,
     extra: &[(&'static str, &str)],

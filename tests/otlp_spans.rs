@@ -20,7 +20,6 @@ use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exp
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
 
-/// Adds a method and a path to every call.
 struct WithMethodAndPath(Vec<Arc<dyn Subscriber>>);
 
 impl Subscriber for WithMethodAndPath {
@@ -58,7 +57,6 @@ impl TracingFixture {
         }
     }
 
-    /// A call with `body`, partly answered by `then`.
     fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn ObservedCall> {
         let call = self.bench.begin(path, headers);
         self.bench.send(&*call, body.as_bytes());

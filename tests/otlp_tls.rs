@@ -13,7 +13,6 @@ use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 use tokengauge_test_support::otlp::{Receiver, exporters};
 
-/// A receiver that accepts certificates of `authority`.
 async fn receiver(authority: &Authority) -> Receiver {
     let (certificate, key) = authority.issue("receiver", "localhost");
     let mut roots = RootCertStore::empty();

@@ -265,7 +265,6 @@ fn no_name_commands_a_terminal() {
         );
         harmless(line, &shown);
     }
-    // CSV has line ends within quotes.
     let line = "export --ledger LEDGER --format csv --since 1h";
     let shown = on_terminal(fixture.command(line));
     assert!(shown.contains("m\\u{1b}[2J"), "{shown}");

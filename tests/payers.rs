@@ -79,7 +79,6 @@ fn run(config: &Path) -> Command {
     command
 }
 
-/// The digests that `print key-hash` prints.
 fn key_hashes(keys: &str) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"))
         .args(["print", "key-hash"])

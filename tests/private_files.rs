@@ -15,7 +15,6 @@ fn mode(path: &Path) -> u32 {
     file.permissions().mode() & 0o777
 }
 
-/// Waits until the file exists.
 async fn exists(path: &Path) {
     let end = Instant::now() + TIMEOUT;
     while !path.exists() {

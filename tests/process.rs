@@ -24,7 +24,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the process and waits until it listens.
     pub async fn start(config: &Path) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(["run", "--config"]).arg(config);
@@ -48,7 +47,6 @@ impl Process {
         (Process::start_by(command).await, folder)
     }
 
-    /// Starts the process by a command that executes it.
     pub async fn start_by(mut command: Command) -> Process {
         let mut child = command
             .stdin(Stdio::null())
@@ -95,7 +93,6 @@ impl Process {
         lines.iter().find(|line| line.contains(text)).cloned()
     }
 
-    /// Waits for a log line that contains `text`.
     pub async fn line(&self, text: &str) -> String {
         self.line_within(text, TIMEOUT).await
     }
@@ -136,7 +133,6 @@ impl Process {
         self.metrics().await[&series]
     }
 
-    /// Waits for `count` reloads with this result.
     pub async fn has_reloaded(&self, result: &str, count: f64) {
         let end = Instant::now() + TIMEOUT;
         while self.reloads(result).await < count {
@@ -188,7 +184,6 @@ impl SteppedBackend {
         self.step.send_modify(|step| *step += 1);
     }
 
-    /// Ends every stream.
     pub fn end(&self) {
         self.step.send_replace(END);
     }

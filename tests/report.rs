@@ -11,7 +11,6 @@ use tokio::process::Command;
 
 const CALLS: usize = 3_000;
 
-/// A call log of several agents.
 fn call_log() -> tempfile::NamedTempFile {
     let mut log = tempfile::NamedTempFile::new().expect("a file");
     let from = UNIX_EPOCH + Duration::from_secs(1_780_000_000);

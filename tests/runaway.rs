@@ -70,7 +70,6 @@ impl Fixture {
         }
     }
 
-    /// Makes a call of a session with this response, and returns status and body.
     async fn call(&self, session: &str, response: &Value) -> (u16, String) {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "go on"}]});
         let body = body.to_string();
@@ -89,7 +88,6 @@ impl Fixture {
         (status.expect("a status"), body.to_owned())
     }
 
-    /// Waits until a metric reaches `least`, and returns it.
     async fn metric(&self, name: &str, least: f64) -> f64 {
         let end = Instant::now() + TIMEOUT;
         loop {

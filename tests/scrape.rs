@@ -110,7 +110,6 @@ async fn open_metrics_is_served_on_request_with_the_traces_of_real_calls() {
     assert!(!classic.contains(TRACE) && !classic.contains("# EOF"));
 }
 
-/// Buckets with observations and without an exemplar.
 fn without_exemplar(text: &str) -> Vec<&str> {
     let mut before = ("", 0);
     let mut without = Vec::new();

@@ -89,7 +89,6 @@ fn a_named_session_takes_precedence_and_is_not_a_guess() {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let record = call(&bench, CHAT, &[("traceparent", trace)], &body);
     assert_eq!(record.session_guess, Some(SessionGuess::Trace));
-    // An embedding is not a conversation.
     let embedding = json!({"model": "e", "input": "hi"});
     let record = call(&bench, "/v1/embeddings", &[], &embedding);
     assert_eq!(record.session, None);

@@ -130,7 +130,6 @@ fn near(is: f64, should: f64, share: f64) -> bool {
     (is - should).abs() <= share * should
 }
 
-/// History of the played calls in a proxy without a ledger.
 fn history(bench: &Bench, play: CallScript, until: u64) -> Arc<ThroughputHistory> {
     let history = ThroughputHistory::new();
     play.run(bench, until, |bench, millis| {

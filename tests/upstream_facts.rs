@@ -34,7 +34,6 @@ async fn json(process: &Process, path: &str) -> Value {
     serde_json::from_str(&response.body).expect("JSON")
 }
 
-/// A streamed call of `session` with a prompt of `words` words.
 async fn call(process: &Process, session: &str, words: usize) {
     let body = format!(
         r#"{{"model":"m","stream":true,"messages":[{{"role":"user","content":"{}"}}]}}"#,
@@ -54,7 +53,6 @@ async fn call(process: &Process, session: &str, words: usize) {
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
-/// Waits until the ledger has `calls` calls.
 async fn kept(process: &Process, calls: u64) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -21,7 +21,6 @@ use tokio::net::TcpListener;
 pub enum Fault {
     /// Answers with this status and stores nothing.
     Status(u16, &'static str),
-    /// Closes the connection and stores nothing.
     Reset,
     /// Stores the data and closes the connection.
     StoredThenReset,

@@ -44,7 +44,6 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The fixtures of a dialect's folder, by name.
 pub fn fixtures(folder: &str) -> Vec<Fixture> {
     let folder = root().join(folder);
     let entries = std::fs::read_dir(&folder)
@@ -93,7 +92,6 @@ fn extension(path: &Path) -> &str {
     path.extension().and_then(|end| end.to_str()).unwrap_or("")
 }
 
-/// Packs lines of events into Amazon's framing.
 fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> Vec<u8> {
     let mut body = Vec::new();
     for line in std::str::from_utf8(lines).expect("UTF-8").lines() {

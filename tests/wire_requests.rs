@@ -22,7 +22,6 @@ pub struct WrittenRequest {
     pub path: String,
     model: Option<String>,
     stream: Option<bool>,
-    /// The texts of its prompt, in the order of the body.
     texts: Vec<String>,
     /// Bytes of the body as sent.
     pub body: Box<RawValue>,

@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 #[derive(Clone, Debug)]
 pub struct Call {
     pub events: u32,
-    /// Head and body in HTTP/1.1.
     pub http1: Bytes,
     pub body: Bytes,
 }

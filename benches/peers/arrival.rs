@@ -17,13 +17,11 @@ const LIMIT: Duration = Duration::from_secs(20);
 struct Arrived {
     body: Vec<u8>,
     sent: Vec<u64>,
-    /// Nanoseconds from the sending of the first event to its arrival.
     first_after: u64,
     /// Number of reads that contained an event.
     pieces: usize,
 }
 
-/// Prints the result for each peer.
 pub fn print(peers: &[Peer], environment: &Environment) {
     println!(
         "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",

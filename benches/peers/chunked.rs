@@ -15,7 +15,6 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 pub enum Dechunk {
     #[default]
     Start,
-    /// In the line before a chunk, with the size parsed so far.
     Size(usize),
     /// In a chunk, with the number of missing bytes of the chunk and its line end.
     Data(usize),

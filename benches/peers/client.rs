@@ -12,14 +12,12 @@ use tokio::net::TcpStream;
 /// Observations of all streams of one run.
 #[derive(Debug, Default)]
 pub struct StreamStats {
-    /// Whether latencies are recorded now.
     pub noting: Cell<bool>,
     /// Nanoseconds from the sending of an event to its arrival, while recording.
     pub latencies: RefCell<Vec<u64>>,
     /// Nanoseconds from a request to its first event, while recording.
     pub first_tokens: RefCell<Vec<u64>>,
     pub events: Cell<u64>,
-    /// Bytes of received bodies.
     pub bytes: Cell<u64>,
     pub calls: Cell<u64>,
     /// Streams that have received their first event and not their end.

@@ -42,7 +42,6 @@ pub enum With {
 
 pub struct Site<'a> {
     pub folder: &'a Path,
-    /// Address for agents.
     pub address: SocketAddr,
     /// Admin address of tokengauge.
     pub admin: SocketAddr,

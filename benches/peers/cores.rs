@@ -8,7 +8,6 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
     pub peer: CpuSet,
-    /// The core of load and backends.
     pub load: CpuSet,
     load_core: usize,
     /// Whether the peer may also run on the load's core.

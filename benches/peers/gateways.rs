@@ -57,7 +57,6 @@ pub fn portkey(address: SocketAddr) -> Command {
     command
 }
 
-/// The header lines in which Portkey's gateway expects the backend.
 pub fn portkey_headers(backend: SocketAddr) -> String {
     format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{backend}/v1\r\n")
 }

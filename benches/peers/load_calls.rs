@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// No more first tokens are requested after this time.
 const FIRST_TOKENS_TIME: Duration = Duration::from_secs(8);
 /// Calls begin after this time even if not all silent streams are open. The table shows how many are.
 const OPENING_TIME: Duration = Duration::from_secs(20);

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Number of streams that share an HTTP/2 connection.
 const STREAMS_PER_CONNECTION: usize = 10;
 /// The measured streams next to noisy neighbours and scrapes.
 pub const QUIET: Pace = Pace {

@@ -31,14 +31,12 @@ pub enum Neighbours {
 
 /// Bytes that a slow reader reads ten times a second: 1 KB/s.
 const SLOW_READ_BYTES: usize = 102;
-/// Bytes of a slow reader's receive buffer.
 const SMALL_RECEIVE_BUFFER: u32 = 4096;
 const FLOOD_EVENTS_PER_WRITE: u32 = 48;
 /// Events of a flood or of a stream of tiny chunks, more than a run needs.
 const ENDLESS_EVENTS: u32 = 1_000_000_000;
 /// Microseconds between events of 330 bytes, with each byte in its own chunk: 5,000 chunks a second.
 const TINY_CHUNKS_INTERVAL_US: u64 = 66_000;
-/// Bytes of a prompt whose tokens are counted.
 const COUNTED_PROMPT_BYTES: usize = 1 << 20;
 /// Bytes of a prompt that is longer than the meter reads.
 const LONG_PROMPT_BYTES: usize = 100 << 20;

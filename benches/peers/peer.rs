@@ -26,7 +26,6 @@ pub enum Peer {
     /// tokengauge with an experiment that splits the route, and a gate. Drift reads a ledger, which has its own scene
     /// in `--growth`.
     Compared,
-    /// tokengauge with a ledger.
     Kept,
     /// tokengauge with a ledger and a sink that sends every call to a ClickHouse that accepts all.
     Sent,
@@ -104,7 +103,6 @@ impl Peer {
         Peer::Portkey,
     ];
 
-    /// Name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Peer::Direct => "direct",
@@ -268,7 +266,6 @@ impl RunningPeer {
         self.admin
     }
 
-    /// Its process ids; none for `direct`.
     pub fn process_ids(&self) -> anyhow::Result<Vec<u32>> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(Vec::new()), Processes::ids)

@@ -89,7 +89,6 @@ impl Processes {
         !matches!(self.root.try_wait(), Ok(None))
     }
 
-    /// CPU time of all living threads in nanoseconds.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for id in self.ids()? {

@@ -26,9 +26,7 @@ pub enum Framing {
 
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Name of the dialect in records.
     pub dialect: String,
-    /// Path of the file.
     pub name: String,
     pub path: String,
     pub content_type: String,
@@ -120,7 +118,6 @@ impl Library {
 /// The requested body and its form, sent in a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedSpec {
-    /// Its index in the [`Library`].
     pub index: usize,
     pub per_write: u32,
     /// Whether its longest run of similar events is repeated.

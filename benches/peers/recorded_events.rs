@@ -73,7 +73,6 @@ fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The model's event inside a Bedrock event, as base64.
 fn inside(event: &[u8]) -> Option<Vec<u8>> {
     const BYTES: &[u8] = b"{\"bytes\":\"";
     let start = memchr::memmem::find(event, BYTES)? + BYTES.len();
@@ -102,7 +101,6 @@ fn shape_of(mut rest: &[u8]) -> Vec<u8> {
     shape
 }
 
-/// Position of the quotation mark that ends a text.
 fn end_of_text(rest: &[u8]) -> usize {
     let mut escaped = false;
     let end = rest.iter().position(|byte| {

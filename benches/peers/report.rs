@@ -30,7 +30,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a round's run, or the error of a failed one.
     pub fn add(&mut self, scenario: &Scenario, peer: Peer, result: anyhow::Result<RunResult>) {
         let found = match result {
             Ok(found) => {
@@ -162,7 +161,6 @@ impl Report {
         }
     }
 
-    /// The runs of tokengauge in the order of their arrival.
     pub fn of_tokengauge(&self) -> impl Iterator<Item = &Runs> {
         let runs = self.runs.iter();
         runs.filter(|runs| runs.peer == Peer::Tokengauge)

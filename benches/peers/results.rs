@@ -14,9 +14,7 @@ pub struct RunResult {
     pub chunk: Option<Percentiles>,
     /// Duration of a scrape of `/metrics`.
     pub scrape: Option<Percentiles>,
-    /// Size of the last scrape in bytes.
     pub scrape_bytes: usize,
-    /// Number of events in the measured time.
     pub events: u64,
     pub bytes: u64,
     pub calls: u64,
@@ -28,7 +26,6 @@ pub struct RunResult {
     /// Kilobytes resident before the streams.
     pub idle_kb: f64,
     pub busy_kb: f64,
-    /// Streams that were open in the middle of the run.
     pub open: usize,
     /// Tokens that tokengauge's metrics count.
     pub counted: f64,

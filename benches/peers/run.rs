@@ -25,7 +25,6 @@ pub fn settling(streams: usize) -> Duration {
     WARM_UP + OPENING * streams as u32
 }
 
-/// Runs a scenario once through a new peer.
 pub fn run(
     scenario: &Scenario,
     peer: Peer,

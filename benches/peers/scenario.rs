@@ -28,7 +28,6 @@ pub struct Setup {
     pub backend: BackendProtocol,
     /// Its worker threads or processes.
     pub workers: usize,
-    /// Connection limit of nginx and haproxy.
     pub connections: usize,
     /// Limit of tokengauge's distinct models, if it is not the default.
     pub max_models: Option<u32>,
@@ -52,7 +51,6 @@ impl Default for Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     pub streams: usize,
-    /// Events per second of each stream.
     pub per_second: u32,
     /// Events of one call, after which the next begins on its connection; `None` for one call as long as the run.
     pub per_call: Option<u32>,
@@ -85,7 +83,6 @@ pub enum Work {
         /// Whether the longest run of similar events is repeated until there are 1,000 events.
         repeated: bool,
     },
-    /// 50 paced streams next to greedy agents.
     Noisy(Neighbours),
     /// 50 paced streams, with or without ten scrapes of `/metrics` per second.
     Scraped(bool),

@@ -10,7 +10,6 @@ const AGENTS: usize = 8;
 const MODELS: u32 = 100;
 
 impl Options {
-    /// The scenarios of the selected scenes. Scenarios of a group alternate.
     pub fn groups(&self) -> Vec<Vec<Scenario>> {
         if self.noisy_neighbours {
             let scenarios = Neighbours::ALL.map(|kind| Work::Noisy(kind).into());
@@ -28,7 +27,6 @@ impl Options {
         groups
     }
 
-    /// The groups of scenarios with one worker.
     fn groups_of_scenes(&self) -> Vec<Vec<Scenario>> {
         let mut groups = Vec::new();
         let mut add = |scene: Scene, scenarios: Vec<Scenario>| {
@@ -113,7 +111,6 @@ impl Options {
         scenarios
     }
 
-    /// Short and paced calls over these protocols.
     fn over(&self, agents: AgentProtocol, backend: BackendProtocol) -> Vec<Scenario> {
         let setup = Setup {
             agents,

@@ -5,7 +5,6 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Confidence level of the interval.
 const CONFIDENCE: f64 = 0.95;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +12,6 @@ pub struct Interval {
     pub estimate: f64,
     pub low: f64,
     pub high: f64,
-    /// Number of values.
     pub rounds: usize,
 }
 
@@ -75,10 +73,11 @@ pub enum Bound {
 pub enum Verdict {
     /// The whole interval is on the right side of the bound, over enough rounds.
     Met,
-    /// The whole interval is on the wrong side of the bound.
     Missed,
     /// The bound is in the interval, or there were too few rounds.
-    Undecided { rounds: usize },
+    Undecided {
+        rounds: usize,
+    },
 }
 
 impl Bound {

@@ -25,7 +25,6 @@ pub fn now() -> u64 {
 
 /// LiteLLM's master key, which all peers get.
 pub const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
-/// Beginning of the prompt, before the requested behaviour.
 const PROMPT: &[u8] = b"Tell me of rivers: ";
 
 /// The requested behaviour of the backend, sent in the prompt because every gateway forwards it.
@@ -145,7 +144,6 @@ pub fn push_event(index: u32, spec: &StreamRequest, scratch: &mut String, out: &
     }
 }
 
-/// Writes event `index` as it leaves the backend at `instant`.
 pub fn write_event(index: u32, instant: u64, model: &str, out: &mut String) {
     let word = WORDS[index as usize % WORDS.len()];
     let _ = write!(
@@ -157,7 +155,6 @@ pub fn write_event(index: u32, instant: u64, model: &str, out: &mut String) {
     );
 }
 
-/// Appends the end of a stream and the last chunk.
 pub fn push_end(spec: &StreamRequest, out: &mut Vec<u8>) {
     push_chunk(spec.end().as_bytes(), out);
     out.extend_from_slice(LAST_CHUNK);

@@ -80,7 +80,6 @@ pub async fn start(sent_calls: &SentCalls, bodies: &Path) -> anyhow::Result<Back
     Ok(backend)
 }
 
-/// A request to the rogue backend: the requested behaviour and the call's id.
 struct RogueRequest {
     behaviour: String,
     id: String,
@@ -189,7 +188,6 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<RogueReq
     }))
 }
 
-/// A streamed chat of `tokens` tokens: ` the` is one token in any context.
 fn chat(tokens: usize, terminated: bool) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..tokens {
@@ -219,7 +217,6 @@ pub fn tokens_of(name: &str) -> Option<u64> {
     })
 }
 
-/// Writes the recorded bodies that the simulator serves.
 pub fn record(bodies: &Path) -> anyhow::Result<()> {
     let mut invalid = chat(10, false);
     invalid.extend(

@@ -12,7 +12,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Paths of the admin API that are requested at random.
 const API_PATHS: &[&str] = &[
     "/api/v1/calls?limit=50",
     "/api/v1/calls?since=1m&outcome=complete&limit=100",

@@ -92,7 +92,6 @@ pub struct ReadBehaviour {
     pub leaves: Option<Duration>,
 }
 
-/// The received part of the response.
 pub struct ReceivedResponse {
     pub head: Option<ReceivedHead>,
     pub body: Vec<u8>,

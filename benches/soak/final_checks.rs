@@ -71,7 +71,6 @@ async fn idle_gauges(proxy: &Proxy) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(figures)
 }
 
-/// Compares the proxy's counters with the sums of the records.
 pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyhow::Result<()> {
     let series = scrape(proxy.admin).await?;
     let many = records.summaries.len() as f64;

@@ -18,7 +18,6 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.bits() % (high - low + 1)
     }

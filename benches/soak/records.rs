@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{CallRecord, TpsUnavailable};
 
-/// Time to wait after a call's end for unexpected records.
 const EXTRA_RECORD_WAIT: Duration = Duration::from_millis(500);
 /// Time to wait for a record that a call may or may not have: on a busy machine the proxy notices late that an agent
 /// has disconnected.
@@ -55,7 +54,6 @@ pub struct Records {
     waiting: HashMap<String, Vec<CallRecord>>,
     ended: Vec<EndedCall>,
     verified: HashSet<String>,
-    /// Every record of the call log, by its id.
     pub summaries: HashMap<String, RecordSummary>,
     pub output: u64,
     /// Response bytes of calls that could not be parsed. Tokens before the error were counted, but are not in the
@@ -63,7 +61,6 @@ pub struct Records {
     pub unreadable: u64,
 }
 
-/// Agents put ended calls here.
 #[derive(Clone, Default)]
 pub struct Inbox(Arc<Mutex<Vec<EndedCall>>>);
 

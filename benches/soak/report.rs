@@ -26,7 +26,6 @@ pub struct Report {
 struct Totals {
     violations: u64,
     first_violations: Vec<String>,
-    /// Names of violations that are reported only once.
     reported_once: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
     scenarios: BTreeMap<&'static str, Row>,
@@ -108,7 +107,6 @@ impl Report {
         self.lock().violations
     }
 
-    /// The first violations, a line each.
     pub fn first_violations(&self) -> String {
         self.lock().first_violations.join("\n")
     }

@@ -181,17 +181,12 @@ pub enum Scenario {
     Flood,
     /// The proxy requests usage for the agent, and removes it from the response.
     Injected,
-    /// A Realtime session of several turns.
     Realtime,
     /// A Realtime session that the agent closes within a turn.
     RealtimeLeft,
-    /// An error inside a 200.
     ErrorEvent,
-    /// The upstream resets the connection during the stream.
     Reset,
-    /// The upstream closes the connection during the stream.
     Close,
-    /// A status of 400 and above.
     Status,
     /// The agent closes its connection, at any time.
     Leaves,
@@ -205,15 +200,12 @@ pub enum Scenario {
     BrokenGzip,
     /// One byte per chunk.
     Trickle,
-    /// One event of a megabyte.
     GiantEvent,
     /// The upstream sends bytes that are not HTTP.
     Garbage,
-    /// The upstream closes the connection before it answers.
     HangUp,
     /// Fewer bytes than `content-length` announces.
     Short,
-    /// Interim responses before the answer.
     Interim,
     /// A body without length that ends with the connection.
     Bare,

@@ -43,7 +43,6 @@ pub struct ReceivedHead {
 #[derive(Clone, Debug)]
 pub struct ReceivedCall {
     pub expected: Expected,
-    /// Bytes of the request body.
     pub sent: u64,
     /// `None` if the call ended before a head arrived.
     pub head: Option<ReceivedHead>,
@@ -83,7 +82,6 @@ pub fn without_usage(written: &[u8]) -> Vec<u8> {
 }
 
 impl ReceivedCall {
-    /// The minimum and maximum number of records of the call.
     pub fn records(&self, written: &SentCall) -> (usize, usize) {
         let complete = |truth: &&Truth| truth.outcome == Ending::Complete;
         match (&self.expected, self.ended, &self.head) {

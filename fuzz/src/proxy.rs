@@ -62,7 +62,6 @@ impl Between {
         }
     }
 
-    /// Forgets the connections to the upstream, and its learned behaviour.
     pub fn forget_upstream(&self) {
         let _entered = self.runtime.enter();
         self.changes.set(self.changes.get() + 1);

@@ -15,7 +15,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// `memory_bytes` in these tests.
 const MEMORY: u64 = 64 << 20;
 /// Memory of one open stream in addition to `memory_bytes`, as stated in `docs/reliability.md`.
 const PER_STREAM: u64 = 256 << 10;
@@ -204,7 +203,6 @@ fn stream(media_type: &str, encoding: &str, pieces: &[&[u8]]) -> Vec<u8> {
     head.bytes().chain(pieces).collect()
 }
 
-/// Choices without content, one every three bytes.
 fn choices(bytes: usize) -> Vec<u8> {
     let many = "{},".repeat(bytes / 3);
     format!("{{\"choices\":[{many}{{}}]}}").into_bytes()

@@ -68,7 +68,6 @@ impl Cgroup {
         let cgroup = Cgroup { path, controller };
         let limit = cgroup.path.join(cgroup.controller.limit);
         fs::write(limit, bytes.to_string()).map_err(|e| said(cgroup.controller.limit, e))?;
-        // Allow no swap if the controller counts swap.
         let swap = if cgroup.controller.limit == V2.limit {
             0
         } else {
@@ -78,7 +77,6 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// A command that enters the cgroup and then executes the program.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         let enter = "echo $$ > \"$0\" && exec \"$@\"";

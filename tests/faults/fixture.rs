@@ -15,7 +15,6 @@ use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// `memory_bytes` of the proxy in these tests.
 pub const MEMORY: u64 = 8 << 20;
 /// Timeouts for heads and for pauses in bodies, for tests that wait until they expire.
 pub const SHORT_TIMEOUT_MS: u64 = 2_000;
@@ -213,13 +212,10 @@ fn sum(metrics: &HashMap<String, f64>, name: &str) -> f64 {
 pub struct Setup {
     /// The command that executes the proxy. Its arguments are appended.
     pub command: Command,
-    /// Additional command-line arguments.
     pub arguments: Vec<String>,
     /// Additional top-level configuration.
     pub settings: String,
-    /// Additional keys of the only upstream.
     pub upstream: String,
-    /// Additional keys of the only route.
     pub route: String,
     /// Keys of `[limits]` for measuring.
     pub bounds: String,
@@ -301,7 +297,6 @@ pub fn chat_about(session: &str, version: &str, prompt: &str) -> String {
     )
 }
 
-/// The head of a chunked event stream.
 pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                           Transfer-Encoding: chunked\r\n\r\n";
 

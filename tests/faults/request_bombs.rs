@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const CGROUP: u64 = 256 << 20;
-/// `memory_bytes` of the proxy.
 const MEMORY: u64 = 32 << 20;
 /// Memory in addition to `memory_bytes`.
 const SLACK: u64 = 32 << 20;

@@ -187,7 +187,6 @@ impl Peer {
         self.gone.is_none()
     }
 
-    /// Reads without a timeout, for an idle connection.
     pub async fn receive_without_timeout(&mut self) -> bool {
         let waits = self.gone.is_none();
         waits && self.tcp.readable().await.is_ok() && self.receive().await

@@ -49,7 +49,6 @@ pub fn reset(tokens: u64) -> ExpectedRecord {
     recorded("upstream_reset", Some("upstream_reset"), Some(tokens))
 }
 
-/// A record of a complete call.
 pub fn complete(tokens: u64) -> ExpectedRecord {
     recorded("complete", None, Some(tokens))
 }

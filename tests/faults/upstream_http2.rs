@@ -53,7 +53,6 @@ enum StreamEnd {
     Whole,
     /// The stream was reset with this error code.
     Reset(u32),
-    /// The connection was lost.
     Lost,
     Hung,
 }

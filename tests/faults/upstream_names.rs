@@ -29,7 +29,6 @@ fn names_can_be_given() -> bool {
     allowed
 }
 
-/// The proxy, which resolves host names from the file `names`.
 fn proxy_with_names(names: &Path) -> Command {
     let mut command = Command::new("unshare");
     let script = with_names(names, "exec \"$0\" \"$@\"");

@@ -201,7 +201,6 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             failed("provider_unavailable"),
         ));
     }
-    // One of two choices failed.
     let two = json!({"model": "m", "choices": [{"index": 0, "message": {"content": " word"}, "finish_reason": "stop"}, {"index": 1, "message": {"content": ""}, "finish_reason": "error"}]});
     cases.push(Case::new(
         "one of two choices",

@@ -113,7 +113,6 @@ impl Case {
         self
     }
 
-    /// Notes that the agent has received `response` so far.
     fn received(&self, response: &[u8]) {
         let before = self.chunks.iter().take_while(|chunk| !chunk.is_empty());
         let last = before.last();
@@ -317,7 +316,6 @@ impl Played {
         }
     }
 
-    /// Reads the records once there are `calls` of them.
     pub async fn read(started: Started, calls: usize) -> Played {
         let end = Instant::now() + TIMEOUT;
         let Started {
@@ -667,7 +665,6 @@ pub async fn play_with_upstream(keys: &str, cases: Vec<Case>) -> Played {
     play_at(cases, (keys, PRICE)).await
 }
 
-/// Plays cases with the built-in prices.
 pub async fn play_by_list_prices(cases: Vec<Case>) -> Played {
     play_at(cases, ("", "")).await
 }
@@ -706,7 +703,6 @@ async fn play_at(cases: Vec<Case>, configured: (&str, &str)) -> Played {
     played
 }
 
-/// The members of `record` that differ from `expected`.
 pub fn differences(place: &str, expected: &Value, record: &Value, wrong: &mut Vec<String>) {
     let near = |one: f64, other: f64| (one - other).abs() <= TOLERANCE * other.abs();
     let same = match (expected, record) {

@@ -17,8 +17,6 @@ NODE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/node"
 
 @dataclasses.dataclass
 class SdkResult:
-    """The result of one SDK call, as its caller sees it."""
-
     objects: list
     answer: str
     reported_input: int | None

@@ -131,12 +131,10 @@ def network():
 
 
 def inside(network, *command):
-    """Returns the command that runs `command` in a network."""
     return ["nsenter", f"--net={network}", *command]
 
 
 def asked(network, url, *options):
-    """Returns the curl output for a URL in a network."""
     command = inside(network, "curl", "--silent", "--show-error", "--max-time", "20", *options, url)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr

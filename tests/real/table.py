@@ -15,7 +15,6 @@ MATCHERS = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
 
 @functools.cache
 def metrics(binary):
-    """Returns name → metric."""
     lines = subprocess.run([binary, "print", "metrics", "--json"], capture_output=True, text=True, check=True).stdout
     return {metric["name"]: metric for metric in map(json.loads, lines.splitlines())}
 

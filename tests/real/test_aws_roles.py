@@ -132,7 +132,6 @@ def sidecar(tokengauge, simulator, tmp_path):
 
 
 def no_call_waits(proxy, at_least=CALLS):
-    """Returns whether all calls, at least `at_least`, are stored."""
     stored = 'tokengauge_sink_records_total{sink="s3"}'
     until(
         lambda: proxy.metric(stored) >= at_least and proxy.metric(WAITING) == 0,

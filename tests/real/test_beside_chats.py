@@ -100,7 +100,6 @@ def interaction(proxy, stream):
 
 
 def made_since(proxy, known):
-    """Returns the only call that was made since `known`."""
     deadline = time.monotonic() + TIMEOUT
     while not (calls := [call for call in proxy.calls() if call["id"] not in known]):
         assert time.monotonic() < deadline, "no record"

@@ -29,7 +29,6 @@ UNITS = {"s", "bytes", "percentunit", "short", "none", "reqps", "cps", "currency
 
 # Metrics of the injector, which does not run here.
 ELSEWHERE = {"tokengauge_injections_total"}
-# Maximum number of panels that are open at first.
 OPEN_PANELS = 12
 
 every_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

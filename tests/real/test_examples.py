@@ -128,7 +128,6 @@ def test_the_service_leads_to_ports_of_the_pod(manifests):
 
 @pytest.mark.part("containers")
 def test_the_pod_forwards_and_measures(containers, image, manifests):
-    """Podman runs the pod with the image of the Dockerfile."""
     deployment = for_podman(one(manifests, "Deployment"))
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         container["image"] = "localhost/tokengauge:test"

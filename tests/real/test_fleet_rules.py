@@ -18,7 +18,6 @@ from prometheus import prometheus
 from test_alerting import alertmanager, pager
 
 CLUSTER = "west"
-# Pod → namespace.
 PODS = {"web-0": "web", "web-1": "web", "batch-0": "batch", "batch-1": "batch", "batch-2": "batch"}
 CONFIGURATION = """
 listen = "127.0.0.1:0"

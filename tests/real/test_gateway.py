@@ -35,7 +35,6 @@ def documents():
 
 @pytest.fixture(scope="module")
 def gateway(containers, image, documents):
-    """Yields the name of the gateway's container."""
     deployment = for_podman(one(documents, "Deployment"))
     with containers.played(one(documents, "ConfigMap", "tg-tokengauge"), deployment) as names:
         yield names["tokengauge"]

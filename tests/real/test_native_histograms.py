@@ -20,7 +20,6 @@ TOLERANCE = 0.02
 
 
 def around(values, quantile):
-    """Returns the two observations around a quantile."""
     values, rank = sorted(values), quantile * len(values)
     return values[max(math.ceil(rank), 1) - 1], values[min(math.floor(rank), len(values) - 1)]
 

@@ -217,7 +217,6 @@ class OracleRun:
     wall: float
 
     def of(self, *ends, stream=None):
-        """Returns the cases with these ends."""
         return [made for made in self.cases.values() if made["end"] in ends and stream in (None, made["stream"])]
 
 

@@ -49,7 +49,6 @@ async def sessions(base, count, connections=8):
 
 
 def with_headers(call, **headers):
-    """Returns the call with `x-tokengauge-…` headers."""
     before = call.headers
     call.headers = lambda: before() | {f"x-tokengauge-{name.replace('_', '-')}": value for name, value in headers.items()}
     return call

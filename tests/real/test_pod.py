@@ -116,7 +116,6 @@ def pod(containers, image, empty, sidecar, config_map):
 
 @pytest.fixture(scope="module")
 def loopback(containers, pod):
-    """The pod's network."""
     return containers.network_of(pod["tokengauge"])
 
 

@@ -59,7 +59,6 @@ def records(gauge, count):
 
 
 def agree(record, answer, dialect):
-    """Asserts that a record matches the backend's answer."""
     assert (record["dialect"], record["outcome"], record["streamed"]) == (dialect, "complete", True)
     assert record["operation_class"] == "generation"
     counted = tokens.count(answer.text)
