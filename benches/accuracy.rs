@@ -225,7 +225,6 @@ impl Proxy {
         Proxy { child, address }
     }
 
-    /// Returns the call records by session, once all have been written.
     fn records(&self, log: &Path, calls: usize) -> HashMap<String, Value> {
         for _ in 0..200 {
             let text = std::fs::read_to_string(log).unwrap_or_default();

@@ -3,7 +3,6 @@
 /// A text of about this many bytes.
 pub type Generator = Box<dyn Fn(usize) -> Vec<u8>>;
 
-/// Typical texts of models.
 pub fn typical() -> Vec<(&'static str, String)> {
     vec![
         ("English", include_str!("texts/english.txt").into()),
@@ -15,7 +14,6 @@ pub fn typical() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Texts of any length that are hard to count.
 pub fn hard() -> Vec<(&'static str, Generator)> {
     let mut texts: Vec<(&'static str, Generator)> = Vec::new();
     for (name, unit) in [

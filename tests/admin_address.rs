@@ -78,7 +78,6 @@ async fn a_path_without_a_route_is_not_answered_by_the_admin_api() {
     assert_eq!(fetch(process.admin, "/livez").await.status, 200);
 }
 
-/// Standard error of a client command that is given this address.
 async fn refused(command: &[&str], address: SocketAddr) -> String {
     let mut client = tokio::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     client.args(command).args(["--admin", &address.to_string()]);

@@ -23,7 +23,6 @@ impl Listener {
         Listener::start_from(to, [127, 0, 0, 1]).await
     }
 
-    /// Connects from another loopback address.
     async fn start_from(to: SocketAddr, address: [u8; 4]) -> Listener {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((address, 0).into()).expect("an address");
@@ -37,7 +36,6 @@ impl Listener {
         }
     }
 
-    /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<(String, Value)> {
         while self.events.is_empty() {
             let mut bytes = [0; 65_536];

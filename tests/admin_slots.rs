@@ -175,7 +175,6 @@ impl Webhook {
         stream.expect("TLS")
     }
 
-    /// The answer to an empty review.
     async fn review(&self) -> String {
         let asked = async {
             let mut stream = self.connect().await;
@@ -189,7 +188,6 @@ impl Webhook {
     }
 }
 
-/// The head of a review with a body of `length` bytes.
 fn review(length: usize) -> String {
     format!(
         "POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\

@@ -373,7 +373,6 @@ async fn calls_are_shown_as_a_proxy_measured_them_and_its_ledger_is_replayed() {
     replayed(&config, &url(sim.address)).await;
 }
 
-/// Replays the calls of the ledger at their original times.
 async fn replayed(config: &Path, url: &str) {
     let trace = config.with_file_name("trace.jsonl");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
@@ -593,7 +592,6 @@ async fn a_turn_waits_for_the_previous_one() {
     assert!((1.0..=4.01).contains(&in_flight), "{in_flight}");
 }
 
-/// A ledger of chat turns that began in the last minutes.
 fn ledger_of_turns(path: &Path, turns: usize) {
     let begin = SystemTime::now() - Duration::from_secs(600);
     let records = Records::new(begin, 10.0).take(turns).enumerate();

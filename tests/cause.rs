@@ -34,7 +34,6 @@ const PROMPT: &str = "ttft.at_most = \"1s\"";
 struct Incident {
     /// The key of the objective.
     promise: &'static str,
-    /// The simulator's settings for the fault.
     fault: &'static str,
     mechanism: &'static str,
     /// Words about the phases that the sentence must contain.
@@ -137,7 +136,6 @@ async fn calls_of(
     }
 }
 
-/// Calls both upstreams by five concurrent agents.
 async fn calls(proxy: SocketAddr, count: usize, fault: &'static str) {
     calls_of((proxy, &UPSTREAMS), ("coder", AGENTS), count, fault).await;
 }

@@ -249,7 +249,6 @@ fn the_keys_of_the_configuration_are_lines_of_json() {
     assert_eq!(rows.count(), keys.len());
 }
 
-/// The files below a path, without following links.
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
     let kind = std::fs::symlink_metadata(path).expect("there is one");
     if kind.is_file() {

@@ -77,7 +77,6 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&json_schema()).expect("a schema")
 }
 
-/// Converts TOML to JSON for the validator.
 fn json(text: &str) -> Option<Value> {
     let table: Table = text.parse().ok()?;
     serde_json::to_value(table).ok()
@@ -159,7 +158,6 @@ fn uncommented() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Collects every key of a TOML table as a dotted path.
 fn keys(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
     match value {
         toml::Value::Table(table) if !prefix.ends_with(".headers") => {

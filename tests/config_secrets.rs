@@ -7,7 +7,6 @@ const PLANTED: &str = "PLANTED-SECRET-91c2";
 
 const BASE: &str = "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:1\"\n";
 
-/// A configuration with every key that may hold a secret.
 fn every_secret() -> String {
     format!(
         "{BASE}[[route]]\nupstream = \"u\"\nheaders = {{ authorization = \"{PLANTED}\" }}\n\

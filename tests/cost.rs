@@ -161,7 +161,6 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     assert_eq!(costs, [Some(1.0), Some(1.5)], "the newest first");
 }
 
-/// A chat whose last event has `members` next to its choices.
 fn chat_with(bench: &Bench, asked: &str, members: &str) -> CallRecord {
     let call = bench.begin("/v1/chat/completions", &[]);
     let body = format!(r#"{{"model":"m-1","stream":true,{asked}"messages":[]}}"#);

@@ -29,7 +29,6 @@ struct BudgetFixture {
     meter: Arc<Meter>,
     recent: Arc<RecentCalls>,
     budgets: Arc<Budgets>,
-    /// Number of answers that agents received.
     answered: AtomicUsize,
     _sim: sim::Sim,
 }
@@ -177,7 +176,6 @@ async fn admitted(process: &Process) -> bool {
     response.status() != "429"
 }
 
-/// Spends the budget and returns the number of admitted calls.
 async fn spend(process: &Process) -> f64 {
     let end = Instant::now() + TIMEOUT;
     let mut calls = 0.0;
@@ -210,7 +208,6 @@ async fn a_kill_after_a_budget_was_spent_does_not_reset_it() {
     assert!(!admitted(&process).await);
 }
 
-/// Waits until the objective has this number of good calls.
 async fn good(process: &Process, count: f64) {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -360,7 +360,6 @@ async fn a_ledger_of_an_older_version_is_refused_with_what_to_do() {
     );
 }
 
-/// The error message for a `[[drift]]` with these lines.
 fn refused(drift: &str) -> String {
     let text = format!("[ledger]\npath = \"/ledger\"\n{ROUTES}[[drift]]\n{drift}");
     match Config::parse(&text, "c") {

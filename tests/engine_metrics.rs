@@ -116,7 +116,6 @@ impl ScrapedEngine {
         })
     }
 
-    /// Whether a call now is marked as warm-up.
     fn call(&self) -> bool {
         let call = self.bench.chat();
         call.ended(
@@ -127,7 +126,6 @@ impl ScrapedEngine {
     }
 }
 
-/// A metrics page of vLLM.
 fn vllm(started: u32, waiting: u32, queue: (f64, u32)) -> String {
     format!(
         "process_start_time_seconds {started}.5\n\

@@ -41,7 +41,6 @@ impl Backend {
         Backend { address, requests }
     }
 
-    /// The number of requests of each session.
     fn sessions(&self) -> HashMap<String, usize> {
         let mut sessions = HashMap::new();
         for (head, _) in self.requests.lock().expect("no panic").iter() {

@@ -69,7 +69,6 @@ impl Fixture {
         Process::start_by(command).await
     }
 
-    /// Writes rows to the warehouse as a sink does.
     async fn insert(&self, rows: &[Value]) {
         let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
         let target = "/?query=INSERT+INTO+tokengauge_calls+FORMAT+JSONEachRow";
@@ -236,7 +235,6 @@ async fn calls_of_all_pods_are_together_and_filters_tell_them_apart() {
     }
 }
 
-/// Validates the answers of a fleet against the OpenAPI document.
 async fn as_documented(fleet: &Process) {
     let document = get(fleet, "openapi.json").await;
     for (path, asked) in [
@@ -627,7 +625,6 @@ async fn objectives_come_from_each_pod_or_from_prometheus() {
     );
 }
 
-/// A Prometheus with the recording rules of one objective.
 async fn prometheus() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -682,7 +679,6 @@ async fn a_store_with_many_calls_is_read_page_by_page() {
     );
 }
 
-/// Number of simulated pods.
 const MANY: usize = 1_000;
 const WATCHED: Duration = Duration::from_secs(8);
 const STREAMS_OF_EACH: usize = 5;

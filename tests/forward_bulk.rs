@@ -7,7 +7,6 @@ use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;
 use tokengauge_test_support::upstream::Upstream;
 
-/// Resident memory of the process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();

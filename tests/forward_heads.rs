@@ -13,7 +13,6 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// Sends a head and returns what the upstream receives.
 async fn forwarded(
     upstream: &Upstream,
     proxy: &Proxy,
@@ -26,7 +25,6 @@ async fn forwarded(
     (agent, backend, head)
 }
 
-/// Returns what an agent gets for a response.
 async fn answered(request: &str, response: &str) -> (RawConnection, String) {
     let (upstream, proxy) = proxy().await;
     let (mut agent, mut backend, _) = forwarded(&upstream, &proxy, request).await;

@@ -35,7 +35,6 @@ struct Backend {
     open: Arc<AtomicUsize>,
     /// Bytes of requests that arrived after the response.
     uploaded: Arc<AtomicUsize>,
-    /// Stops accepting connections.
     stop_listening: Arc<Notify>,
     _tasks: JoinSet<()>,
 }

@@ -95,7 +95,6 @@ fn play(name: &str, target: Target, input: &[u8]) {
     }
 }
 
-/// A random input, changed in a few places.
 fn mutated(corpus: &[Vec<u8>], random: &mut SplitMix64) -> Vec<u8> {
     let any = |random: &mut SplitMix64| &corpus[random.below(corpus.len() as u64) as usize];
     let mut input = any(random).clone();

@@ -144,7 +144,6 @@ impl Folder {
         (status.code(), text(stdout), text(stderr))
     }
 
-    /// Runs `gate rollout` over the ledger.
     async fn gate(&self, more: &[&str]) -> (Option<i32>, String, String) {
         let ledger = [
             "gate",

@@ -19,7 +19,6 @@ pub fn settings(text: &str) -> Settings {
     Settings::parse(text).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Injects, and checks what holds for every pod.
 fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     let before = fixture(name);
     let (after, warnings) = match inject(&before, InjectBy::Annotation, settings) {

@@ -34,7 +34,6 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A real pod with one value replaced by arbitrary JSON.
 fn broken_pod() -> impl Strategy<Value = Value> {
     let names = vec![
         "agent",

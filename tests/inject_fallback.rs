@@ -10,7 +10,6 @@ use tokengauge_test_support::http_client::fetch;
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 const POLICY: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
-/// A fixture with additional annotations, injected; also returns the warnings.
 fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (Value, Vec<String>) {
     let mut pod = fixture(name);
     for (name, value) in annotations {
@@ -22,7 +21,6 @@ fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (V
     }
 }
 
-/// The fallback as the sidecar will read it.
 fn fallback(pod: &Value) -> String {
     let text = variable(pod, "tokengauge", FALLBACK).expect("a fallback");
     text.replace("$$", "$")

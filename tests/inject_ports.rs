@@ -34,7 +34,6 @@ fn is_written(value: &Value, port: u16) -> bool {
         .any(|run| run.trim_start_matches('0') == wanted)
 }
 
-/// Everything by which a container or a pod states a port.
 fn uses(port: u16) -> Vec<(&'static str, Value)> {
     let text = port.to_string();
     vec![

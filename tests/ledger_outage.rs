@@ -31,7 +31,6 @@ fn sink_lost(reason: &str) -> String {
     format!("tokengauge_sink_lost_records_total{{sink=\"clickhouse\",reason=\"{reason}\"}}")
 }
 
-/// Waits until `holds` accepts the sink at `/api/v1/sinks`, and returns it.
 async fn sink(process: &Process, holds: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -232,7 +231,6 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
             .pragma_update(None, "user_version", version)
             .expect("set");
     };
-    // Set the version that a newer program would write.
     version(known + 1);
     let newer = std::fs::read(fixture.ledger()).expect("read");
     let process = Process::start(&config).await;

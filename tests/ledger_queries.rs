@@ -64,7 +64,6 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
 const SERIES_OF_VERSION_10: &str = "'id', 'route', 'upstream', 'model', 'workload', 'agent', 'experiment', 'variant', 'outcome',
     'operation_class', 'upstream_facts', 'cluster', 'namespace', 'pod', 'team', 'cost_center', 'tenant'";
 
-/// Converts a file to schema version 10.
 pub fn back_to_version_10(path: &Path) {
     let back = "DROP VIEW calls_readable; ALTER TABLE calls DROP COLUMN served_by;
         ALTER TABLE calls DROP COLUMN cost_unavailable; ALTER TABLE calls DROP COLUMN skipped_events;
@@ -81,7 +80,6 @@ pub fn back_to_version_10(path: &Path) {
     connection.execute_batch(&newer).expect("undone");
 }
 
-/// Converts a file to schema version 9.
 pub fn back_to_version_9(path: &Path) {
     back_to_version_10(path);
     let back = "DROP TABLE daily_spending; ALTER TABLE unsummed DROP COLUMN spending_below_key;
@@ -90,7 +88,6 @@ pub fn back_to_version_9(path: &Path) {
     connection.execute_batch(back).expect("undone");
 }
 
-/// Rounds times, costs and speeds as the ledger does.
 fn rounded(record: &CallRecord) -> serde_json::Value {
     let mut value = serde_json::to_value(record).expect("JSON");
     let round = |value: &mut serde_json::Value, by: f64| {
@@ -256,7 +253,6 @@ impl Arbitrary for Fate {
 }
 
 impl Fate {
-    /// Restricts the query to what the remaining data can answer.
     fn answered(self, mut query: CostQuery, ledger: &Ledger) -> Option<CostQuery> {
         let filter = &mut query.filter;
         match self {
@@ -281,12 +277,10 @@ impl Fate {
     }
 }
 
-/// Start of the middle call in the order of ends.
 fn half_of(records: &[CallRecord]) -> SystemTime {
     records[records.len() / 2].started_at.time()
 }
 
-/// Calls of a few users with a few keys.
 fn spenders(seed: u64, every: f64, random: &mut SplitMix64) -> Vec<CallRecord> {
     let mut records = sample(seed, 200, every);
     for record in &mut records {

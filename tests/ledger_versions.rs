@@ -32,7 +32,6 @@ fn written(version: i64) -> i64 {
     version.clamp(2, 8)
 }
 
-/// A copy of the fixture, converted to `version`.
 fn older(folder: &Path, version: i64) -> PathBuf {
     let path = folder.join("ledger.sqlite");
     let written = written(version);
@@ -132,7 +131,6 @@ fn without_sessions(
     stripped.collect()
 }
 
-/// Compares experiments, distributions and costs with sums over the calls.
 fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
     let reader = Reader::new(path, Instant::now);
     let timed = || calls.iter().map(TimedCall::of);

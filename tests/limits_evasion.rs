@@ -135,7 +135,6 @@ struct InjectBy {
     line: String,
     headers: String,
     body: Vec<u8>,
-    /// Whether the body is chunked and has a trailer.
     chunked: bool,
 }
 

@@ -73,7 +73,6 @@ async fn proxy(
     (folder, process)
 }
 
-/// Reads a stream to its end over HTTP/1 or HTTP/2.
 async fn read(address: SocketAddr, version: u8) {
     if version == 2 {
         let mut agent = http2(address).await;

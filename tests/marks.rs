@@ -53,7 +53,6 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// Replaces the tables and waits until they are in use.
     async fn reload(&self, tables: &str, count: f64) {
         let head = std::fs::read_to_string(self.path("head.toml")).expect("readable");
         std::fs::write(self.path("proxy.toml"), format!("{head}{tables}")).expect("written");
@@ -466,7 +465,6 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
     assert_eq!(texts[0], "deployed <v2>");
 }
 
-/// An address with an engine's metrics; `tokens` sets its counters.
 async fn engine_metrics(tokens: Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");

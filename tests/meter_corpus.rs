@@ -170,7 +170,6 @@ fn every_trusted_recording_gives_the_record_that_was_checked_by_hand() {
     );
 }
 
-/// A WebSocket text message as each side frames it.
 fn websocket(text: &str, side: Side) -> Vec<u8> {
     let masked = if side == Side::Agent { 0x80 } else { 0 };
     let length = text.len();

@@ -49,7 +49,6 @@ impl Said {
         }
     }
 
-    /// Parses the lines of an `.events` file.
     fn by_events(events: &str) -> Said {
         let mut said = Said::default();
         let mut texts = Texts::new();

@@ -6,7 +6,6 @@ use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::observer::{End, ObservedCall, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 
-/// A WebSocket text message, masked if the agent sends it.
 fn message(from: Side, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![0x81, masked | 126];

@@ -9,7 +9,6 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
-/// Number of distinct model names that the exporter gets.
 const MODELS: usize = 100_000;
 
 #[test]

@@ -10,7 +10,6 @@ use tokengauge_test_support::meter::{Bench, header_map};
 const LIVE: &str =
     "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k";
 
-/// A WebSocket message, masked if the agent sends it.
 fn message(from: Side, binary: bool, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![if binary { 0x82 } else { 0x81 }];

@@ -32,7 +32,6 @@ struct TestCall<'a> {
     agent: &'a str,
 }
 
-/// Reads the path and the body of a request.
 async fn request(tcp: &mut TcpStream) -> Option<(String, Value)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -278,7 +277,6 @@ impl SeriesFixture {
         [kept.clone().count() as f64, native_series(kept) as f64]
     }
 
-    /// Size of an export after `more` further calls.
     async fn sizes(&mut self, more: usize) -> Sizes {
         self.calls += more;
         let end = Instant::now() + TIMEOUT;
@@ -364,7 +362,6 @@ async fn configured(more: &str, without: Sizes) -> [f64; 2] {
     [with[0] - without[0], with[1] - without[1]]
 }
 
-/// The rows of the document whose figures are wrong.
 async fn rows_off() -> Vec<String> {
     let mut fixture = SeriesFixture::new("").await;
     let none = fixture.sizes(0).await;

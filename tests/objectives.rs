@@ -10,7 +10,6 @@ use tokengauge_meter::Subscriber;
 use tokengauge_slo::{Slos, Status};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
-/// Proxy, meter and objectives with a simulated clock.
 pub struct ObjectivesFixture {
     pub bench: Bench,
     pub slos: Arc<Slos>,
@@ -30,7 +29,6 @@ fn accounting(config: &Config) -> Accounting {
     Accounting::new(&config.prices, &config.budgets, &config.quotas)
 }
 
-/// A bench that measures and charges by a configuration.
 pub fn bench(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
     Bench::with(
         config.measure.clone(),

@@ -14,7 +14,6 @@ use tokengauge_test_support::port::HeldPort;
 
 const CALLS: usize = 20;
 
-/// Environment variables that send all signals to `address` without delay.
 fn variables(address: SocketAddr, protocol: &str) -> Vec<(&'static str, String)> {
     vec![
         ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),

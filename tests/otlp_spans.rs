@@ -63,7 +63,6 @@ impl TracingFixture {
         call
     }
 
-    /// A stream of twenty tokens that ends normally.
     fn stream(&self, headers: &[(&str, &str)], body: &str) {
         let call = self.call("/v1/chat/completions", headers, body);
         call.overhead(Phase::Head, Duration::from_micros(1500));

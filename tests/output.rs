@@ -153,7 +153,6 @@ fn every_command_ends_quietly_when_its_output_is_closed() {
     );
 }
 
-/// Standard output and standard error of the command on a terminal.
 fn on_terminal(command: Command) -> String {
     on_terminal_of(None, command)
 }
@@ -215,7 +214,6 @@ fn harmless(line: &str, shown: &str) {
     assert!(!forged, "{line}: {shown}");
 }
 
-/// Commands whose output is for people.
 const FOR_PEOPLE: [&str; 11] = [
     "report --ledger LEDGER --with-warm-up",
     "report --ledger LEDGER --with-warm-up --by agent,user,team,tenant,tool",

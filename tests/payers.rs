@@ -131,7 +131,6 @@ async fn get(process: &Process, path: &str) -> Value {
     fetch_json(process.admin, &format!("/api/v1/{path}"), &headers).await
 }
 
-/// The records of `count` calls, sorted by route, team and tenant.
 async fn calls(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -148,7 +147,6 @@ async fn calls(process: &Process, count: usize) -> Vec<Value> {
     }
 }
 
-/// Response of `/api/v1/me` to the holder of the key in `headers`.
 async fn own_use(process: &Process, query: &str, headers: &[(&str, &str)]) -> TestResponse {
     request_with(process.admin, "GET", &format!("/api/v1/me{query}"), headers).await
 }

@@ -87,7 +87,6 @@ impl Process {
             .collect()
     }
 
-    /// The first log line that contains `text`.
     pub fn find(&self, text: &str) -> Option<String> {
         let lines = self.lines.lock().expect("no panic");
         lines.iter().find(|line| line.contains(text)).cloned()
@@ -179,7 +178,6 @@ impl SteppedBackend {
         }
     }
 
-    /// Sends the next chunk on every stream.
     pub fn next(&self) {
         self.step.send_modify(|step| *step += 1);
     }
@@ -275,7 +273,6 @@ impl Listener {
         listener
     }
 
-    /// Reads until chunk `step` has arrived.
     pub async fn step(&mut self, step: usize) {
         let chunk = chunk(&self.id, step);
         self.until(&chunk).await;

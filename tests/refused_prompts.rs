@@ -16,7 +16,6 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 const OVERLOADED: &str =
     "data: {\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
 
-/// Answers every request with these bytes and closes.
 async fn backend(answer: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");

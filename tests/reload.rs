@@ -29,7 +29,6 @@ fn objective(name: &str, more: &str) -> String {
     format!("[[slo]]\nname = \"{name}\"\navailability = true\n{more}\n")
 }
 
-/// A configuration file in its own folder.
 struct ConfigFile {
     folder: TempDir,
 }

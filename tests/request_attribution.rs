@@ -38,7 +38,6 @@ fn long() -> String {
         .collect()
 }
 
-/// Answers every request and keeps the bodies.
 async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -130,7 +129,6 @@ impl ProxyFixture {
         status.parse().expect("a status")
     }
 
-    /// The records once there are `count`, oldest first.
     async fn records(&self, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {

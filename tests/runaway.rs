@@ -258,7 +258,6 @@ async fn the_file_with_a_receivers_address_is_read_again_for_each_message() {
     assert_eq!(alert["annotations"]["summary"], "1 session runs away");
 }
 
-/// The first alert that a receiver got.
 async fn notified(receiver: &Receiver) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -276,7 +275,6 @@ async fn notified(receiver: &Receiver) -> Value {
     }
 }
 
-/// Asserts that arguments of tools appear nowhere.
 async fn nothing_of_arguments(fixture: &Fixture, alert: &Value) {
     let mut all = vec![alert.to_string()];
     for path in [

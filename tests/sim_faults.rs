@@ -17,7 +17,6 @@ fn events(body: &str) -> usize {
     body.matches("\"content\":\"").count() - 1 // the first says only the role
 }
 
-/// The kind of the I/O error that caused a client's error.
 fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
     let mut source: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = source {

@@ -75,7 +75,6 @@ impl Fixture {
         ids.collect::<Result<_, _>>().expect("ids")
     }
 
-    /// Waits until the warehouse has this number of calls.
     pub async fn stored(&self, calls: usize) {
         self.until(|| self.warehouse.ids().len() >= calls, "calls in the store")
             .await;
@@ -103,7 +102,6 @@ pub async fn calls(process: &Process, count: usize, session: &str) {
     }
 }
 
-/// Waits for a metric to reach this value.
 pub async fn metric(process: &Process, series: &str, least: f64) -> f64 {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -12,7 +12,6 @@ use verify::{
     verify,
 };
 
-/// The record of a chat with 40 tokens in 30 bytes.
 fn record(changes: &[(&str, Value)]) -> CallRecord {
     let mut record = json!({
         "id": "i", "started_at": "2026-11-21T00:00:00.000Z", "route": "one", "upstream": "one", "endpoint": null,

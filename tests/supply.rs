@@ -5,7 +5,6 @@ use std::path::Path;
 use toml::Table;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// Prefix of the names of our crates.
 const OURS: &str = "tokengauge-";
 /// Our crates that each crate may depend on, except in tests. Crates further up may depend on crates further down.
 const MAY_USE: &[(&str, &[&str])] = &[

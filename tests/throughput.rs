@@ -12,10 +12,8 @@ use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
-/// Maximum delay of measuring, in milliseconds.
 const DELAY: u64 = MAX_MEASURE_DELAY.as_millis() as u64;
 
-/// Calls that are played in the order of their instants.
 #[derive(Default)]
 struct CallScript {
     steps: BTreeMap<(u64, usize, u64), ScriptStep>,

@@ -53,7 +53,6 @@ impl Fixture {
         self.folder.path().join("state/ledger.sqlite")
     }
 
-    /// Output of a command about the ledger.
     async fn command(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(arguments).arg("--ledger").arg(self.ledger());
@@ -96,7 +95,6 @@ fn asking(stream: bool, more: Value) -> Value {
     body
 }
 
-/// Answers one call with calls of these tools.
 async fn scripted(upstream: &Upstream, tools: &[&str]) {
     let calls = tools.iter().enumerate().map(|(index, name)| {
         format!(

@@ -71,12 +71,10 @@ impl FakeWarehouse {
         self.state.lock().expect("no panic")
     }
 
-    /// Makes the next `times` requests fail in this way.
     pub fn fault(&self, fault: Fault, times: usize) {
         self.state().fault = Some((fault, times));
     }
 
-    /// Refuses inserts with this session in them.
     pub fn refuse(&self, session: &str) {
         self.state().refused = Some(format!("\"session\":\"{session}\""));
     }

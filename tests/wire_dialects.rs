@@ -28,7 +28,6 @@ const STEP: usize = 7;
 
 pub struct Fixture {
     pub path: PathBuf,
-    /// Bytes of the body as sent.
     pub body: Vec<u8>,
     /// Expected events, one a line. `None` if `wire_openai.rs` has the expected reading.
     pub events: Option<String>,
@@ -163,7 +162,6 @@ impl Fixture {
         }
     }
 
-    /// Equivalent bodies as other servers would write them.
     fn other_bodies(&self) -> Vec<(&'static str, Cow<'_, [u8]>)> {
         if extension(&self.path) != "sse" {
             return Vec::new();

@@ -10,7 +10,6 @@ use tokengauge_test_support::wire::frames::{self, Frame};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
 
-/// Members of a reading that differ from an empty one.
 fn rendered(reading: &Reading) -> Value {
     let mut found = Map::new();
     let mut put = |name: &str, value: Value| {

@@ -14,7 +14,6 @@ use tokengauge_core::call::Dialect;
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire::{DIALECTS, detect, request_facts, request_texts};
 
-/// A request of `fixtures/requests.json` with its expected facts.
 #[derive(Deserialize)]
 pub struct WrittenRequest {
     source: String,
@@ -23,7 +22,6 @@ pub struct WrittenRequest {
     model: Option<String>,
     stream: Option<bool>,
     texts: Vec<String>,
-    /// Bytes of the body as sent.
     pub body: Box<RawValue>,
 }
 

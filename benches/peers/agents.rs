@@ -16,7 +16,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// The request for a response, with further header lines for HTTP/1.1.
     pub fn new(spec: StreamRequest, headers: &str) -> Call {
         Call {
             events: spec.events,
@@ -26,7 +25,6 @@ impl Call {
     }
 }
 
-/// An agent that makes calls one after the other.
 pub enum Agent {
     Http1(Connection),
     Http2(Http2),

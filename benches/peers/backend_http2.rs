@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep_until};
 
 /// Concurrent streams on a connection, more than any proxy opens here.
 const STREAMS: u32 = 10_000;
-/// Flow-control window in bytes.
 const WINDOW: u32 = 1 << 20;
 
 /// Answers requests until the peer disconnects.

@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Observations of all streams of one run.
 #[derive(Debug, Default)]
 pub struct StreamStats {
     pub noting: Cell<bool>,
@@ -43,7 +42,6 @@ pub struct EventReader<'a> {
 }
 
 impl EventReader<'_> {
-    /// A reader for a request that is sent now.
     pub fn new(stats: &StreamStats) -> EventReader<'_> {
         EventReader {
             stats,
@@ -53,7 +51,6 @@ impl EventReader<'_> {
         }
     }
 
-    /// Removes complete events from the received part of a body.
     pub fn read(&mut self, body: &mut Vec<u8>, arrived: u64) {
         let (before, stats) = (self.seen, self.stats);
         let noting = stats.noting.get();
@@ -159,7 +156,6 @@ fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(end + 4))
 }
 
-/// Counts as open until it is dropped.
 struct OpenStream<'a>(&'a StreamStats);
 
 impl OpenStream<'_> {

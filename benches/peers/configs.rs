@@ -43,7 +43,6 @@ pub enum With {
 pub struct Site<'a> {
     pub folder: &'a Path,
     pub address: SocketAddr,
-    /// Admin address of tokengauge.
     pub admin: SocketAddr,
     pub backends: &'a Backends,
     pub setup: &'a Setup,
@@ -104,7 +103,6 @@ impl Site<'_> {
         Ok(command)
     }
 
-    /// haproxy with unlimited reuse of connections.
     pub fn haproxy(&self) -> anyhow::Result<Command> {
         let Site { address, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
@@ -213,7 +211,6 @@ upstream = \"backend\"
     }
 }
 
-/// A program that Debian installs in a folder of root's PATH.
 fn with_sbin(program: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);

@@ -24,7 +24,6 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Starts the backends on the load's core.
     pub fn start(cores: Cores, length: Duration, profile: bool) -> anyhow::Result<Environment> {
         let authority = Authority::new();
         let (certificate, key) = authority.issue("backend", "127.0.0.1");
@@ -63,7 +62,6 @@ impl Environment {
     }
 }
 
-/// Runs this program again as a backend.
 fn start_backend(mut command: Command, cores: Cores) -> anyhow::Result<(Processes, SocketAddr)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut processes = Processes::start(command, cores.load, cores.load)?;

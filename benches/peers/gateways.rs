@@ -61,17 +61,14 @@ pub fn portkey_headers(backend: SocketAddr) -> String {
     format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{backend}/v1\r\n")
 }
 
-/// `make bench-gateways` installs LiteLLM here.
 pub fn litellm_program() -> PathBuf {
     installed("litellm/bin/litellm")
 }
 
-/// `make bench-gateways` installs Portkey here.
 pub fn portkey_program() -> PathBuf {
     installed("portkey/node_modules/@portkey-ai/gateway/build/start-server.js")
 }
 
-/// `make bench-tools` installs Envoy here.
 pub fn envoy_program() -> PathBuf {
     installed("envoy/bin/envoy")
 }

@@ -19,7 +19,6 @@ use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now};
 use tokengauge_test_support::records::Records;
 
 const STREAMS: [usize; 4] = [10, 100, 1_000, 10_000];
-/// Events per second of all streams together.
 const EVENTS: usize = 10_000;
 const MODELS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const LEDGERS: [usize; 3] = [1_000_000, 10_000_000, 100_000_000];

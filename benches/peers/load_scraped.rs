@@ -25,7 +25,6 @@ struct Scrapes {
     bytes: usize,
 }
 
-/// 50 paced streams, with or without concurrent scrapes.
 pub async fn scraped(run: &Run<'_>, scraped: bool) -> anyhow::Result<RunResult> {
     let admin = run.running.admin().context("no /metrics")?;
     let scraper = scraped.then(|| Scraper::start(admin));

@@ -132,7 +132,6 @@ pub async fn flat_out(run: &Run<'_>, streams: usize, per_write: u32) -> anyhow::
     Ok(result)
 }
 
-/// Streams next to greedy agents.
 pub async fn next_to(run: &Run<'_>, neighbours: Neighbours) -> anyhow::Result<RunResult> {
     let mut noisy = neighbours.start(run.running.noisy(), run.cores)?;
     let result = paced(run, QUIET).await?;

@@ -22,7 +22,6 @@ const GROWTH: f64 = 1.3;
 /// Allowed growth of memory in kilobytes from the first event to the last.
 const GROWN_KB: f64 = 512.0;
 
-/// Cost of several streams of one length.
 #[derive(Default)]
 struct Cost {
     /// Nanoseconds of CPU time and number of events, by tenth.
@@ -43,7 +42,6 @@ const COLUMNS: [(&str, usize); 8] = [
     ("KB grown", 0),
 ];
 
-/// Prints the table, and compares tokengauge's rows with the goals.
 pub fn print(peers: &[Peer], environment: &Environment, rounds: u32) {
     println!("\none long stream of 25,000 events a second");
     let mut table = Table::with_columns(COLUMNS.to_vec());

@@ -118,7 +118,6 @@ impl Neighbours {
         under_way
     }
 
-    /// The requested behaviour of the backend for these agents.
     fn stream_request(self) -> StreamRequest {
         let endless = StreamRequest {
             events: ENDLESS_EVENTS,
@@ -144,7 +143,6 @@ impl Neighbours {
         }
     }
 
-    /// The rest of the prompt of each request.
     fn prompt(self) -> String {
         let size = match self {
             Neighbours::CountedPrompts => COUNTED_PROMPT_BYTES,

@@ -52,7 +52,6 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The backends: one per protocol, and one for noisy agents.
 #[derive(Clone, Debug)]
 pub struct Backends {
     pub http1: SocketAddr,
@@ -79,7 +78,6 @@ pub struct RunningPeer {
     /// Address for noisy agents, which differs from the others' only for `direct`.
     noisy: SocketAddr,
     protocol: AgentProtocol,
-    /// Header lines that its requests need.
     headers: String,
     /// `None` for `direct`.
     processes: Option<Processes>,
@@ -261,7 +259,6 @@ impl RunningPeer {
         Call::new(spec, &self.headers)
     }
 
-    /// Its admin address; `None` for peers other than tokengauge.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }

@@ -120,14 +120,12 @@ impl Library {
 pub struct RecordedSpec {
     pub index: usize,
     pub per_write: u32,
-    /// Whether its longest run of similar events is repeated.
     pub repeated: bool,
 }
 
 impl RecordedSpec {
     pub const HEADER: &str = "x-recorded";
 
-    /// The request for it, with a small body.
     pub fn request(self, of: &Recorded) -> Vec<u8> {
         let RecordedSpec {
             index,

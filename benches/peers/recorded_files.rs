@@ -46,7 +46,6 @@ const PATHS: [(&str, &str); 20] = [
 const PIECE: usize = 1024;
 const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
-/// The names of the dialects with recordings.
 pub fn dialects() -> impl Iterator<Item = &'static str> {
     PATHS.iter().map(|(dialect, _)| *dialect)
 }

@@ -108,7 +108,6 @@ impl Report {
         table
     }
 
-    /// A figure of some runs, divided round by round.
     pub fn compared(&self, runs: &Runs, metric: &Metric, against: Against) -> Option<Interval> {
         let base = match against {
             Against::Nothing => return interval(&runs.values(metric)),

@@ -8,11 +8,8 @@ pub type Percentiles = [f64; SHARES.len()];
 
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// Latency from a request to its first event.
     pub first_token: Option<Percentiles>,
-    /// Latency from the sending of an event to its arrival.
     pub chunk: Option<Percentiles>,
-    /// Duration of a scrape of `/metrics`.
     pub scrape: Option<Percentiles>,
     pub scrape_bytes: usize,
     pub events: u64,
@@ -30,11 +27,9 @@ pub struct RunResult {
     /// Tokens that tokengauge's metrics count.
     pub counted: f64,
     pub lagged: f64,
-    /// Share of a core that a hypervisor took during the run.
     pub stolen: f64,
     /// Number of attempts. Runs that lost more of a core were discarded.
     pub tries: u32,
-    /// Number of failed streams.
     pub failed: u64,
     pub why: Option<String>,
 }

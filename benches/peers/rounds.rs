@@ -15,7 +15,6 @@ use std::time::Instant;
 
 /// The share of a core that may be lost in a run: two ticks of 10 ms in 3 seconds.
 pub const MAX_STOLEN: f64 = 0.007;
-/// Maximum number of attempts for a run.
 const TRIES: usize = 3;
 
 /// Runs scenarios in rounds, adds the results to the report and prints their tables. Scenarios of one group alternate,

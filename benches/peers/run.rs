@@ -94,7 +94,6 @@ pub async fn warm(running: &RunningPeer, models: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A run through a peer that is warm.
 pub struct Run<'a> {
     pub scenario: &'a Scenario,
     pub running: &'a RunningPeer,
@@ -105,7 +104,6 @@ pub struct Run<'a> {
     pub stats: Rc<StreamStats>,
 }
 
-/// Streams or agents that run until they are dropped.
 pub type UnderWay = JoinSet<anyhow::Result<()>>;
 
 impl Run<'_> {

@@ -26,7 +26,6 @@ pub enum BackendProtocol {
 pub struct Setup {
     pub agents: AgentProtocol,
     pub backend: BackendProtocol,
-    /// Its worker threads or processes.
     pub workers: usize,
     pub connections: usize,
     /// Limit of tokengauge's distinct models, if it is not the default.
@@ -77,7 +76,6 @@ pub enum Work {
     },
     /// Recorded bodies as fast as possible, one after the other on each of 32 connections.
     Recorded {
-        /// Only bodies of this dialect, by its name in records.
         dialect: Option<String>,
         per_write: u32,
         /// Whether the longest run of similar events is repeated until there are 1,000 events.
@@ -92,7 +90,6 @@ pub enum Work {
 pub struct Scenario {
     pub work: Work,
     pub setup: Setup,
-    /// Distinct models in use.
     pub models: u32,
 }
 
@@ -146,7 +143,6 @@ impl Scenario {
         })
     }
 
-    /// Title in tables and messages.
     pub fn title(&self) -> String {
         let mut title = self.work.title();
         match (self.setup.agents, self.setup.backend) {

@@ -5,7 +5,6 @@ use crate::options::{Options, Scene};
 use crate::recorded_files::dialects;
 use crate::scenario::{AgentProtocol, BackendProtocol, Pace, Scenario, Setup, Work};
 
-/// Number of agents that make short calls.
 const AGENTS: usize = 8;
 const MODELS: u32 = 100;
 
@@ -130,7 +129,6 @@ impl Options {
     }
 }
 
-/// Calls of one token by eight agents.
 pub fn short_calls() -> Scenario {
     let work = Work::Short {
         agents: AGENTS,

@@ -4,7 +4,6 @@ use crate::cores::Cores;
 use std::fs;
 use std::time::Instant;
 
-/// Stolen time of the cores since the value was created.
 pub struct StealTime {
     cores: Cores,
     since: Instant,

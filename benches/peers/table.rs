@@ -3,7 +3,6 @@
 use crate::metrics::Metric;
 use crate::statistics::Interval;
 
-/// A row with an optional figure or ratio per column.
 pub enum Row {
     Figures(Vec<Option<f64>>),
     Ratios(Vec<Option<Interval>>),
@@ -15,7 +14,6 @@ pub struct Table {
     rows: Vec<(String, Row)>,
 }
 
-/// Minimum width of a column.
 const WIDTH: usize = 9;
 
 impl Table {

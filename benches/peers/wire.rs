@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 
 /// Text before the sending time in every event with text.
 const MARK: &[u8] = b"\"obfuscation\":\"";
-/// Decimal digits of a time.
 const DIGITS: usize = 20;
 /// Words of the generated text, one or two tokens each.
 const WORDS: [&str; 12] = [
@@ -64,7 +63,6 @@ impl StreamRequest {
         .into_bytes()
     }
 
-    /// The body of the request in the form of an SDK's.
     pub fn body(self, more: &str) -> String {
         let StreamRequest {
             events,
@@ -87,7 +85,6 @@ impl StreamRequest {
         )
     }
 
-    /// The bytes that end its stream.
     pub fn end(&self) -> String {
         if self.without_usage {
             "data: [DONE]\n\n".to_owned()
@@ -123,7 +120,6 @@ fn model_name(model: u32) -> String {
     }
 }
 
-/// The name of a model in events.
 pub fn answering_model(model: u32) -> Cow<'static, str> {
     match model {
         0 => "bench-2026-01-01".into(),

@@ -86,7 +86,6 @@ impl Connection {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadBehaviour {
-    /// Pause after each chunk.
     pub pause: Duration,
     /// Time from the start of the call to the disconnect.
     pub leaves: Option<Duration>,

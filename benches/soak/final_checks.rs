@@ -17,7 +17,6 @@ use tokengauge_core::time::rfc3339_millis;
 /// Longer than the lifetime of idle connections (2 s) and blocking threads (10 s), and than the retries of an exporter.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Gauges that are 0 when the proxy is idle.
 const GAUGES: &[&str] = &[
     "tokengauge_streams_in_flight",
     "tokengauge_streams_stalled",

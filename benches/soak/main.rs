@@ -247,7 +247,6 @@ impl Soak {
         tasks
     }
 
-    /// Starts to verify records as they are written.
     fn sweep(&self, records: Arc<Mutex<Records>>) -> tokio::task::JoinHandle<()> {
         let Shared {
             inbox,

@@ -30,7 +30,6 @@ pub struct Proxy {
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// The configuration after its `generation`th change.
 pub fn configuration(folder: &Path, backend: Backend, generation: u64) -> String {
     let Backend {
         simulator,
@@ -271,7 +270,6 @@ pub fn descriptors(process: u32) -> Vec<String> {
     links.map(|link| link.display().to_string()).collect()
 }
 
-/// A response of the admin address.
 pub async fn ask(admin: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
     let exchange = async {
         let stream = TcpStream::connect(admin).await?;

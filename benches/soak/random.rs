@@ -2,7 +2,6 @@
 
 use tokengauge_test_support::records::SplitMix64;
 
-/// Random numbers of one agent or task.
 pub struct Random(SplitMix64);
 
 impl Random {

@@ -88,12 +88,10 @@ impl Records {
         })
     }
 
-    /// Number of unverified calls.
     pub fn unverified(&self) -> usize {
         self.ended.len()
     }
 
-    /// Reads new records, and verifies the calls that are complete.
     pub fn sweep(
         &mut self,
         inbox: &Inbox,

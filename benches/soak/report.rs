@@ -57,7 +57,6 @@ pub struct RunSummary {
     pub memory: Option<Memory>,
     /// The maximum allowed slope of memory, in KB per minute.
     pub bound: f64,
-    /// Gauges of the idle proxy before and after the run.
     pub idle_gauges: (BTreeMap<String, f64>, BTreeMap<String, f64>),
 }
 
@@ -130,7 +129,6 @@ impl Report {
         }
     }
 
-    /// The scenarios, endpoints and counts of `expected` that did not occur.
     pub fn missing(&self, expected: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
         let sums = self.lock();
         let came = |name: &&str| {

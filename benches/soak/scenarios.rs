@@ -188,9 +188,7 @@ pub enum Scenario {
     Reset,
     Close,
     Status,
-    /// The agent closes its connection, at any time.
     Leaves,
-    /// The agent resets its connection, at any time.
     AgentResets,
     /// The agent closes its connection in the middle of its request.
     Abandoned,
@@ -209,7 +207,6 @@ pub enum Scenario {
     Interim,
     /// A body without length that ends with the connection.
     Bare,
-    /// The upstream never answers.
     Silent,
     /// The upstream's port is closed.
     Refused,

@@ -6,7 +6,6 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::records::Records;
 
-/// The calls are spread over this time.
 const SPAN: Duration = Duration::from_secs(3000);
 /// The approximate age of the last call; random gaps can make it newer.
 const AGE_OF_LAST: Duration = Duration::from_secs(300);

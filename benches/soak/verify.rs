@@ -23,7 +23,6 @@ pub enum Expected {
     /// A recorded body, or a behaviour of the rogue backend.
     Fixed {
         outcome: Outcome,
-        /// Output tokens of its text.
         output: Option<u64>,
     },
     /// A Realtime session, which has one record per turn.
@@ -36,7 +35,6 @@ pub struct ReceivedHead {
     pub status: u16,
     pub content_type: Option<String>,
     pub encoding: Option<String>,
-    /// The proxy answered instead of the backend.
     pub from_proxy: bool,
 }
 
@@ -46,7 +44,6 @@ pub struct ReceivedCall {
     pub sent: u64,
     /// `None` if the call ended before a head arrived.
     pub head: Option<ReceivedHead>,
-    /// Bytes of the response body.
     pub received: u64,
     /// The offset of the first byte that differs from the backend's.
     pub mismatch: Option<u64>,
@@ -60,7 +57,6 @@ pub struct SentCall {
     pub bytes: Vec<u8>,
     /// How often the call reached the backend; for Realtime the number of turns.
     pub begun: u32,
-    /// The simulator's ground truth, one per turn.
     pub truths: Vec<Truth>,
 }
 

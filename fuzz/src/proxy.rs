@@ -30,7 +30,6 @@ pub struct Between {
 }
 
 impl Between {
-    /// `max_idle` is the number of kept connections to the upstream.
     pub fn start(max_idle: usize) -> Between {
         let runtime = runtime();
         let _entered = runtime.enter();

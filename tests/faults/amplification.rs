@@ -70,7 +70,6 @@ struct AttackCost {
 }
 
 impl AttackCost {
-    /// Opens `streams` connections, sends `request` on each, and keeps them open.
     async fn of(name: &str, streams: u64, request: &[u8], response: Vec<u8>) -> AttackCost {
         AttackCost::with(name, streams, request, response, |_| ()).await
     }
@@ -230,7 +229,6 @@ async fn an_event_of_a_million_tool_calls() {
     AttackCost::of("a million tool calls", 2, &chat(), response).await;
 }
 
-/// Collects bits, least significant bit first.
 #[derive(Default)]
 struct BitWriter(Vec<bool>);
 

@@ -94,7 +94,6 @@ async fn serve(
     }
 }
 
-/// Reads a long prompt and checks every byte.
 async fn take(tcp: &mut TcpStream, read: &AtomicU64) {
     let (block, mut at) = (block().repeat(2), 0);
     let mut piece = vec![0; 64 * 1024];

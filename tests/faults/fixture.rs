@@ -88,12 +88,10 @@ impl ProxyFixture {
         self.process.addresses()[0]
     }
 
-    /// Returns the only finished call of a session.
     pub async fn record(&self, session: &str) -> Value {
         self.recorded(session, 1).await.remove(0)
     }
 
-    /// Returns the finished calls of a session once there are `count`.
     pub async fn recorded(&self, session: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -187,7 +185,6 @@ impl ProxyFixture {
         sum(&self.process.metrics().await, name)
     }
 
-    /// Returns the idle state once the counts no longer change.
     async fn settled(&self) -> IdleState {
         let (mut last, mut same) = (self.now().await, 0);
         while same < 10 {

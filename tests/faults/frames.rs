@@ -17,7 +17,6 @@ pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 pub const ACK: u8 = 1;
 
-/// HTTP/2 error codes.
 pub const INTERNAL_ERROR: u32 = 2;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
@@ -75,7 +74,6 @@ pub fn request(stream: u32, session: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 }
 
-/// The header block of a `GET /`.
 pub fn block(session: &str) -> Vec<u8> {
     let pseudo = [0x82, 0x86, 0x84, 0x41, 1, b'h'];
     [&pseudo[..], &field("x-tokengauge-session", session)].concat()

@@ -5,7 +5,6 @@ use super::script::Disconnect;
 /// The received part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// Number of interim responses before the message.
     pub interim: usize,
     /// The second word of the first line: a status or a target. `None` if the head is incomplete.
     pub what: Option<String>,
@@ -13,7 +12,6 @@ pub struct ObservedMessage {
     pub body: Vec<u8>,
     pub trailers: String,
     pub end: MessageEnd,
-    /// Value of `x-tokengauge-error`.
     pub error: Option<String>,
 }
 

@@ -146,7 +146,6 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
         .await;
 }
 
-/// Waits for a metric without making calls.
 async fn reaches_alone(fixture: &ProxyFixture, metric: &str, least: f64) {
     let end = Instant::now() + TIMEOUT;
     while fixture.metric(metric).await < least {

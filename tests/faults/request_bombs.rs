@@ -17,7 +17,6 @@ const MEMORY: u64 = 32 << 20;
 const SLACK: u64 = 32 << 20;
 const REQUESTS: usize = 60;
 
-/// A quota that depends on the request body.
 fn quota(per: &str) -> String {
     format!("[[quota]]\nname = \"q\"\nper = \"{per}\"\nrequests_per_minute = 100000\n")
 }

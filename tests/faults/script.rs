@@ -16,7 +16,6 @@ pub enum Step {
     /// Sends each byte in its own packet.
     Trickle(Vec<u8>),
     Wait(Duration),
-    /// Reads until this number of bytes has arrived.
     Receive(usize),
     ReceiveAll,
     /// Shuts down the writing side and continues to read.

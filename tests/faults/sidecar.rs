@@ -53,7 +53,6 @@ async fn answer(mut tcp: TcpStream) {
     let _ = tcp.read_u8().await;
 }
 
-/// A chat with an image, of this number of bytes.
 fn question(bytes: usize) -> Vec<u8> {
     let before = "{\"model\":\"m-1\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":[\
                   {\"type\":\"text\",\"text\":\"What is this?\"},{\"type\":\"image_url\",\

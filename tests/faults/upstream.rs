@@ -37,7 +37,6 @@ pub enum ExpectedResponse {
 pub struct ExpectedRecord {
     pub outcome: &'static str,
     pub error: Option<&'static str>,
-    /// Counted output tokens.
     pub tokens: Option<u64>,
     /// Reasons why the call may have no speed; empty if the test does not check it.
     pub without_speed: &'static [&'static str],
@@ -110,7 +109,6 @@ pub fn refused(
     )
 }
 
-/// Tries every fault and reports all differences.
 pub async fn all(fixture: &ProxyFixture, faults: Vec<Fault>) {
     let mut wrong = Vec::new();
     for fault in &faults {

@@ -51,7 +51,6 @@ struct ObservedResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamEnd {
     Whole,
-    /// The stream was reset with this error code.
     Reset(u32),
     Lost,
     Hung,

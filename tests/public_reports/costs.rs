@@ -30,7 +30,6 @@ async fn reasoning_in_the_text_of_an_answer_is_reasoning() {
     .await;
 }
 
-/// Two choices with tagged reasoning, whose pieces alternate.
 fn two_choices(open: &str) -> Vec<Vec<u8>> {
     let choice = |index: u32, delta: Value| {
         sse(json!({"id": "c", "model": "m", "choices": [{"index": index, "delta": delta}]}))

@@ -628,7 +628,6 @@ async fn a_200_without_an_answer_is_an_error() {
     play(cases).await;
 }
 
-/// A whole answer of each dialect, by its path.
 fn answers() -> Vec<(&'static str, Value)> {
     let message = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": " word"}], "stop_reason": "end_turn"});
     vec![

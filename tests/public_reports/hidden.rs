@@ -3,7 +3,6 @@
 use super::play::{Case, JSON, KNOWN, Socket, play, play_sockets};
 use super::*;
 
-/// The record of 64 words with this much reported output.
 fn hidden(output: u64) -> Value {
     json!({"outcome": "complete", "tps": {"output": null, "reported": null, "total": null, "unavailable": "hidden_output", "total_unavailable": "hidden_output"}, "tokens": {"reported": {"output": output}}})
 }

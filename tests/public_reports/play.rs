@@ -135,12 +135,10 @@ impl Case {
     }
 }
 
-/// An SSE event without a name.
 pub fn sse(data: impl std::fmt::Display) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-/// An SSE event with a name.
 pub fn named(name: &str, data: impl std::fmt::Display) -> Vec<u8> {
     format!("event: {name}\ndata: {data}\n\n").into_bytes()
 }
@@ -258,7 +256,6 @@ pub struct Played {
     pub process: Process,
     /// Receives the spans.
     receiver: Receiver,
-    /// The finished calls of `/api/v1/events`.
     pub(super) events: Arc<Mutex<Vec<Value>>>,
     folder: TempDir,
     pub(super) records: Vec<Value>,
@@ -343,7 +340,6 @@ impl Played {
         }
     }
 
-    /// The good and bad events that an availability objective has counted.
     pub async fn availability(&self) -> Value {
         fetch_json(self.process.admin, "/api/v1/slos", &[]).await
     }
@@ -382,7 +378,6 @@ impl Played {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The ledger must have equal records.
     async fn compare_ledger(&self, found: &mut Vec<String>) {
         let ledger = self.folder.path().join(LEDGER);
         let ledger = ledger.to_str().expect("text");
@@ -459,7 +454,6 @@ impl Played {
         compare_groups("report", &report["groups"], &self.by_model(), found);
     }
 
-    /// The records of calls that use a model.
     pub(super) fn with_models(&self) -> impl Iterator<Item = &Value> {
         let class = |record: &&Value| record["operation_class"].as_str().unwrap_or("").to_owned();
         let counts =
@@ -630,7 +624,6 @@ fn model_of(record: &Value) -> String {
     model.unwrap_or(UNKNOWN).to_owned()
 }
 
-/// Sums over the records of a model.
 #[derive(Default)]
 struct Sums {
     outcomes: BTreeMap<String, f64>,
@@ -669,7 +662,6 @@ pub async fn play_by_list_prices(cases: Vec<Case>) -> Played {
     play_at(cases, ("", "")).await
 }
 
-/// Plays cases with these keys of the upstream and these prices.
 async fn play_at(cases: Vec<Case>, configured: (&str, &str)) -> Played {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");

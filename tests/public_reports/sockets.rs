@@ -89,7 +89,6 @@ async fn websockets_are_read_like_streams() {
     .await;
 }
 
-/// The text of an event whose last bytes are missing.
 fn text_torn(event: &Value) -> String {
     let mut text = event.to_string();
     text.truncate(text.len() - 1);

@@ -569,7 +569,6 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
 
 type Number = fn(u64) -> Value;
 
-/// The value with every number written in another way.
 fn written(value: &Value, number: Number) -> Value {
     match value {
         Value::Number(count) => number(count.as_u64().expect("a count")),

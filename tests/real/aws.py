@@ -98,7 +98,6 @@ class Issuer:
         self.secrets = set()  # must not appear in any output
 
     def token(self):
-        """A token in the form of a service account's token."""
         header, claims, signature = (secrets.token_urlsafe(size) for size in (30, 300, 60))
         token = f"{header}.{claims}.{signature}"
         self.known.add(token)
@@ -186,7 +185,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def issuer(account):
-    """Yields a listening issuer and its address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Handler) as server:
         server.daemon_threads = True
         server.issuer = Issuer(account)

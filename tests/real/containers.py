@@ -27,8 +27,6 @@ events_logger = "file"
 
 
 class Containers:
-    """A store of images and containers."""
-
     def __init__(self, folder: pathlib.Path):
         folder.mkdir()
         self.folder = folder

@@ -16,7 +16,6 @@ def strict(schema):
 
 
 def schemas(folder):
-    """Returns (API version, kind) → schema."""
     crds = [crd for file in folder.glob("*.yaml") for crd in yaml.safe_load_all(file.read_text())]
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
     names = {"name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}, "namespace": {"type": "string"}}

@@ -29,7 +29,6 @@ class Gauge:
         return json.loads(self.scrape(f"/api/v1/calls?limit={limit}&operation_class=all"))["calls"]
 
     def metric(self, name):
-        """Returns a metric's value, summed over its labels."""
         samples = re.findall(rf"^{name}(?:{{.*}})? (\S+)", self.scrape("/metrics"), re.MULTILINE)
         return sum(float(sample) for sample in samples)
 

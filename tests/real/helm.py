@@ -44,7 +44,6 @@ class Helm:
         return values
 
     def texts(self, values, **release):
-        """Returns path in the chart → text, for all non-empty files."""
         rendered = self.do("render", chart=CHART, values=values, **release)
         texts = {path.removeprefix("tokengauge/templates/"): text for path, text in rendered.items()}
         return {path: text for path, text in sorted(texts.items()) if text.strip() and path.endswith(".yaml")}

@@ -65,7 +65,6 @@ SCRIPTS = {"node": ("*.mjs",), "agents": ("agents/*.mjs",), "page": ("page/*.mjs
 
 
 def copy_scripts():
-    """Copies changed scripts into the installed parts."""
     for name, patterns in SCRIPTS.items():
         for script in (script for pattern in patterns for script in HERE.glob(pattern)):
             target = CACHE / name / script.name

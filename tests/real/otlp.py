@@ -29,8 +29,6 @@ def eventually(find, what, seconds=120):
 
 
 class ExportingGauge(Gauge):
-    """A proxy that exports, with its log."""
-
     def __init__(self, process, call_log):
         traffic = process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
         admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
@@ -58,8 +56,6 @@ def exporting(tokengauge, folder, upstream, variables, *arguments):
 
 
 class Receiver:
-    """Messages of a recording receiver."""
-
     def __init__(self, url, file):
         self.url = url
         self.file = file
@@ -79,7 +75,6 @@ class Receiver:
         ]
 
     def metrics(self):
-        """Returns the metrics of the newest message by name."""
         newest = self.messages("/v1/metrics")[-1:]
         return {
             metric["name"]: metric
@@ -92,7 +87,6 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiving(folder, *behaviour):
-    """Starts a recording receiver with this behaviour."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "received.jsonl"
     command = [sys.executable, HERE / "otlp_receiver.py", file, *behaviour]

@@ -30,7 +30,6 @@ SECONDS = float(os.environ.get("TOKENGAUGE_TRAFFIC_SECONDS", 120))
 # Above 14 streams each gets a share, so load becomes visible.
 BEHAVIOUR = "seed=7,usage=on,knee=14"
 RATE = "15s"
-# Grafana's colour names.
 COLOURS = {"green": "#56a64b", "orange": "#ff780a", "red": "#e02f44", "blue": "#3274d9", "yellow": "#e0b400", "purple": "#a352cc"}
 COLOURS |= {"dark-red": "#c4162a", "dark-orange": "#fa6400", "text": "#8e8e8e"}
 OTHERS = ["#3274d9", "#56a64b", "#ff780a", "#a352cc", "#e0b400", "#e02f44", "#37a2a2", "#8e8e8e"]

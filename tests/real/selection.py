@@ -60,14 +60,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def group_of(nodeid):
-    """Returns the name of a test's group."""
     pattern, name = next(each for each in GROUPS if re.match(each[0], nodeid))
     return re.match(pattern, nodeid).expand(name)
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Assigns the tests of a group to one worker."""
-
     def _split_scope(self, nodeid):
         return group_of(nodeid)
 

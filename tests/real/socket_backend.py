@@ -20,8 +20,6 @@ INPUT = 321
 
 @dataclasses.dataclass
 class Answer:
-    """One answer as it was sent."""
-
     request: dict
     asked: float
     sent: list = dataclasses.field(default_factory=list)

@@ -20,7 +20,6 @@ def metrics(binary):
 
 
 def exposed(metric):
-    """Returns the names under which Prometheus keeps a metric."""
     if metric["kind"] != "histogram":
         return [metric["name"]]
     # A native histogram is one series with the metric's own name.

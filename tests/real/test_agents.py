@@ -99,7 +99,6 @@ def agrees(session, calls, model):
 
 
 def claude(place, *arguments, url):
-    """Runs Claude Code once and returns its own summary."""
     variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_MODEL": SONNET}
     variables |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
     return json.loads(place.run(NODE / "node_modules/.bin/claude", "-p", *arguments, "--output-format", "json", **variables))
@@ -198,7 +197,6 @@ def test_a_conversation_by_a_framework_is_one_session(simulated, framework):
 
 @pytest.fixture(scope="module")
 def guessing(gauge, simulator, logs):
-    """A proxy that guesses sessions."""
     config = logs / "guessing.toml"
     ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\nupstream = "sim"\n'
     config.write_text(f"[attribution]\nguess_sessions = true\n{ways}")

@@ -119,7 +119,6 @@ batch_wait = "100ms"
         return len(ids)
 
     def keeps(self, hidden):
-        """Asserts that the proxy wrote nothing of `hidden`."""
         assert len(hidden) > 0
         for log in self.logs:
             written = log.read_text()

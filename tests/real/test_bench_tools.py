@@ -40,7 +40,6 @@ def run(command, folder):
 
 
 def aiperf(gauge, folder, model, *more, count=CALLS):
-    """Returns AIPerf's own record of each call, by session."""
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"text": f"Tell me of river number {number}."}) + "\n" for number in range(count)))
     command = [TOOLS / "bin/aiperf", "profile", "-m", model, "--url", gauge.url, "--endpoint-type", "chat", "--streaming"]
@@ -95,7 +94,6 @@ def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
 
 
 def guidellm(gauge, folder, model):
-    """Returns guidellm's figures of each call, by response id."""
     prompts = folder / "prompts.csv"
     rows = (f"Tell me of the town number {number}.,64\n" for number in range(2 * CALLS))
     prompts.write_text("prompt,output_tokens_count\n" + "".join(rows))

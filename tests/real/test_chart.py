@@ -299,7 +299,6 @@ def test_a_text_keeps_its_first_spaces(helm, text):
 
 
 def images(documents):
-    """Returns every image in the documents, including the injector's configuration."""
     for document in documents:
         spec = document.get("spec", {})
         pod = spec.get("template", {}).get("spec", spec)
@@ -538,8 +537,6 @@ def test_the_notes_say_what_to_do_next(helm, values, file):
 
 
 class ApiServer(http.server.BaseHTTPRequestHandler):
-    """An API server with as much as `lookup` needs: these Secrets."""
-
     secrets = {}
     resource = {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret", "verbs": ["get"]}
     answers = {

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.part("collector")
 PAGE = "integrations.md"
 COLLECTOR = pathlib.Path(__file__).parent.parent.parent / ".cache/real/collector/otelcol"
 MODELS = {"gpt-4.1": "ttft=30ms,gap=2ms,tokens=40", "gpt-4.1-mini": "ttft=5ms,gap=4ms,tokens=60", "of-nobody": "ttft=5ms,gap=1ms,tokens=20"}
-# Session → models of its calls.
 SESSIONS = {"long": ["gpt-4.1"] * 3 + ["gpt-4.1-mini"], "short": ["gpt-4.1-mini"] * 2, "unpriced": ["of-nobody"] * 2}
 
 
@@ -121,7 +120,6 @@ def collected(tokengauge, simulator, tmp_path_factory):
 
 
 def items(receiver, path, outer, inner, name):
-    """Returns resource, scope and item of everything that a receiver got."""
     return [
         (resource["resource"], scope["scope"], item)
         for message in receiver.messages(path)
@@ -140,7 +138,6 @@ def logs(receiver):
 
 
 def plain(value):
-    """Converts a value of OTLP's JSON to Python."""
     ((kind, content),) = value.items()
     if kind == "kvlistValue":
         return {one["key"]: plain(one["value"]) for one in content.get("values", [])}

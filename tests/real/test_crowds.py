@@ -157,7 +157,6 @@ def test_request_trailers_reach_no_upstream_unless_they_are_safe(tokengauge, tmp
 
 
 def resident(pid):
-    """Returns the resident bytes of a process and its children."""
     pids = [pid]
     for pid in pids:
         for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -167,7 +166,6 @@ def resident(pid):
 
 
 def listener_of(port):
-    """Returns the process that listens on a port, or its parent."""
     wanted = f"0100007F:{port:04X}"
     inodes = {
         line.split()[9]

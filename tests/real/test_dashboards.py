@@ -42,7 +42,6 @@ def queries():
 
 
 def annotations():
-    """Returns every annotation query, by dashboard and name."""
     found = [(file, one) for file in FILES for one in loaded(file)["annotations"]["list"] if "expr" in one]
     return [pytest.param(one["expr"], id=f"{file.stem}: {one['name']}") for file, one in found]
 

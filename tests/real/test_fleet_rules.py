@@ -80,7 +80,6 @@ def fleet(tmp_path, tokengauge, simulator):
 
 
 def alerts(watching, name):
-    """Returns where an alert is active or pending."""
     active = [labels for labels, _ in watching.query(f'ALERTS{{alertname="{name}"}}')]
     return sorted((one.get("cluster"), one.get("namespace"), one.get("pod"), one["severity"]) for one in active)
 
@@ -142,7 +141,6 @@ def test_a_budget_burns_where_the_errors_are(fleet, tokengauge, tmp_path):
 
 
 def objectives(admin):
-    """Returns the objectives of the fleet, once both namespaces are there."""
     with urllib.request.urlopen(f"{admin}/api/v1/slos", timeout=10) as response:
         answer = json.load(response)
     assert answer["source"] == "prometheus" and answer["total"] <= 2, answer

@@ -100,8 +100,6 @@ def test_the_crds_would_notice_a_mistake(tokengauge, example, complaints, form, 
 
 
 class Argo:
-    """A measurement as Argo Rollouts makes it."""
-
     def __init__(self, process):
         self.process = process
 

@@ -13,7 +13,6 @@ PAGES = ("docs/kubernetes.md", "docs/start-kubernetes.md", "docs/start-sidecar.m
 
 
 def text_of(page):
-    """Returns a page with each command on one line."""
     return (PROJECT / page).read_text().replace("\\\n", " ")
 
 
@@ -32,7 +31,6 @@ def helm():
 
 @pytest.fixture(scope="module")
 def folder(tokengauge, tmp_path_factory):
-    """A folder with the files that the guide's commands write."""
     folder = tmp_path_factory.mktemp("guide")
     (folder / "helm").symlink_to(PROJECT / "helm")
     (folder / "values.yaml").write_text((CHART / "examples/gateway-providers.yaml").read_text())

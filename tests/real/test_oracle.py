@@ -154,7 +154,6 @@ def make_cases():
 
 
 def texts_of(made):
-    """Returns each contiguous text, which is one per channel here."""
     texts = collections.defaultdict(str)
     for channel, text, _ in made["pieces"]:
         texts[channel] += text

@@ -16,7 +16,6 @@ CHAT = {"model": "gpt-4.1", "stream": True, "messages": [{"role": "user", "conte
 
 
 def ask(url, body=CHAT, path="/v1/chat/completions", **headers):
-    """Returns the body of an answer, and its duration."""
     headers = {"content-type": "application/json", **headers}
     request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
     began = time.monotonic()
@@ -187,7 +186,6 @@ def test_a_receiver_in_trouble_changes_nothing_for_traffic(trouble, tokengauge, 
 
 
 def without_ids(body):
-    """Returns a stream without values that are new for every answer."""
     events = [line[len(b"data: ") :] for line in body.splitlines() if line.startswith(b"data: {")]
     parsed = [json.loads(event) for event in events]
     return [{name: value for name, value in event.items() if name not in ("id", "created")} for event in parsed]

@@ -31,7 +31,6 @@ SCENARIOS = [(group, name) for group, names in GROUPS.items() for name in names]
 
 
 async def sessions(base, count, connections=8):
-    """Makes a short call in each of many sessions."""
     host, port = urllib.parse.urlsplit(base).netloc.split(":")
     names = iter(range(count))
 

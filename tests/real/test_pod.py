@@ -55,7 +55,6 @@ def deployment():
 
 @pytest.fixture(scope="module")
 def chart():
-    """The chart's configuration of sidecars and injector."""
     helm = Helm()
     image = {"repository": "localhost/tokengauge", "tag": "test", "pullPolicy": "Never"}
     yield helm.documents({"mode": "sidecar", "image": image, "config": CONFIG, "sidecar": {"namespaces": ["default"]}})

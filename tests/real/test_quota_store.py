@@ -216,7 +216,6 @@ def eventually(what, holds, seconds=30):
 
 
 def ask(connection, **headers):
-    """Returns the status and headers of one call."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
     headers = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", "/v1/chat/completions", body, headers)

@@ -48,7 +48,6 @@ class S3:
         urllib.request.urlopen(request, timeout=10).close()
 
     def fetch(self, folder, prefix):
-        """Downloads the files of a test into a folder."""
         for name in self.names(prefix):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)

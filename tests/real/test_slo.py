@@ -47,8 +47,6 @@ runbook_url = "https://wiki.example/slow"
 
 @dataclasses.dataclass
 class Proxy:
-    """A proxy that the test starts, kills and restarts."""
-
     process: Process
     url: str
     admin: str
@@ -58,7 +56,6 @@ class Proxy:
             return json.load(response)["slos"]
 
     def events(self):
-        """Returns good and bad events of the window over all objectives."""
         return sum(round(slo["good"] + slo["bad"]) for slo in self.api())
 
     def kill(self):
@@ -92,7 +89,6 @@ def config(simulator, tmp_path):
 
 
 def late(proxy, calls, ttft="120ms"):
-    """Makes calls whose first token arrives after `ttft`."""
     call = chat("chat", "gpt-sim", behave=f"gap=1ms,tokens=4,ttft={ttft}")
     for _ in range(calls):
         dataclasses.replace(call, trace=TRACE).make(proxy.url)

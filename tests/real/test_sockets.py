@@ -47,7 +47,6 @@ def through(gauge, backend, request):
 
 
 def records(gauge, count):
-    """Returns the records of a finished conversation, oldest first."""
     deadline = time.monotonic() + 60
     while len(gauge.logged()) < count:
         assert time.monotonic() < deadline, f"{len(gauge.logged())} of {count} records"
@@ -83,7 +82,6 @@ def ask(connection, **request):
 
 
 def until_done(connection):
-    """Reads one answer of a realtime connection."""
     connection.response.create()
     for event in connection:
         if event.type == "response.done":

@@ -55,7 +55,6 @@ class Terminal:
         return "\n".join("".join(line).rstrip() for line in cells)
 
     def until(self, pattern):
-        """Reads until the screen contains `pattern`."""
         deadline = time.monotonic() + TIMEOUT
         while not re.search(pattern, self.screen()):
             left = deadline - time.monotonic()
@@ -85,7 +84,6 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def demo(tokengauge, logs):
-    """Yields the admin address of a demo."""
     command = [tokengauge, "demo", "--listen", ANY_PORT, "--admin", f"127.0.0.1:{free_port()}", "--agents", 6]
     with running(command, logs / "terminal-demo.log", expected_exit=0) as process:
         admin = process.wait_for_line(r"admin on (\S+)")

@@ -45,7 +45,6 @@ upstream = "paced"
 
 
 async def call(base, path, delay):
-    """Makes one call and reads to its end."""
     await asyncio.sleep(delay)
     host, port = urllib.parse.urlsplit(base).netloc.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

@@ -22,8 +22,6 @@ def openssl(*arguments):
 
 
 class Authority:
-    """Certificates of one authority, in a folder."""
-
     def __init__(self, folder):
         folder.mkdir()
         self.folder, self.ca = folder, folder / "ca.crt"

@@ -115,7 +115,6 @@ def engine(dice):
 
 
 def made_up_models():
-    """Returns more models than may become labels."""
     return [chat("chat", f"made-up-{number}", behave="ttft=5ms,gap=1ms,tokens=8") for number in range(30)]
 
 

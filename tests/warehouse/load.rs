@@ -99,7 +99,6 @@ impl Load {
         self.metrics.written.value() as usize
     }
 
-    /// Calls that the ledger lost.
     pub fn lost(&self) -> u64 {
         self.metrics.lost.values().map(Counter::value).sum()
     }
@@ -141,7 +140,6 @@ fn sink_metrics() -> SinkMetrics {
     )
 }
 
-/// CPU time of all threads of this process.
 pub fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(

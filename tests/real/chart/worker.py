@@ -54,7 +54,6 @@ def validate(document, version):
 
 
 def complaints(document, schema):
-    """Returns the errors of a document against a JSON Schema."""
     found = jsonschema.Draft7Validator(schema).iter_errors(document)
     return [f"{error.json_path}: {error.message[:500]}" for error in found]
 

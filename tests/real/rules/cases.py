@@ -21,7 +21,6 @@ def counter(*pieces):
 
 
 def events(slo, good, bad, instance="a"):
-    """Good and bad events of an objective, each as pieces."""
     reasons = {"good": "met", "bad": "missed", "excluded": "client_cancelled"}
     pieces = {"good": good, "bad": bad, "excluded": [(minutes, 5) for minutes, _ in good]}
     labels = {verdict: f'slo="{slo}",verdict="{verdict}",reason="{reasons[verdict]}",instance="{instance}"' for verdict in pieces}
