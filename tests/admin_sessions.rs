@@ -1,4 +1,4 @@
-//! What the API says a session was made of, and its trace.
+//! API answers about the calls of a session, and its trace.
 
 use crate::admin_api::Server;
 use crate::admin_finished::chat;

@@ -1,4 +1,4 @@
-//! `tokengauge demo`: the page's address first, objectives of a file, and a folder for what is kept.
+//! `tokengauge demo`: the page's address first, objectives of a file, and a folder for state.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -107,7 +107,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     let process = Process::start_by(command).await;
     let told = process.line("demo: incident rehearsal").await;
     assert!(told.contains(happens), "{told}");
-    // It begins after 25 s, and nothing is wrong before.
+    // The fault begins after 25 s. Nothing is wrong before.
     process.eventually("demo: now the upstream openai").await;
     let calm: Value = {
         let response = fetch(process.admin, "/api/v1/slos").await.body;
@@ -117,7 +117,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     assert!(bad < 5.0, "{incident}: {calm:#}");
     let alert = "demo: alert TokengaugeErrorBudgetBurn (page, firing)";
     process.eventually(alert).await;
-    // An alert that comes before the cause is known is followed by one that has it.
+    // An alert that fires before its cause is known is followed by one with the cause.
     let line = process
         .eventually(" of bad calls are upstream openai")
         .await;

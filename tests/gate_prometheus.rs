@@ -1,4 +1,5 @@
-//! `gate --prometheus` before a Prometheus that asks who asks: credentials from files and from the environment, and in no message.
+//! `gate --prometheus` with a Prometheus that requires authentication: credentials come from files or the environment
+//! and appear in no message.
 
 use std::net::SocketAddr;
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ const SECRET: &str = "a-secret-that-nobody-reads";
 /// `grafana:a-secret-that-nobody-reads`.
 const BASIC: &str = "Basic Z3JhZmFuYTphLXNlY3JldC10aGF0LW5vYm9keS1yZWFkcw==";
 
-/// A Prometheus with a gate that passes, for those who show this.
+/// A Prometheus with a passing gate, for clients that send this header.
 async fn prometheus(authorization: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -58,7 +59,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Exit code and everything that was written.
+    /// The exit code and everything that was written.
     async fn gate(
         &self,
         url: &str,
@@ -130,7 +131,7 @@ async fn credentials_come_from_files_and_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_credentials_is_said_without_them() {
+async fn errors_of_credentials_do_not_show_them() {
     let folder = Folder::new();
     let bearer = format!(
         "http://{}",

@@ -1,4 +1,4 @@
-//! Sidecars into pods of real shapes: patches apply, come out the same, and do what they say.
+//! Sidecar injection into pods of real shapes: patches apply, are idempotent, and have the intended effect.
 
 use json_patch::Patch;
 use serde_json::{Value, json};
@@ -19,7 +19,6 @@ pub fn settings(text: &str) -> Settings {
     Settings::parse(text).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Injects; checks what holds for every pod.
 fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     let before = fixture(name);
     let (after, warnings) = match inject(&before, InjectBy::Annotation, settings) {
@@ -118,7 +117,7 @@ fn an_agents_pod_gets_a_native_sidecar_and_its_base_urls() {
 }
 
 #[test]
-fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not() {
+fn a_config_map_is_used_if_it_exists_and_does_not_block_the_pod_otherwise() {
     let (pod, _) = injected_by("agent", &settings("config_map = \"tokengauge\""));
     assert_eq!(
         pod["spec"]["volumes"][1]["configMap"],
@@ -201,7 +200,7 @@ fn an_older_cluster_gets_a_plain_container_that_ends_late() {
 }
 
 #[test]
-fn init_containers_come_behind_the_sidecar_and_upstreams_are_those_of_the_pod() {
+fn init_containers_follow_the_sidecar_and_upstreams_come_from_the_pod() {
     let (pod, _) = injected("init-containers");
     assert_eq!(
         names(&pod, "initContainers"),
@@ -295,7 +294,7 @@ fn the_hosts_network_is_refused_and_opting_out_is_heard() {
 }
 
 #[test]
-fn base_urls_of_the_pod_stay_with_a_warning_unless_they_are_to_be_replaced() {
+fn base_urls_of_the_pod_stay_with_a_warning_unless_replacement_is_enabled() {
     let (pod, warnings) = injected("env-from");
     for name in ["by-config-map", "by-env-from"] {
         assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), None, "{name}");
@@ -339,7 +338,7 @@ fn base_urls_of_the_pod_stay_with_a_warning_unless_they_are_to_be_replaced() {
 }
 
 #[test]
-fn what_a_configuration_has_no_route_for_is_not_pointed_at_it() {
+fn base_urls_without_a_route_are_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let base = folder.path().join("base.toml");
     std::fs::write(&base, "[[upstream]]\nname = \"o\"\nurl = \"http://o\"\n[[route]]\npath = \"/openai\"\nupstream = \"o\"\n").expect("written");
@@ -356,7 +355,7 @@ fn what_a_configuration_has_no_route_for_is_not_pointed_at_it() {
 }
 
 #[test]
-fn what_is_misspelt_is_refused_with_what_would_be_right() {
+fn misspelt_annotations_are_refused_with_a_suggestion() {
     for (annotations, reason) in [
         (
             json!({ "upstraem": "http://a" }),
@@ -470,7 +469,7 @@ fn the_pods_labels_name_who_pays_for_its_calls() {
         of("agent", plain.clone(), ""),
         names(["team", "cost-center", "tenant"])
     );
-    // An engine's calls have a payer, too.
+    // Calls of an engine also have a payer.
     assert_eq!(
         of("vllm", plain, ""),
         names(["team", "cost-center", "tenant"])

@@ -1,5 +1,4 @@
-//! What the real binary says of limits where several replicas run, and the address that is
-//! all addresses of a host.
+//! Warnings of the real binary about limits with several replicas, and listening on all addresses of a host.
 
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! `[[workload]]` and `[[slo]]` are what they say, and name line and key where they are wrong.
+//! `[[workload]]` and `[[slo]]` have the values they state, and their errors name line and key.
 
 use std::time::Duration;
 use tokengauge_config::{Config, Invalid};
