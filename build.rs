@@ -19,7 +19,7 @@ fn set_commit() {
     let given = given.filter(|given| !given.is_empty());
     let commit = given
         .or_else(|| archived(&std::fs::read_to_string(ARCHIVED).unwrap_or_default()))
-        // Only of what is published: a build for work would be made anew at each commit.
+        // Only for published builds, because a development build would be rebuilt after each commit.
         .or_else(|| match env::var("PROFILE").as_deref() {
             Ok("release") => of_repository(Path::new(".")),
             _ => None,
@@ -34,7 +34,7 @@ pub fn archived(text: &str) -> Option<String> {
     (!text.is_empty() && !text.contains("$Format")).then(|| text.to_owned())
 }
 
-/// The commit of the folder, where that is a repository of its own.
+/// The commit of the folder, if it is the root of a repository.
 pub fn of_repository(folder: &Path) -> Option<String> {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
@@ -42,7 +42,7 @@ pub fn of_repository(folder: &Path) -> Option<String> {
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    // Not that of another repository around it, such as one with a vendored copy.
+    // Ignore a surrounding repository, such as one with a vendored copy.
     let prefix = git(&["rev-parse", "--show-prefix"])?;
     if !prefix.is_empty() {
         return None;

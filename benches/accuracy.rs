@@ -1,21 +1,20 @@
-//! How exact the proxy's figures are: `cargo bench --bench accuracy`, or with other
-//! numbers of streams: `cargo bench --bench accuracy -- 1 50 500`.
+//! Accuracy of the proxy's figures.
 //!
-//! A simulated backend and the agents run here, the proxy is the built binary. Each
-//! call's record is joined by its session with what the backend really did (instants
-//! read when a write to the socket has returned) and with what the agent saw (instants
-//! read when a chunk has come), all on the machine's one monotonic clock.
+//! Run it with `cargo bench --bench accuracy`, or with other numbers of streams: `cargo bench --bench accuracy -- 1 50`.
 //!
-//! - **TTFT, backend's share**: the record's `ttft_upstream` against (first token
-//!   written − whole request read) at the backend. Two hops over loopback, and any
-//!   wait for a processor at either end, are in the record and not in the truth.
-//! - **TTFT, agent's view**: the record's `ttft` against (first token read − request
-//!   handed to the connection) at the agent.
-//! - **output_tps** and **longest gap**: the record's against the backend's.
-//! - **tokens**: calls whose normalised output count is not exactly what was sent.
+//! A simulated backend and the agents run in this process, and the proxy is the built binary. Each call's record is
+//! compared with the truth of the backend (times after each write to the socket) and with the times at which the agent
+//! read chunks. All use the machine's monotonic clock.
 //!
-//! Everything shares this machine: where all processors are busy, lateness of a
-//! process is an error of the measurement here, not of the proxy alone.
+//! - **TTFT, backend's share**: the record's `ttft_upstream` compared with (first token written − whole request read)
+//!   at the backend. The record includes two hops over loopback and any wait for a processor, but the truth does not.
+//! - **TTFT, agent's view**: the record's `ttft` compared with (first token read − request handed to the connection) at
+//!   the agent.
+//! - **output_tps** and **longest gap**: the record's values compared with the backend's.
+//! - **tokens**: calls whose normalised output count differs from the number of sent tokens.
+//!
+//! All processes share this machine. If all processors are busy, a late process is an error of the measurement, not
+//! only of the proxy.
 
 #[allow(dead_code, reason = "only a part of it is used")]
 #[path = "peers/cores.rs"]
@@ -45,9 +44,9 @@ use tokengauge_sim::{Profile, Simulator, Truth};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Files that may be open at once: both ends of 500 streams.
+/// Limit of open files: both ends of 500 streams.
 const FILES: u64 = 16 * 1024;
-/// What every stream does: about 8 s, a stall of a quarter second in the middle.
+/// Behaviour of each stream: about 8 s, with a stall of a quarter second in the middle.
 const BEHAVIOUR: &str = "ttft=300ms,gap=40ms~10ms,tokens=192,stall=250ms@96,usage=on";
 
 fn main() {
@@ -59,7 +58,7 @@ fn main() {
     } else {
         asked
     };
-    // Other processes of the machine would add latency that is not the proxy's.
+    // Other processes of the machine would add latency that the proxy does not cause.
     raise_priority();
     make_room_for_files(FILES).expect("a limit on files that can be raised");
     let _awake = Cores::choose(1).map(KeepAwake::keep);
@@ -80,7 +79,7 @@ fn main() {
         "", "wrong"
     );
     for streams in rounds {
-        // One stream has one call a round: a percentile needs more.
+        // One stream makes one call a round, but a percentile needs more.
         let repeats = (10 / streams).max(1);
         println!("{}", measure(streams, repeats));
     }
@@ -130,7 +129,7 @@ fn serve(runtime: &Runtime, simulator: &Arc<Simulator>) -> SocketAddr {
     address
 }
 
-/// All streams of a round at once, begun one after the other.
+/// Starts all streams of a round one after the other, so that they overlap.
 async fn call_all(proxy: SocketAddr, round: usize, streams: usize) -> Vec<AgentCall> {
     let mut calls = tokio::task::JoinSet::new();
     for number in 0..streams {
@@ -184,7 +183,7 @@ async fn call(proxy: SocketAddr, id: String) -> AgentCall {
     AgentCall { id, ttft }
 }
 
-/// Whether a chunk has a delta with text: the first one says only the role.
+/// Whether a chunk has a delta with text. The first chunk has only the role.
 fn has_token(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     text.split(r#""content":""#)
@@ -192,7 +191,7 @@ fn has_token(data: &[u8]) -> bool {
         .any(|rest| !rest.starts_with('"'))
 }
 
-/// The built binary in front of the backend; ends with this value.
+/// The built binary in front of the backend, killed on drop.
 struct Proxy {
     child: Child,
     address: SocketAddr,
@@ -226,7 +225,6 @@ impl Proxy {
         Proxy { child, address }
     }
 
-    /// The call records, by session, once all have been written.
     fn records(&self, log: &Path, calls: usize) -> HashMap<String, Value> {
         for _ in 0..200 {
             let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -246,7 +244,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -291,12 +289,12 @@ fn row(
     )
 }
 
-/// The absolute difference of two figures, scaled; `None` where either is missing.
+/// The scaled absolute difference of two values; `None` if one is missing.
 fn difference(measured: Option<f64>, truly: Option<f64>, scale: f64) -> Option<f64> {
     Some((measured? - truly?).abs() * scale)
 }
 
-/// The percentiles of one figure, and how many calls lack it.
+/// The percentiles of one figure, and the number of calls without it.
 fn column(mut errors: Vec<f64>, calls: usize) -> String {
     if errors.is_empty() {
         return format!("{:>26}", "not measured");

@@ -1,10 +1,9 @@
-//! What the token counter costs: `cargo bench --bench counter`,
-//! or only some texts of it: `cargo bench --bench counter -- English JSON`.
+//! Time of the token counter: `cargo bench --bench counter`, or only some texts: `cargo bench --bench counter --
+//! English JSON`.
 //!
-//! Each text is counted whole, and again one token per push with the count asked
-//! for after each, as a meter does; and by tiktoken-rs for comparison. The
-//! texts that are hard to count are then tried at three lengths: time in proportion
-//! to the length shows as the same figure three times.
+//! Each text is counted as a whole, and one token per push with the count read after each, as a meter does. tiktoken-rs
+//! counts it for comparison. Texts that are hard to count are then tried at three lengths: if the time is linear, all
+//! three figures are equal.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -95,7 +94,7 @@ fn hard(reference: &CoreBPE) {
     }
 }
 
-/// Whether the command line asks for this text: `-- Chinese`, or all without a name.
+/// Whether the command line selects this text, as in `-- Chinese`. Without a name, all are selected.
 fn wanted(name: &str) -> bool {
     let mut names = std::env::args()
         .skip(1)
@@ -119,7 +118,7 @@ fn one_a_push<'a>(chunks: impl Iterator<Item = &'a [u8]>) -> u64 {
     counter.finish()
 }
 
-/// The fastest of many runs: the others were disturbed.
+/// The fastest of many runs, because others were disturbed.
 fn fastest(run: impl Fn() -> u64) -> Duration {
     let (mut best, started) = (Duration::MAX, Instant::now());
     let enough = |runs| runs >= 3 && started.elapsed() > Duration::from_millis(300);
@@ -140,7 +139,7 @@ fn megabytes(kb: Option<u64>) -> String {
     })
 }
 
-/// `VmRSS` of this process, where there is a `/proc`.
+/// `VmRSS` of this process, if `/proc` exists.
 fn resident_kb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -1,5 +1,5 @@
-//! The ledger at its size: writes five million records of a month through the real
-//! writer's batches, and times every page that the API answers from them.
+//! The ledger at its maximum size: writes five million records of a month through the real writer's batches, and times
+//! every API page that reads them.
 //!
 //! ```console
 //! $ cargo bench --bench ledger                                  # 5,000,000 records
@@ -7,8 +7,7 @@
 //! $ TOKENGAUGE_LEDGER=/tmp/ledger.sqlite cargo bench --bench ledger   # kept, and only read the next time
 //! ```
 //!
-//! Ends with 1 where the file is larger than 2 GB, or a page takes 200 ms or longer at the
-//! median of its runs.
+//! The exit code is 1 if the file is larger than 2 GB, or if a page's median time is 200 ms or longer.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -48,7 +47,6 @@ fn main() {
     }
 }
 
-/// When the last call of a ledger began.
 fn newest(path: &Path) -> SystemTime {
     let reader = Reader::new(path, Instant::now);
     let sessions = reader.sessions(&SessionQuery::default());
@@ -100,13 +98,12 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
     println!("written: {written} records, {rate:.0} a second, slowest batch {slowest:.0?}");
 }
 
-/// The name of a page, and the query for it, which returns the number of rows.
 type PageQuery<'a> = (
     String,
     Box<dyn Fn(&Reader) -> Result<usize, QueryError> + 'a>,
 );
 
-/// Times every page; returns how many are too slow.
+/// Times every page, and returns the number of slow ones.
 fn pages(path: &Path, now: SystemTime) -> usize {
     let reader = Reader::new(path, Instant::now);
     let back = |hours: u64| Filter {
@@ -310,7 +307,7 @@ fn costs<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
         ("24 h by 20 min", User, back(24), 1_200),
     ] {
         let query = CostQuery {
-            // Until now, as the API asks.
+            // Until now, as in requests of the API.
             filter: Filter {
                 until: Some(back(0).since.expect("set") + Duration::from_secs(137)),
                 ..filter

@@ -1,15 +1,16 @@
-//! Finished calls at a rate into a ledger and on to real warehouses, which are away for a while: what waits, for how
-//! long, and what it costs.
+//! Finished calls at a constant rate into a ledger and real warehouses, which are unreachable for a while: number and
+//! age of waiting calls, and CPU time.
 //!
 //! ```console
-//! $ cargo bench --bench sinks                                   # the ledger alone, to compare with
+//! $ cargo bench --bench sinks                                   # only the ledger, to compare with
 //! $ cargo bench --bench sinks -- --clickhouse http://127.0.0.1:8123 --seconds 600 --away 300
 //! $ cargo bench --bench sinks -- --s3 http://127.0.0.1:8333 --bucket llm --prefix load
 //! ```
 //!
-//! The table and the bucket must exist (`tokengauge export sink ddl --apply`). The keys of S3 come from the variables
-//! of AWS. Warehouses are reached through a relay of this program, which is closed while they are away. Ends with 1
-//! where calls are lost or not everything is stored within the time of the run and a minute.
+//! The table and the bucket must exist (`tokengauge export sink ddl --apply`). The S3 keys come from the AWS
+//! environment variables. Connections to warehouses pass a relay in this program, which closes them while the
+//! warehouses are unreachable. The exit code is 1 if calls are lost or not stored within the duration of the run and a
+//! minute.
 
 #[path = "../tests/warehouse/load.rs"]
 mod load;
@@ -25,31 +26,31 @@ use tokengauge_sink::{Location, S3Settings, SinkStatus};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Calls into a ledger and on to stores; prints one line of JSON.
+/// Write calls into a ledger and send them to stores; prints one line of JSON.
 #[derive(Debug, Parser)]
 struct Options {
-    /// A ClickHouse without a password, over HTTP
+    /// URL of a ClickHouse without a password, over HTTP
     #[arg(long, value_name = "URL")]
     clickhouse: Option<http::Uri>,
-    /// An S3 without TLS
+    /// URL of an S3 server without TLS
     #[arg(long, value_name = "URL", requires = "bucket")]
     s3: Option<http::Uri>,
-    /// Its bucket
+    /// Bucket of the S3 server
     #[arg(long)]
     bucket: Option<String>,
-    /// What names of objects begin with
+    /// Prefix of object names
     #[arg(long, default_value = "load")]
     prefix: String,
-    /// Calls a second
+    /// Calls per second
     #[arg(long, default_value_t = 5_000)]
     rate: usize,
-    /// How long calls come
+    /// Duration of the load in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// For how long the stores are away, in the middle of it
+    /// Seconds in the middle of the run during which the stores are unreachable
     #[arg(long, default_value_t = 0)]
     away: u64,
-    /// A folder whose `ledger.sqlite` is continued, and kept [default: a temporary one]
+    /// Folder whose `ledger.sqlite` is continued and kept [default: a temporary one]
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Added by cargo
@@ -97,7 +98,7 @@ fn warehouses(options: &Options, relayed: impl Fn(String) -> SocketAddr) -> Vec<
     clickhouse.chain(s3).collect()
 }
 
-/// Makes the calls, waits until they are stored, and prints what was seen; whether every call is stored.
+/// Makes the calls, waits until they are stored, and prints the observations. Returns whether every call is stored.
 fn run(options: &Options, load: &Load, away: &watch::Sender<bool>) -> bool {
     let (began, cpu) = (Instant::now(), load::cpu());
     let (mut longest, mut waiting, mut lag) = (Duration::ZERO, 0, 0.0_f64);
@@ -136,7 +137,7 @@ fn run(options: &Options, load: &Load, away: &watch::Sender<bool>) -> bool {
     complete && lost == 0
 }
 
-/// Waits until no call waits; false where that takes longer than `patience`.
+/// Waits until no call waits. Returns false if that takes longer than `patience`.
 fn drained(load: &Load, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     let done = |sink: SinkStatus| sink.waiting == 0 && sink.failing == 0;
@@ -149,7 +150,7 @@ fn drained(load: &Load, patience: Duration) -> bool {
     true
 }
 
-/// Listens, and passes connections on to `target`; while it is away they are closed, open ones, too.
+/// Forwards connections to `target`. While `away` is set, it closes open and new connections.
 async fn relay(target: String, away: watch::Receiver<bool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");

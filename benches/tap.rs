@@ -1,8 +1,7 @@
-//! What measuring costs behind the tap: nanoseconds per wire event through the whole
-//! observer of a call (decode, count, timeline, live figures, Prometheus), each event a
-//! chunk of its own with one token, as it comes off a socket.
+//! Cost of measuring after the tap: nanoseconds per wire event through the whole observer of a call (decode, count,
+//! timeline, live figures, Prometheus). Each event is a separate chunk with one token, as read from a socket.
 //!
-//! `cargo bench --bench tap`, or with a part of a row's name to run only those.
+//! Run all rows with `cargo bench --bench tap`, or add a part of a row's name to run only matching rows.
 
 use base64::Engine;
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use tokengauge_meter::{Meter, RecentCalls, Subscriber};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::wire::event_stream;
 
-/// The one that ships.
+/// The allocator of the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -134,7 +133,7 @@ fn others() -> Vec<Case> {
             "/model/m/invoke-with-response-stream",
             AWS,
             move |at, word| {
-                // The first message says whose JSON it is; the next, a text, opens the block.
+                // The first message identifies the JSON format, and the next, a text, opens the block.
                 let native = if at == 0 {
                     base64
                         .encode(r#"{"type":"message_start","message":{"model":"m","content":[]}}"#)

@@ -1,9 +1,8 @@
-//! The texts of the benchmark: written for it, or made up on the spot.
+//! Texts of the benchmark, handwritten or generated.
 
 /// A text of about this many bytes.
 pub type Generator = Box<dyn Fn(usize) -> Vec<u8>>;
 
-/// Kinds of text that models produce.
 pub fn typical() -> Vec<(&'static str, String)> {
     vec![
         ("English", include_str!("texts/english.txt").into()),
@@ -15,7 +14,6 @@ pub fn typical() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Kinds of text that are hard to count, each of any length.
 pub fn hard() -> Vec<(&'static str, Generator)> {
     let mut texts: Vec<(&'static str, Generator)> = Vec::new();
     for (name, unit) in [
@@ -102,7 +100,7 @@ fn drawn(alphabet: &[u8], length: usize) -> String {
         .collect()
 }
 
-/// The same numbers at every run (SplitMix64).
+/// The same numbers in every run (SplitMix64).
 struct Random(u64);
 
 impl Random {

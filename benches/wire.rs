@@ -1,7 +1,7 @@
-//! What reading costs: nanoseconds per wire event, by dialect, on synthetic streams
-//! of one token per event, each event pushed alone as it comes off a socket.
+//! Cost of reading: nanoseconds per wire event, by dialect, on synthetic streams of one token per event. Each event is
+//! pushed separately, as read from a socket.
 //!
-//! `cargo bench --bench wire`, or with a part of a row's name to run only those.
+//! Run all rows with `cargo bench --bench wire`, or add a part of a row's name to run only matching rows.
 
 use base64::Engine;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use tokengauge_core::call::{Dialect, Event};
 use tokengauge_test_support::wire::event_stream;
 use tokengauge_wire::{Decoder, Framing, Limits};
 
-/// The one that ships.
+/// The allocator of the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -20,7 +20,7 @@ const WORDS: [&str; 12] = [
     " gauge",
 ];
 
-/// Makes the payload of an event from its place and its word.
+/// Makes the payload of an event from its index and its word.
 type Payload = Box<dyn Fn(usize, &str) -> String>;
 
 struct Case {
@@ -80,7 +80,7 @@ fn chat(delta: &str, more: &str) -> String {
     )
 }
 
-/// Padding as OpenAI varies it.
+/// Padding that varies like OpenAI's.
 fn padding(at: usize) -> &'static str {
     &"aB3dE6gH9jK2mN5p"[..at * 5 % 16]
 }
@@ -215,7 +215,6 @@ fn others() -> Vec<Case> {
     ]
 }
 
-/// The best of several rounds, in nanoseconds per event.
 fn best(events: usize, mut round: impl FnMut()) -> f64 {
     let mut time = || {
         let start = Instant::now();
@@ -225,7 +224,7 @@ fn best(events: usize, mut round: impl FnMut()) -> f64 {
     (0..ROUNDS).map(|_| time()).fold(f64::INFINITY, f64::min)
 }
 
-/// What a decoder takes for one event of a case.
+/// Nanoseconds that a decoder takes for one event of a case.
 fn measure(case: &Case, events: &[Vec<u8>]) -> f64 {
     best(events.len(), || {
         let mut decoder =
@@ -240,7 +239,7 @@ fn measure(case: &Case, events: &[Vec<u8>]) -> f64 {
     })
 }
 
-/// How busy the machine is: a plain parse of the first case's events.
+/// The current speed of the machine: a plain parse of the first case's events.
 fn yardstick() -> f64 {
     let events: Vec<String> = (0..EVENTS)
         .map(|_| chat("\"content\":\" gauge\"", ",\"usage\":null"))

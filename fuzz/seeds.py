@@ -1,4 +1,4 @@
-"""Writes inputs for the fuzz targets, made from the fixtures of the tests and by hand, into a folder."""
+"""Writes inputs for the fuzz targets into a folder, from the fixtures of the tests and by hand."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ import zlib
 root = pathlib.Path(__file__).resolve().parent.parent
 out = pathlib.Path(sys.argv[1])
 
-# In the order of the enum, as the targets number them; the last two have no fixtures.
+# In the order of the enum, because the targets use its numbers. The last two have no fixtures.
 VARIANTS = re.findall(r"^    (\w+),$", (root / "crates/core/src/dialect.rs").read_text().split("pub enum Dialect {")[1].split("\n}")[0], re.M)
 DIALECTS = [re.sub(r"(?<!^)(?=[A-Z])", "_", variant).lower() for variant in VARIANTS]
 KINDS = {".sse": 0, ".ndjson": 1, ".json": 2}
@@ -23,7 +23,6 @@ def write(target, name, data):
 
 
 def frame(kind, payload):
-    """A frame of Amazon's event stream."""
     head = b""
     for name, value in ((":event-type", kind), (":content-type", "application/json"), (":message-type", "event")):
         head += bytes([len(name)]) + name.encode() + b"\7" + struct.pack(">H", len(value)) + value.encode()
@@ -33,7 +32,6 @@ def frame(kind, payload):
 
 
 def socket(payload, mask):
-    """A frame of a WebSocket."""
     length = len(payload)
     size = bytes([length]) if length < 126 else b"\x7e" + struct.pack(">H", length)
     size = bytes([size[0] | (0x80 if mask else 0)]) + size[1:]
@@ -42,7 +40,7 @@ def socket(payload, mask):
 
 
 def bodies():
-    """Every body of the fixtures: dialect, name, how it is framed, and its bytes."""
+    """Yields every fixture body: dialect, name, framing, bytes."""
     for fixture in sorted((root / "tests/fixtures").rglob("*")):
         dialect, suffix = fixture.parent.name, fixture.suffix
         if dialect not in DIALECTS or fixture.name.endswith((".events", ".expected.json")):
@@ -77,7 +75,7 @@ for dialect, name, kind, body in bodies():
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     write("answers", name, bytes([64]) + head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(body[:300]) + body[:300] + b"\r\n0\r\nx-sum: 1\r\n\r\n")
 
-# What counters find hard: scripts, marks, emoji, long words, white space, digits, contractions.
+# Texts that are hard to count: scripts, marks, emoji, long words, white space, digits, contractions.
 TEXTS = ["I'll we're DON'T", "中文字符，標點。", "👩‍👩‍👧‍👦🏳️‍🌈", "e\u0301\u0301 ﬃ ǅ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", " \t\r\n \n\n  x", "1234567 ٣٤٥", "_a/b\\c--d__", "\u00a0\u2028\u3000", "हिन्दी ไทย العربية", "<|endoftext|>"]
 for at, text in enumerate(TEXTS):
     write("counter", f"hard-{at}", bytes([at + 1]) + text.encode())
@@ -100,7 +98,7 @@ plain = "\n".join(line.removeprefix("# ") if line.startswith("# [") or " = " in 
 write("config", "head.toml", text[:4000].encode())
 write("config", "every-key.toml", plain.encode())
 BASE = '[[upstream]]\nname = "u"\nurl = "http://127.0.0.1:1"\n[[route]]\nupstream = "u"\n'
-# Each table of the example by itself, on a base that is whole.
+# Each table of the example by itself, on a complete base.
 for at, table in enumerate(re.findall(r"(?m)^# (\[\[[a-z]+\]\]\n(?:#.*\n)+)", text)):
     lines = [re.sub(r"^# ?", "", line) for line in table.splitlines()]
     write("config", f"table-{at}.toml", (BASE + "\n".join(lines)).encode())
@@ -156,7 +154,7 @@ ANSWERS = (
 for at, answer in enumerate(ANSWERS):
     write("answers", f"answer-{at}", bytes([at % 3 + 1]) + answer)
 
-# Behind a whole response: another one, the beginning of one, and what is none.
+# Bytes after a complete response: another response, the beginning of one, and bytes that are not a response.
 BEHIND = (b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nContent-Length: 7\r\n\r\nplanted", b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nX-Rest: ", b"HTTP/1.1 103 Early Hints\r\nLink: </planted>\r\n\r\n", b"\r\n", b"planted")
 WHOLE = (
     b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 204 No Content\r\n\r\n",

@@ -1,4 +1,4 @@
-//! The command line: the commands, their options and their help.
+//! The command line: commands, options and help texts.
 
 mod annotate;
 mod bench;
@@ -48,37 +48,36 @@ pub use slo::*;
 
 pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
 
-/// A transparent streaming reverse proxy that measures tokens per second on live LLM
-/// traffic. Without a command it runs the proxy.
+/// A transparent streaming reverse proxy that measures tokens per second on live LLM traffic. Without a command it runs
+/// the proxy.
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out, `drift` found drift or `gate` is inconclusive,\n  78 bad configuration, 130 `bench` was stopped before its end.\n\
+    after_help = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 `inject` skipped objects, `drift` found drift, `gate` is inconclusive\n  or `bench` cannot show a result; 78 the configuration cannot be used; 130 `bench` was interrupted.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
-    Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
+    Token of the admin address, overrides the configuration: TOKENGAUGE_ADMIN_TOKEN."
 )]
 pub struct Cli {
     /// What to do [default: run]
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The options of `run`.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The command line, with what `--version` says.
+/// Returns the command line with the version text.
 pub fn command() -> clap::Command {
     Cli::command().long_version(version())
 }
 
-/// The version, the commit that it was built from, and the day of the list of prices.
+/// The version, the commit of the build, and the date of the price list.
 fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), COMMIT);
-    let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown day");
-    format!("{version}\ncommit {commit}\nlist of prices of {prices}")
+    let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown date");
+    format!("{version}\ncommit {commit}\nprice list of {prices}")
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the proxy (the default)
@@ -86,12 +85,12 @@ pub enum Command {
     #[cfg(feature = "sim")]
     /// Run the proxy with simulated agents and backends, without a key or a network
     Demo(DemoCommand),
-    /// Check the configuration and say what is wrong with it, line by line
+    /// Check the configuration and report every mistake with its line
     Check(CheckArgs),
-    /// Print references, dashboards, rules, completions and other files that the program contains
+    /// Print references, dashboards, rules, completions and other built-in files
     #[command(subcommand)]
     Print(PrintCommand),
-    /// Compare finished calls by model and more: speed, time to first token, cost, errors
+    /// Compare finished calls by model and other dimensions: speed, time to first token, cost, errors
     Report(Box<ReportCommand>),
     /// Watch a running proxy in the terminal: streams, models, objectives, sessions
     Top(TopArgs),
@@ -100,13 +99,13 @@ pub enum Command {
     /// Show, suggest and test service level objectives
     #[command(subcommand)]
     Slo(SloCommand),
-    /// Benchmark a backend under a load, ramp or search: speed, time to first token, price
+    /// Benchmark a backend under a load, a ramp or a search: speed, time to first token, price
     Bench(Box<BenchArgs>),
-    /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
+    /// Compare the variants of an experiment with intervals: speed, waiting time, cost, failures
     Experiment(Box<ExperimentArgs>),
-    /// Decide whether a rollout may continue: compare a candidate's calls with a baseline's
+    /// Decide whether a rollout may continue, by comparing a candidate with a baseline
     Gate(Box<GateArgs>),
-    /// Find what has changed against the weeks before, since when and why
+    /// Find what changed against the previous weeks, when it changed and why
     Drift(DriftArgs),
     /// Serve the live page and the API for many pods
     Fleet(Box<FleetArgs>),
@@ -122,11 +121,11 @@ pub enum Command {
     Pause(PauseArgs),
 }
 
-/// Where the configuration comes from.
+/// The origin of the configuration.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file, or a file of the chart's values (.yaml) with `config` in it
-    /// [default: ./proxy-config.toml, else the built-in copy of it]
+    /// Configuration file, or a values file of the Helm chart (.yaml) with `config` in it [default: ./proxy-config.toml
+    /// if it exists, otherwise the built-in copy]
     #[arg(short, long, value_name = "FILE", env = "TOKENGAUGE_CONFIG")]
     pub config: Option<PathBuf>,
 }
@@ -134,27 +133,25 @@ pub struct ConfigArgs {
 /// Options of `run`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RunArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Forward everything to this URL; no configuration file is read
+    /// Forward everything to this URL without reading a configuration file
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub upstream: Option<String>,
-    /// Where agents connect, in place of the configuration's addresses; port 0 picks one
+    /// Address for agents, overrides the configuration; port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
-    /// Where operators connect, in place of the configuration's address
+    /// Admin address for operators, overrides the configuration
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
-    /// Where `/metrics` and health alone are, in place of the configuration's address
+    /// Address that serves only `/metrics` and health checks, overrides the configuration
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub metrics_listen: Option<SocketAddr>,
     /// Append one JSON line per finished call to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub call_log: Option<PathBuf>,
-    /// For sidecars: a configuration as TOML text, upstreams and routes, to run by where the
-    /// configuration is missing or refused at the start, until it can be used; without it the
-    /// process exits with 78
+    /// For sidecars: a configuration as TOML text with upstreams and routes. The proxy uses it while the configuration
+    /// is missing or refused. Without it the process exits with 78
     #[arg(
         long,
         value_name = "TOML",
@@ -162,7 +159,7 @@ pub struct RunArgs {
         hide_env_values = true
     )]
     pub fallback_config: Option<String>,
-    /// What becomes of calls while the fallback is in use
+    /// How to answer calls while the fallback configuration is in use
     #[arg(
         long,
         value_enum,
@@ -175,27 +172,26 @@ pub struct RunArgs {
 /// Options of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Exit with 1 if there is a warning
+    /// Exit with 1 if there are warnings
     #[arg(long)]
     pub strict: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }
 
-/// The address of a running proxy, and the token for it.
+/// The address of a running proxy and its token.
 #[derive(Debug, Clone, Args)]
 pub struct AdminArgs {
-    /// Where the proxy's operators connect; with TLS `https://HOST:PORT`
+    /// Admin address of the proxy, HOST:PORT or https://HOST:PORT
     #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN.to_string())]
     pub admin: String,
-    /// A file with the token of that address
+    /// File with the token of the admin address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The token itself, from the environment alone: a command line can be seen by others
+    /// The token of the admin address. It can be set only in the environment, because other users can see the command
+    /// line
     #[arg(
         long = "admin-token",
         hide = true,

@@ -1,4 +1,4 @@
-//! One file per command, which puts the crates together for it.
+//! The commands, one file each.
 
 mod annotate;
 mod api_client;
@@ -106,7 +106,6 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     }
 }
 
-/// Prints what the program contains or computes without a proxy.
 fn print(command: PrintCommand) -> Result<(), Error> {
     match command {
         PrintCommand::Schema => keys::schema(),
@@ -121,7 +120,7 @@ fn print(command: PrintCommand) -> Result<(), Error> {
     }
 }
 
-/// A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
+/// A log line per call or per rehearsed failure would scroll the demo's own output away.
 #[cfg(feature = "sim")]
 fn level_of_demo(args: &DemoArgs) -> LevelFilter {
     match args.incident {
@@ -130,8 +129,6 @@ fn level_of_demo(args: &DemoArgs) -> LevelFilter {
     }
 }
 
-/// Runs a command that serves until it is stopped, with the log level `level` unless the
-/// environment sets another.
 fn serving(
     level: LevelFilter,
     command: impl Future<Output = Result<(), Error>>,
@@ -140,7 +137,6 @@ fn serving(
     tokengauge_process::threads::serve(command)
 }
 
-/// From when on and before when, if the one is before the other.
 fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), CommandError> {
     if since
         .zip(until)
@@ -152,29 +148,25 @@ fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), 
     }
 }
 
-/// JSON for people and programs, with a line end.
 fn json(value: &impl Serialize) -> Result<String, CommandError> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// JSON of each value on a line of its own.
 fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, CommandError> {
     let lines = values.map(|value| Ok(serde_json::to_string(&value)? + "\n"));
     lines.collect()
 }
 
-/// A reader of the ledger's file, with time for queries on a slow disk.
+/// Opens a reader of the ledger file with a query timeout for slow disks.
 fn reader(path: &Path) -> Arc<Reader> {
     Reader::within(path, work_clock, Duration::from_secs(60))
 }
 
-/// The same, if there is a file.
 fn existing_reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
     let missing = || CommandError::NoLedger(path.to_owned());
     path.is_file().then(|| reader(path)).ok_or_else(missing)
 }
 
-/// A listener on the address, and the address that it has.
 fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SystemError> {
     let failed = |error| SystemError::Listen(address, error);
     let listener = address::listen(address).and_then(TcpListener::from_std);
@@ -183,7 +175,7 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SystemError>
     Ok((listener, own))
 }
 
-/// Writes to the file, which only its owner can read, or to standard output.
+/// Writes to a file that only its owner can read, or to standard output.
 fn write(file: Option<&Path>, text: &str) -> Result<(), Error> {
     let Some(path) = file else {
         return output::print(text);
@@ -192,13 +184,11 @@ fn write(file: Option<&Path>, text: &str) -> Result<(), Error> {
     Ok(written.map_err(SystemError::write(path))?)
 }
 
-/// Loads the configuration; returns also where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
     Ok((Config::parse(&text, &origin)?, origin))
 }
 
-/// Replaces the token of the configuration by that of the environment, if there is one.
 fn take_admin_token(config: &mut Config) -> Result<(), Error> {
     let Some(token) = std::env::var(ADMIN_TOKEN)
         .ok()
@@ -213,7 +203,6 @@ fn take_admin_token(config: &mut Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// The configuration's text, and where it came from.
 fn text(args: &ConfigArgs) -> Result<(String, String), Error> {
     let default = Path::new(DEFAULT_FILE);
     let path = args.config.as_deref();

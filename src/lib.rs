@@ -12,7 +12,7 @@
 //!
 //! `docs/architecture.md` lists the crates. `tests/supply.rs` says which crate may use which.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![deny(clippy::print_stdout, clippy::print_stderr)] // these macros panic if the reader has closed the pipe
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod cli;

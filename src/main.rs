@@ -9,9 +9,9 @@ use tokengauge_process::output;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The exit code where a part was left out, where what was looked for is there, or where it is not known.
+/// The exit code if a part was skipped, if drift was found, or if a result is inconclusive.
 const LEFT_OUT: u8 = 3;
-/// The exit code of shells for what an interrupt ended.
+/// The exit code that shells use for interrupted programs.
 const INTERRUPTED: u8 = 130;
 /// `EX_CONFIG` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 78;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         output::note(&note);
     }
     let matches = cli::command().get_matches_from(arguments);
-    // What clap has read by this command fits it.
+    // The matches come from this command, so parsing fails only if the definition is wrong.
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match tokengauge::run(cli) {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Who may read what at the admin address, and that it answers while traffic is stuck.
+//! Access rules of the admin address, and its answers while traffic threads are busy.
 
 use crate::admin_api::Server;
 use serde_json::Value;
@@ -84,7 +84,7 @@ async fn a_token_opens_everything_but_health_and_the_pages_files_are_open_to_all
 }
 
 #[tokio::test]
-async fn no_name_made_to_lead_here_opens_what_only_this_machine_reaches() {
+async fn a_foreign_host_name_that_resolves_here_is_refused() {
     let local = config::Admin {
         address: Some(([127, 0, 0, 1], 9464).into()),
         ..config::Admin::default()
@@ -163,7 +163,7 @@ async fn no_name_made_to_lead_to_a_clusters_address_opens_it_either() {
             );
         }
     }
-    // What checks health in HTTP/1.0 may name no host; a browser always does.
+    // HTTP/1.0 health checks may omit the host. Browsers always send it.
     let mut tcp = TcpStream::connect(server.address).await.expect("connect");
     tcp.write_all(b"GET /livez HTTP/1.0\r\n\r\n")
         .await
@@ -238,7 +238,7 @@ fn an_unusable_token_or_certificate_is_refused_at_start() {
         let invalid = config(&format!("hosts = [{wrong:?}]")).expect_err("no name");
         let invalid = invalid.to_string();
         assert!(
-            invalid.starts_with("test:2:") && invalid.contains("is no host name"),
+            invalid.starts_with("test:2:") && invalid.contains("is not a host name"),
             "{invalid}"
         );
     }
@@ -276,7 +276,7 @@ fn an_unusable_token_or_certificate_is_refused_at_start() {
     );
 }
 
-/// Traffic that never gives its threads back.
+/// Occupies all traffic threads.
 fn saturate(runtime: &tokio::runtime::Runtime, workers: usize, stop: &Arc<AtomicBool>) {
     let running = Arc::new(std::sync::Barrier::new(workers + 1));
     for _ in 0..workers {

@@ -1,4 +1,4 @@
-//! The paths of the admin API are answered at the admin address only.
+//! The paths of the admin API are answered only at the admin address.
 
 use crate::process::Process;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ const PATHS: [&str; 10] = [
     "/page/page.js",
 ];
 
-/// An upstream that answers everything with its own word.
+/// An upstream that answers every request with a fixed word.
 async fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -49,7 +49,7 @@ async fn proxy(path: &str) -> (Process, tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn the_address_of_traffic_has_none_of_the_operators_paths() {
+async fn the_traffic_address_has_no_admin_paths() {
     let (process, _folder) = proxy("").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
@@ -63,7 +63,7 @@ async fn the_address_of_traffic_has_none_of_the_operators_paths() {
 }
 
 #[tokio::test]
-async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
+async fn a_path_without_a_route_is_not_answered_by_the_admin_api() {
     let (process, _folder) = proxy("path = \"/open\"\n").await;
     let traffic = process.addresses()[0];
     for path in PATHS {
@@ -78,7 +78,6 @@ async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
     assert_eq!(fetch(process.admin, "/livez").await.status, 200);
 }
 
-/// The standard error of a client command that is given this address.
 async fn refused(command: &[&str], address: SocketAddr) -> String {
     let mut client = tokio::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     client.args(command).args(["--admin", &address.to_string()]);
@@ -109,7 +108,7 @@ async fn a_client_at_the_address_of_traffic_says_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_gets_answers_of_an_upstream_is_told_that_it_is_no_admin_address() {
+async fn a_client_reports_that_an_upstream_is_not_an_admin_address() {
     let (process, _folder) = proxy("").await;
     for command in CLIENTS {
         let error = refused(command, process.addresses()[0]).await;
@@ -125,7 +124,7 @@ async fn a_client_at_the_address_of_traffic_names_the_admin_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
     let upstream = upstream().await;
-    // An address of this test, because the port is the default one.
+    // The test uses its own loopback address, because the port is the default one.
     let text = format!(
         "listen = \"127.0.9.46:0\"\n[admin]\nlisten = \"127.0.9.46:9464\"\n[[upstream]]\nname = \"u\"\n\
          url = \"http://{upstream}\"\n[[route]]\nupstream = \"u\"\n"
@@ -137,7 +136,7 @@ async fn a_client_at_the_address_of_traffic_names_the_admin_address() {
         let error = refused(command, traffic).await;
         let expected = format!(
             "tokengauge: http://{traffic} is the traffic address of a tokengauge proxy; its admin address is \
-             127.0.9.46:9464: --admin 127.0.9.46:9464\n"
+             127.0.9.46:9464; use --admin 127.0.9.46:9464\n"
         );
         assert_eq!(error, expected, "{command:?}");
     }

@@ -1,5 +1,4 @@
-//! The operators' address over a real socket: what a call did is what a scrape and
-//! the API show.
+//! The admin address over a real socket: a scrape and the API must show what a call did.
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
@@ -21,7 +20,6 @@ use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// Two routes to two upstreams.
 const CONFIG: &str = r#"
 [[experiment]]
 name = "decoder"
@@ -116,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Counted tokens of answers of the model that calls of the bench have.
+    /// Counted output tokens of the model that the bench's calls use.
     async fn live_tokens(&self) -> f64 {
         let text = self.fetch("/metrics").await.body;
         let counted = [
@@ -138,7 +136,7 @@ impl Server {
         serde_json::from_str(&response.body).expect("JSON")
     }
 
-    /// A chat of 4 thoughts and 40 words over 1 s, reported as 50.
+    /// A chat of 4 reasoning words and 40 answer words over 1 s, reported as 50 tokens.
     pub fn chat(&self) {
         let call = self.bench.chat();
         self.bench.chunk(&*call, 250, thoughts(4));
@@ -151,7 +149,6 @@ impl Server {
     }
 }
 
-/// The value of the one series of `name` with all of `labels`.
 pub fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let is = |line: &&str| {
         let rest = line.strip_prefix(name);
@@ -319,7 +316,7 @@ async fn every_family_has_its_help_and_type_once_and_nothing_is_a_summary() {
 #[tokio::test]
 async fn streams_in_flight_show_live_tokens_and_go_away() {
     let server = Server::start().await;
-    // After the first call, the name of the model is known not to be an alias.
+    // After the first call, the model's name is known not to be an alias.
     server.chat();
     let before = server.live_tokens().await;
     let call = server.bench.chat();
@@ -343,7 +340,7 @@ async fn streams_in_flight_show_live_tokens_and_go_away() {
     let live = server.live_tokens().await - before;
     assert!((38.0..=40.0).contains(&live), "{live}");
     drop(call);
-    // The background may still hold the call for an instant, and lowers the gauge last.
+    // The background thread may hold the call for an instant, and lowers the gauge last.
     let end = Instant::now() + TIMEOUT;
     let in_flight = async || {
         let text = server.fetch("/metrics").await.body;
@@ -401,7 +398,7 @@ async fn readiness_follows_listening_and_draining_and_liveness_does_not() {
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_get_json_errors_and_the_index_says_what_there_is() {
+async fn other_paths_and_methods_get_json_errors_and_the_index_lists_paths() {
     let server = Server::start().await;
     for (method, path, status) in [("GET", "/nothing", 404), ("POST", "/metrics", 405)] {
         let response = request(server.address, method, path).await;

@@ -1,4 +1,4 @@
-//! What happens, as it happens: `/api/v1/events` over a real socket.
+//! `/api/v1/events` over a real socket.
 
 use crate::admin_api::Server;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-/// A listener that keeps up.
+/// A client that reads every event in time.
 pub struct Listener {
     stream: TcpStream,
     text: String,
@@ -23,7 +23,6 @@ impl Listener {
         Listener::start_from(to, [127, 0, 0, 1]).await
     }
 
-    /// One at another address of this machine.
     async fn start_from(to: SocketAddr, address: [u8; 4]) -> Listener {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((address, 0).into()).expect("an address");
@@ -37,7 +36,6 @@ impl Listener {
         }
     }
 
-    /// The next event; `None` at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
         while self.events.is_empty() {
             let mut bytes = [0; 65_536];
@@ -114,11 +112,11 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
             listener.next().await.expect("an event");
             listeners.push(listener);
         }
-        // Those of another address leave room here: `fetch` comes from 127.0.0.1.
+        // Connections from another address do not use up the limit for `fetch`, which comes from 127.0.0.1.
         if refusals > 0 {
             let refused = fetch(server.address, "/api/v1/events").await;
             assert_eq!(refused.status, 503);
-            let full = refused.body.contains("too many listen already");
+            let full = refused.body.contains("too many clients listen already");
             assert!(full, "{}", refused.body);
         }
         assert_eq!(server.event_bus.listening().refused, refusals);
@@ -146,7 +144,7 @@ async fn listeners_do_not_hold_up_the_end() {
         .await
         .expect("in time")
         .expect("no panic");
-    // Who holds up the end is cut after 5 s.
+    // A client that delays shutdown is disconnected after 5 s.
     assert!(
         begun.elapsed() < Duration::from_secs(5),
         "{:?}",

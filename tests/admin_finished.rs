@@ -1,4 +1,4 @@
-//! What the API answers of finished calls from memory, over a real socket.
+//! API answers about finished calls in memory, over a real socket.
 
 use crate::admin_api::Server;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokengauge_test_support::http_client::exchange_bytes;
 use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::TcpStream;
 
-/// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
+/// A chat of `session` with 40 words over 1 s, which begins after `second` seconds.
 pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
     let call = begin(server, second, session, agent);
     let bench = &server.bench;
@@ -52,7 +52,7 @@ async fn problem(server: &Server, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn sessions_come_from_memory_page_by_page_with_their_calls_under_way() {
+async fn sessions_in_memory_are_paged_and_include_calls_in_flight() {
     let server = Server::start().await;
     for (second, session) in [(0, "a"), (10, "a"), (20, "b"), (30, "c")] {
         chat(&server, second, session, "coder/1");
@@ -167,7 +167,7 @@ async fn calls_are_grouped_and_laid_out_over_time() {
     let workloads = server.json("/api/v1/workloads?agent=chat%2F1").await;
     assert_eq!(workloads["workloads"][0]["name"], Value::Null);
     assert_eq!(workloads["workloads"][0]["calls"], 1);
-    // Of a time before anything is kept there is no span.
+    // A time before the oldest call in memory has no span.
     let before = server
         .json("/api/v1/groups?since=100000d&until=99999d")
         .await;
@@ -218,7 +218,6 @@ async fn coverage_says_which_calls_lack_a_figure_and_the_filter_of_calls_finds_t
     server.bench.chunk(&*short, 250, words(2));
     server.bench.chunk(&*short, 300, finish(Some(2)) + DONE);
     short.ended(server.bench.at(400), End::Complete);
-    // Neither a generation nor an embedding.
     let stored = server.bench.begin("/v1/files", &[]);
     server.bench.send(&*stored, b"{}");
     server.bench.answer(&*stored, 200, "application/json");
@@ -329,7 +328,7 @@ async fn tokens_and_costs_are_laid_out_over_time_by_what_calls_have_in_common() 
 }
 
 #[tokio::test]
-async fn a_time_series_says_how_many_calls_were_of_which_class_where_that_is_asked() {
+async fn a_time_series_counts_calls_by_class_on_request() {
     let server = Server::start().await;
     chat(&server, 0, "a", "coder/1");
     chat(&server, 1, "a", "coder/1");
@@ -512,7 +511,7 @@ async fn calls_are_filtered_by_several_outcomes_and_by_all_that_are_failures() {
 async fn calls_that_spent_the_budget_of_an_objective_are_listed_page_by_page() {
     let server = Server::start().await;
     for second in 0..12 {
-        // The objective is on agents like SLOW*, in any case, and every first token takes 250 ms.
+        // The objective matches agents like SLOW*, ignoring case. Every first token takes 250 ms.
         let agent = if second % 3 == 0 { "slow/1" } else { "other/1" };
         chat(&server, second, "a", agent);
     }
@@ -567,7 +566,7 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
         ("sessions?order=up", "order must be one of asc, desc"),
         (
             "sessions/a?q=b",
-            "the only parameters here are limit, cursor",
+            "unknown parameter; the parameters of the endpoint are limit, cursor",
         ),
         (
             "models?outcome=fine",
@@ -585,12 +584,18 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
             "costs?series=51",
             "series must be a whole number from 1 to 50",
         ),
-        ("timeseries?limit=3", "the only parameters here are since"),
+        (
+            "timeseries?limit=3",
+            "unknown parameter; the parameters of the endpoint are since",
+        ),
         (
             "streams?limit=1001",
             "limit must be a whole number from 1 to 1000",
         ),
-        ("slos?limit=3", "there are no parameters here"),
+        (
+            "slos?limit=3",
+            "unknown parameter; the endpoint has no parameters",
+        ),
     ] {
         let (status, message) = problem(&server, &format!("/api/v1/{path}")).await;
         assert!(status == 400 && message.contains(said), "{path}: {message}");
@@ -603,7 +608,7 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
 }
 
 #[tokio::test]
-async fn capacity_is_what_was_seen_of_upstreams_with_the_reason_for_no_knee() {
+async fn capacity_is_observed_by_upstream_with_the_reason_for_a_missing_knee() {
     let server = Server::start().await;
     assert_eq!(
         server.json("/api/v1/capacity").await["upstreams"],
@@ -623,7 +628,7 @@ async fn capacity_is_what_was_seen_of_upstreams_with_the_reason_for_no_knee() {
     assert_eq!(point["concurrency"], 1);
     let seconds = point["seconds"].as_u64().expect("seconds");
     let tps = point["system_tps"].as_f64().expect("tokens");
-    // The second before the first token counts; one that the stream did not fill is left out.
+    // The second before the first token counts. A second that the stream only partly covers does not.
     let near = (39.0..=41.0).contains(&tps);
     assert!(near && (4..=6).contains(&seconds), "{point}");
     let reason = upstream["reason"].as_str().expect("a reason");

@@ -1,4 +1,4 @@
-//! A second address for operators, with `/metrics` and health and nothing else.
+//! The metrics address serves `/metrics` and health checks only.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use tokengauge_test_support::http_client::{fetch, request_with};
 const TOKEN: &str = "correct-horse-battery-staple";
 const ROUTE: &str =
     "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n";
-/// The paths of the admin address that show calls, and the page.
+/// Paths of the admin address that show calls or the page.
 const ELSEWHERE: [&str; 9] = [
     "/api/v1/live",
     "/api/v1/sessions",
@@ -29,7 +29,6 @@ fn text(admin: &str) -> String {
     format!("{any}[admin]\n{any}metrics_listen = \"127.0.0.1:0\"\n{admin}{ROUTE}")
 }
 
-/// A proxy, and its address for metrics.
 async fn proxy(admin: &str) -> (Process, SocketAddr, TempDir) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
@@ -122,7 +121,7 @@ fn what_cannot_be_meant_is_refused() {
     let same = "listen = \"127.0.0.1:9464\"\nmetrics_listen = \"127.0.0.1:9464\"\n";
     assert!(wrong(same, "h").contains("test:3:18: metrics_listen"));
     let open = "metrics_listen = \"0.0.0.0:15464\"\n";
-    assert!(wrong(open, "127.0.0.1:15464").contains("the operators' address, 0.0.0.0:15464"));
+    assert!(wrong(open, "127.0.0.1:15464").contains("the admin or metrics address 0.0.0.0:15464"));
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
     let check = |admin: &str| {
@@ -142,7 +141,7 @@ fn what_cannot_be_meant_is_refused() {
     let (code, said) = check("");
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("health and metrics alone are at 127.0.0.1:0"),
+        said.contains("health checks and metrics are at 127.0.0.1:0"),
         "{said}"
     );
 }

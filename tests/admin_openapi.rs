@@ -1,11 +1,11 @@
-//! The document of the API against what the API does.
+//! The OpenAPI document must describe what the API does.
 
 use crate::admin_api::Server;
 use serde_json::Value;
 use std::net::SocketAddr;
 use tokengauge_test_support::http_client::{fetch, request};
 
-/// Where `value` breaks the schema at `pointer` of the document; nothing where it does not.
+/// Errors of `value` against the schema at `pointer` of the document.
 pub fn broken(document: &Value, pointer: &str, value: &Value) -> Option<String> {
     let mut whole = document.pointer(pointer).expect(pointer).clone();
     whole["components"] = document["components"].clone();
@@ -30,7 +30,7 @@ async fn every_answer_is_as_documented() {
         .iter()
         .filter(|(_, operations)| operations.get("get").is_some())
         .map(|(path, _)| path);
-    // Pods are of a fleet, and the use of a key has to be switched on: tests/fleet.rs and tests/payers.rs ask for them.
+    // These paths need a fleet or a setting: tests/fleet.rs and tests/payers.rs request them.
     let elsewhere = ["/api/v1/events", "/api/v1/pods", "/api/v1/me"];
     for path in read.filter(|path| !elsewhere.contains(&path.as_str())) {
         let query = if path.ends_with("groups") {
@@ -72,7 +72,7 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
     let server = Server::start().await;
     let document = server.json("/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().expect("paths");
-    // The use of a key has to be switched on: tests/payers.rs asks for it.
+    // This path must be enabled in the configuration: tests/payers.rs requests it.
     let read = paths
         .iter()
         .filter(|(path, operations)| operations.get("get").is_some() && *path != "/api/v1/me");
@@ -87,9 +87,12 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
             .filter_map(|parameter| parameter["name"].as_str())
             .collect();
         let said = if names.is_empty() {
-            "there are no parameters here".to_owned()
+            "unknown parameter; the endpoint has no parameters".to_owned()
         } else {
-            format!("the only parameters here are {}", names.join(", "))
+            format!(
+                "unknown parameter; the parameters of the endpoint are {}",
+                names.join(", ")
+            )
         };
         let asked = format!(
             "{}?no-such=1",
@@ -104,7 +107,7 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
     }
 }
 
-/// Asks every path of the document by every method that it does not have there.
+/// Requests every path of the document by each method that the document does not list.
 pub async fn refuses_other_methods(address: SocketAddr) {
     let document = fetch(address, "/api/v1/openapi.json").await;
     let document: Value = serde_json::from_str(&document.body).expect("JSON");
@@ -133,7 +136,7 @@ async fn a_wrong_method_is_refused_with_the_allowed_ones() {
     refuses_other_methods(server.address).await;
 }
 
-/// Descriptions are doc comments, which may link to other code: readers of the API cannot follow such links.
+/// Descriptions come from doc comments, whose links to other code readers of the API cannot follow.
 #[tokio::test]
 async fn every_member_is_described_in_words_that_stand_alone() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! What the API says a session was made of, and its trace.
+//! API answers about the calls of a session, and its trace.
 
 use crate::admin_api::Server;
 use crate::admin_finished::chat;
@@ -60,7 +60,7 @@ async fn an_unknown_session_and_an_unknown_format_are_errors() {
         let response = server.fetch(&format!("/api/v1/sessions/b/{path}")).await;
         assert_eq!(response.status, 404, "{}", response.body);
         let why =
-            "no finished call that is in memory names this session: at most the last 50 calls are";
+            "no finished call in memory has this session: memory has at most the last 50 calls";
         assert!(response.body.contains(why), "{}", response.body);
     }
     let response = server.fetch("/api/v1/sessions/a/trace?format=zipkin").await;

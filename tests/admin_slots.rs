@@ -1,5 +1,5 @@
-//! Many connections to the operators' address and to the injection webhook, of the real
-//! binary: health is answered meanwhile, and so is whoever asks for more.
+//! Many connections to the admin address and to the injection webhook of the real binary: health checks and further
+//! requests must still be answered.
 
 use crate::process::Process;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-/// More than there is room for.
+/// More than the connection limit.
 const MANY: usize = 300;
-/// How long a health check may take, on a slow machine too. Connections that say nothing are cut after 10 s, and then there
-/// is room: this must be shorter.
+/// Deadline for a health check on a slow machine. It must be shorter than 10 s, after which silent connections are
+/// closed and make room.
 const HEALTHY: Duration = Duration::from_secs(6);
 
 async fn many(address: SocketAddr, begin: &str) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..MANY {
         let mut tcp = TcpStream::connect(address).await.expect("connected");
-        // One that was closed meanwhile made room.
+        // The connection may already be closed to make room.
         let _ = tcp.write_all(begin.as_bytes()).await;
         all.push(tcp);
     }
@@ -77,13 +77,13 @@ async fn health_is_answered_despite_300_event_streams_and_unread_answers() {
         let began = Instant::now();
         let response = timeout(HEALTHY, fetch(process.admin, "/livez")).await;
         assert_eq!(response.expect("in time").status, 200, "{path}");
-        println!("/livez beside {MANY} x {path}: {:?}", began.elapsed());
+        println!("/livez during {MANY} x {path}: {:?}", began.elapsed());
         drop(held);
     }
 }
 
 #[tokio::test]
-async fn the_metrics_address_is_answered_despite_300_connections_and_has_slots_of_its_own() {
+async fn the_metrics_address_answers_despite_300_connections_and_has_separate_slots() {
     let (process, _folder) = proxy().await;
     let line = process.line("metrics on ").await;
     let address: SocketAddr = line["metrics on ".len()..].parse().expect("an address");
@@ -116,7 +116,6 @@ async fn the_metrics_address_is_answered_despite_300_connections_and_has_slots_o
     }
 }
 
-/// The injection webhook as a process.
 struct Webhook {
     address: SocketAddr,
     connector: Connector,
@@ -176,7 +175,6 @@ impl Webhook {
         stream.expect("TLS")
     }
 
-    /// The answer to a review of nothing.
     async fn review(&self) -> String {
         let asked = async {
             let mut stream = self.connect().await;
@@ -190,7 +188,6 @@ impl Webhook {
     }
 }
 
-/// The head of a request with a body of so many bytes.
 fn review(length: usize) -> String {
     format!(
         "POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\
@@ -201,7 +198,7 @@ fn review(length: usize) -> String {
 #[tokio::test]
 async fn the_webhook_answers_despite_300_idle_connections() {
     let webhook = Webhook::start().await;
-    // Before the handshake and in it.
+    // Connections that stop before the TLS handshake and during it.
     for begin in ["", "\x16\x03\x01\x02\x00"] {
         let held = many(webhook.address, begin).await;
         let response = async { exchange(webhook.connect().await, "GET", "/livez", &[]).await };
@@ -230,7 +227,7 @@ async fn the_webhook_answers_despite_reviews_that_never_end() {
         let mut stream = webhook.connect_from([127, 0, 0, 2]).await;
         let mut request = review(BODY).into_bytes();
         request.resize(BODY - 1, b' ');
-        // One that is refused is closed before all of it is written.
+        // A refused connection closes before the whole request is written.
         if stream.write_all(&request).await.is_ok() {
             let mut response = [0; 12];
             let read = timeout(Duration::from_secs(8), stream.read(&mut response)).await;
@@ -248,10 +245,10 @@ async fn the_webhook_answers_despite_reviews_that_never_end() {
     );
 }
 
-/// Reviews whose parsed form would be many times their bytes, from many sources at once.
+/// Reviews from many sources at once whose parsed form would be many times their size.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_webhook_stays_within_its_memory_whatever_is_to_be_reviewed() {
+async fn the_webhook_stays_within_its_memory_for_any_review() {
     const MEMORY: u64 = 64 << 10;
     let webhook = Arc::new(Webhook::start().await);
     let most = format!("[{}]", vec!["{\"a\":1}"; 24_000].join(","));
@@ -263,7 +260,7 @@ async fn the_webhook_stays_within_its_memory_whatever_is_to_be_reviewed() {
             asked.push(tokio::spawn(async move {
                 let mut stream = webhook.connect_from([127, 0, 0, host]).await;
                 let request = review(body.len()) + &body;
-                // Some are refused before all is written.
+                // The server refuses some requests before they are written completely.
                 let _ = stream.write_all(request.as_bytes()).await;
                 let _ = stream.read(&mut [0; 12]).await;
             }));
@@ -282,7 +279,7 @@ async fn the_webhook_stays_within_its_memory_whatever_is_to_be_reviewed() {
         let value = value.and_then(|line| line.trim().strip_suffix(" kB"));
         value.expect("kilobytes").parse().expect("a number")
     };
-    // Without the pages of the program, of which an unoptimized build has tens of megabytes.
+    // Subtract the pages of the program file: tens of megabytes in an unoptimized build.
     let highest = kilobytes("VmHWM:") - kilobytes("RssFile:");
     println!("at most {highest} kB resident");
     assert!(highest < MEMORY, "{highest} kB");

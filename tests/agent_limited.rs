@@ -1,4 +1,4 @@
-//! The speed of a stream whose agent reads slowly is the agent's, not the upstream's.
+//! If an agent reads slowly, the measured stream speed is limited by the agent, not by the upstream.
 
 use http_body_util::BodyExt;
 use hyper::client::conn::http2;
@@ -19,14 +19,12 @@ use tokio::time::sleep;
 const BODY: &str = r#"{"model":"m","stream":true,"messages":[]}"#;
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-/// Chunks of a stream, and milliseconds between them.
 const CHUNKS: u64 = 100;
 const GAP: u64 = 10;
-/// How long an agent takes nothing, each time.
 const PAUSE: Duration = Duration::from_millis(600);
 const PAUSES: usize = 2;
 
-/// Streams to everybody who asks, each chunk with so many bytes that say nothing.
+/// A backend that streams chunks, each with `padding` extra bytes without text.
 async fn backend(padding: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -60,11 +58,10 @@ async fn play(mut tcp: TcpStream, padding: usize) -> Option<()> {
     tcp.write_all(b"0\r\n\r\n").await.ok()
 }
 
-/// An agent over HTTP/1 that pauses as often as is said, before it reads on.
 async fn http1(address: SocketAddr, pauses: usize) {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("small");
-    // Short segments: else there is room for megabytes on the way.
+    // Short segments, because otherwise socket buffers hold megabytes.
     socket2::SockRef::from(&socket)
         .set_tcp_mss(536)
         .expect("short segments");
@@ -84,7 +81,7 @@ async fn http1(address: SocketAddr, pauses: usize) {
     assert!(rest.ends_with(b"0\r\n\r\n"), "the stream is whole");
 }
 
-/// The same over HTTP/2, with a window of a few chunks.
+/// An HTTP/2 agent with a window of a few chunks.
 async fn http2(address: SocketAddr, pauses: usize) {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -105,7 +102,6 @@ async fn http2(address: SocketAddr, pauses: usize) {
     body.collect().await.expect("whole");
 }
 
-/// The record of one call through a proxy that measures.
 async fn record(padding: usize, agent: impl AsyncFnOnce(SocketAddr)) -> CallRecord {
     let bench = Bench::default();
     let setup = Setup::to(backend(padding).await);
@@ -133,18 +129,18 @@ fn is_the_upstreams(record: &CallRecord) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_agent_over_http1_has_no_speed_of_the_upstreams() {
+async fn a_slow_http1_agent_leaves_no_upstream_speed() {
     is_agent_limited(&record(4_000, async |address| http1(address, PAUSES).await).await);
     is_the_upstreams(&record(0, async |address| http1(address, 0).await).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_agent_over_http2_has_no_speed_of_the_upstreams() {
+async fn a_slow_http2_agent_leaves_no_upstream_speed() {
     is_agent_limited(&record(0, async |address| http2(address, PAUSES).await).await);
     is_the_upstreams(&record(0, async |address| http2(address, 0).await).await);
 }
 
-/// A stream with a token each 20 ms, and one wait of the agent's in the midst of it.
+/// A stream with a token every 20 ms, during which the agent does not read for `blocked`.
 fn waited(blocked: Duration) -> CallRecord {
     let bench = Bench::default();
     let call = bench.chat();
@@ -157,14 +153,14 @@ fn waited(blocked: Duration) -> CallRecord {
         };
         bench.chunk_behind(&*call, wait, 100 + chunk * 20 + late, words(1));
     }
-    // The agent's last wait has nothing to do with the speed.
+    // The agent's last pause does not affect the speed.
     let end = finish(None) + DONE;
     bench.chunk_behind(&*call, Duration::from_secs(5), 10_000, end);
     bench.end(&*call, 10_000, End::Complete)
 }
 
 #[test]
-fn a_tenth_of_the_decode_time_decides_and_a_wait_is_no_stall() {
+fn a_tenth_of_the_decode_time_decides_and_a_wait_is_not_a_stall() {
     let short = waited(Duration::from_millis(200));
     assert_eq!(short.tps.unavailable, None);
     let long = waited(Duration::from_millis(2_000));

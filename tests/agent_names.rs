@@ -1,4 +1,4 @@
-//! Names of agents that their SDK does not say: by port, path or key, and by the environment.
+//! Agent names from the port, the path, the key or the environment, for SDKs that send no name.
 
 use crate::process::{Process, SteppedBackend};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 const KEY: &str = "sk-test-of-agent-names";
 
-/// As the reference of the configuration says that it is worked out.
+/// Computes the name as the configuration reference describes it.
 fn hashed(key: &str) -> String {
     let digest = Sha256::digest(format!("tokengauge key\0{key}"));
     digest
@@ -23,7 +23,7 @@ fn hashed(key: &str) -> String {
         .collect()
 }
 
-/// The agents' names of calls, sorted: calls of one millisecond come in any order.
+/// Sorted agent names of calls, because calls within one millisecond are in any order.
 async fn names(process: &Process, count: usize) -> Vec<String> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -45,7 +45,7 @@ async fn names(process: &Process, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
+async fn port_path_and_key_override_the_agent_name_of_the_sdk() {
     let (upstream, folder) = (
         SteppedBackend::start().await,
         TempDir::new().expect("a folder"),

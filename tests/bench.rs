@@ -1,4 +1,4 @@
-//! `tokengauge bench` as a process: what it says, writes and exits with.
+//! `tokengauge bench` as a process: output, files and exit codes.
 
 use crate::process::Process;
 use serde_json::Value;
@@ -16,8 +16,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// 50 intervals of 50 ms of four streams. Steadiness is tested in `crates/bench`, by a clock that a busy machine does not
-/// disturb: here nearly any run is steady.
+/// 50 intervals of 50 ms with four streams. The rule for steadiness is tested in `crates/bench` with a simulated clock.
+/// The settings here accept nearly any run as steady.
 const SHORT: [&str; 16] = [
     "--isl",
     "16",
@@ -48,7 +48,7 @@ fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// Standard output and the last line of standard error of a run that fails.
+/// Standard output and the last line of standard error of a failing run.
 fn failed(output: &Output) -> (String, String) {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -66,7 +66,7 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let files = ["r.json", "r.md", "r.html", "r.xml"].map(path);
-    // Enough calls for a p90 even where only half of them belong to the steady part.
+    // Enough calls for a p90, even if only half of them are in the steady part.
     let mut options = vec!["--concurrency", "8", "--usd-per-hour", "3.6"];
     options.extend(["--objective", "ttft_p90<=5s,tps_mean>=1"]);
     options.extend(files.iter().flat_map(|file| ["-o", file.as_str()]));
@@ -114,7 +114,7 @@ async fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("a schema")
 }
 
-/// The same results twice: one trial each cannot show a change, which must not pass as "not worse".
+/// Compares the results with themselves. One trial each cannot show a change, and that must not pass as "not worse".
 async fn compared(file: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command
@@ -152,7 +152,7 @@ async fn a_refused_key_and_a_missing_one_are_said() {
     let options = ["--api-key-env", "TOKENGAUGE_TEST_NO_SUCH_KEY"];
     let (_, error) = failed(&bench(&url(sim.address), &options).await);
     assert!(
-        error.contains("TOKENGAUGE_TEST_NO_SUCH_KEY holds no key"),
+        error.contains("TOKENGAUGE_TEST_NO_SUCH_KEY does not contain a key"),
         "{error}"
     );
 }
@@ -162,7 +162,7 @@ async fn too_few_calls_have_no_figure() {
     let sim = sim::start("ttft=300ms,gap=20ms,tokens=64").await;
     let (printed, error) = failed(&bench(&url(sim.address), &["--concurrency", "2"]).await);
     assert!(
-        printed.contains("16 are needed: measure longer"),
+        printed.contains("16 are needed: measure for at least"),
         "{printed}"
     );
     assert!(error.contains("no figures for concurrency 2"), "{error}");
@@ -183,7 +183,8 @@ async fn a_client_that_lags_has_no_figure() {
     );
 }
 
-/// Every trial of the new result has 5 % less of everything: exit code 1 by the defaults, five trials of each load.
+/// Every trial of the new result is 5 % lower in each figure. With the defaults and five trials of each load, that
+/// exits with code 1.
 #[tokio::test]
 async fn a_fall_in_every_trial_fails_and_the_same_result_passes() {
     let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
@@ -213,7 +214,6 @@ async fn a_fall_in_every_trial_fails_and_the_same_result_passes() {
     }
 }
 
-/// Five trials around 100 of everything, with 1 % of noise, times a factor.
 fn five_trials(level: &mut Value, factor: f64) {
     let values = [100.0, 101.0, 99.2, 100.4, 99.5].map(|value| value * factor);
     let trial = level["trials"][0].clone();
@@ -295,7 +295,6 @@ async fn an_interrupt_leaves_what_was_whole() {
     let mut child = command.spawn().expect("it runs");
     let mut errors = BufReader::new(child.stderr.take().expect("piped"));
     let mut error = String::new();
-    // The second trial has ended once the third begins.
     while !error.contains("[3/5]") {
         let read = timeout(Duration::from_mins(1), errors.read_line(&mut error));
         assert_ne!(read.await.expect("in time").expect("read"), 0, "{error}");
@@ -322,7 +321,7 @@ async fn an_interrupt_leaves_what_was_whole() {
             .any(|level| level["figures"]["ttft_mean"].is_object()),
         "{printed}"
     );
-    assert!(error.contains("stopped before its end"), "{error}");
+    assert!(error.contains("the benchmark was interrupted"), "{error}");
 }
 
 #[tokio::test]
@@ -357,7 +356,7 @@ async fn calls_are_shown_as_a_proxy_measured_them_and_its_ledger_is_replayed() {
         "{gauge}"
     );
     assert_eq!(gauge["tokens_differ"], 0);
-    // The gauge's clock starts later, by the way from here to there.
+    // The proxy starts its clock later, by the transfer time from the client.
     let difference = gauge["ttft"]["difference"].as_f64().expect("a difference");
     assert!((-0.0005..0.2).contains(&difference), "{gauge}");
     assert!(gauge["ttft"]["gauge"].as_f64() > Some(0.059), "{gauge}");
@@ -374,7 +373,6 @@ async fn calls_are_shown_as_a_proxy_measured_them_and_its_ledger_is_replayed() {
     replayed(&config, &url(sim.address)).await;
 }
 
-/// The calls of the ledger again, at the times at which they began.
 async fn replayed(config: &Path, url: &str) {
     let trace = config.with_file_name("trace.jsonl");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
@@ -413,11 +411,11 @@ async fn replayed(config: &Path, url: &str) {
     let measured = level["figures"]["request_throughput"]["value"]
         .as_f64()
         .expect("a rate");
-    // Four streams of 180 ms a call; a busy machine is slower.
+    // Four streams of 180 ms a call. A busy machine is slower.
     assert!((5.0..25.0).contains(&measured), "{measured}");
 }
 
-/// A proxy of ours that speaks TLS, in front of a simulator, with an objective; and the authority of its certificate.
+/// A proxy with TLS and an objective in front of a simulator. Also returns the certificate of the authority.
 async fn tls_proxy(folder: &Path, simulator: SocketAddr) -> (Process, Authority) {
     let authority = Authority::new();
     let (certificate, key) = authority.issue("server", "localhost");
@@ -467,7 +465,7 @@ async fn https_is_measured_over_both_versions_of_http() {
             level["gauge"]
         );
         let judged = &level["judged_tps"];
-        // On a busy machine all events of a call may be read at once: then it has no TPS.
+        // On a busy machine, all events of a call may be read at once, and then it has no TPS.
         let of = |name: &str| judged[name].as_u64().expect("a number");
         assert!(2 * of("calls") >= of("of"), "{judged}");
         let work = &results["fingerprint"];
@@ -506,7 +504,7 @@ async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
     let (proxy, _authority) = tls_proxy(folder.path(), sim.address).await;
     let file = folder.path().join("proxy.toml").display().to_string();
     let admin = proxy.admin.to_string();
-    // The calls go to the simulator itself, so that nothing of them is known there.
+    // The calls go directly to the simulator, so the proxy knows nothing of them.
     let of_both = [["--config", &file], ["--through", &admin]];
     for origin in of_both {
         let until = [
@@ -525,14 +523,14 @@ async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
         let unknown = [&origin[..], &["--until", "slo=nothing"]].concat();
         let (_, error) = failed(&bench(&url(sim.address), &unknown).await);
         assert!(
-            error.contains("has no objective of that name; it has first-token"),
+            error.contains("has no objective with this name; it has first-token"),
             "{error}"
         );
     }
 }
 
 #[tokio::test]
-async fn no_further_trial_is_made_of_a_load_that_is_known() {
+async fn a_known_load_gets_no_further_trial() {
     let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
     let options = SHORT.map(|option| if option == "1" { "9" } else { option });
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
@@ -555,11 +553,11 @@ async fn no_further_trial_is_made_of_a_load_that_is_known() {
 }
 
 #[tokio::test]
-async fn a_turn_waits_for_the_one_before() {
+async fn a_turn_waits_for_the_previous_one() {
     let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.jsonl");
-    // By their times alone all 800 calls would begin at once.
+    // By their timestamps, all 800 calls would begin at once.
     let line = |number: usize| {
         let session = number % 4;
         let delay = if number < 4 { "" } else { ", \"delay\": 10" };
@@ -569,7 +567,7 @@ async fn a_turn_waits_for_the_one_before() {
     };
     std::fs::write(&trace, (0..800).map(line).collect::<String>()).expect("written");
     let file = trace.display().to_string();
-    // A file and a length of prompts exclude each other.
+    // `--prompts` and a prompt length exclude each other.
     let options = [
         "--input-file",
         &file,
@@ -594,7 +592,6 @@ async fn a_turn_waits_for_the_one_before() {
     assert!((1.0..=4.01).contains(&in_flight), "{in_flight}");
 }
 
-/// A ledger of chat turns that began within the last minutes.
 fn ledger_of_turns(path: &Path, turns: usize) {
     let begin = SystemTime::now() - Duration::from_secs(600);
     let records = Records::new(begin, 10.0).take(turns).enumerate();
@@ -644,7 +641,7 @@ async fn the_calls_of_a_ledger_are_asked_again() {
         results["levels"][0]["load"]["arrival_pattern"],
         "multi_turn"
     );
-    // What the backend counts for prompts of 437 tokens.
+    // The backend's token count for prompts of 437 tokens.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["bench", &url(sim.address), "--isl", "437"]);
     command
@@ -662,7 +659,7 @@ async fn the_calls_of_a_ledger_are_asked_again() {
     let none = run(vec!["--since", "1s"]).output().await.expect("it runs");
     let (_, error) = failed(&none);
     assert!(
-        error.contains("has no generations of known lengths that began since"),
+        error.contains("has no generations with known lengths that began since"),
         "{error}"
     );
     for contradiction in [

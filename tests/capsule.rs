@@ -1,4 +1,4 @@
-//! An incident as one file, over the real binary: what is in it, what is not, and that it needs nothing else.
+//! An incident as one file, over the real binary: what it contains, what it omits, and that it loads no other file.
 
 use crate::process::Process;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::process::Command;
 
-/// Keys, prompts and the like are made of this, and nothing else is.
+/// Planted in keys, prompts and other secrets, and nowhere else.
 const PLANTED: &str = "PLANTED-91c2";
 
 struct Fixture {
@@ -57,7 +57,7 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// Calls each upstream so often; the bad one answers with an error.
+    /// Calls each upstream `times` times. The bad upstream answers with an error.
     async fn incident(&self, times: usize) {
         let proxy = self.process.addresses()[0];
         for _ in 0..times {
@@ -66,7 +66,6 @@ impl Fixture {
         }
     }
 
-    /// Waits until the objective's cause names the bad upstream.
     async fn burns(&self) -> String {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -109,7 +108,7 @@ async fn call(proxy: SocketAddr, upstream: &str, settings: &str) {
     assert!(response.starts_with("HTTP/1.1 "), "{response}");
 }
 
-/// One file that loads nothing, and holds nothing that was planted.
+/// Asserts that the page loads nothing and contains nothing planted.
 fn stands_alone(page: &str) {
     assert!(page.starts_with("<!doctype html>"), "{page}");
     assert!(page.trim_end().ends_with("</html>"), "it is cut off");
@@ -135,20 +134,20 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
         &*escaped,
         "Incident of chat",
         "page over",
-        "What was left of its error budget",
+        "Remaining error budget",
         "Time to first token",
         "&lt;coder&gt;",
         "http error: ",
         "class=\"lane\"",
-        "Its budget is overdrawn by ",
-        "those of upstream bad before others",
+        "The error budget is overspent by ",
+        "calls of upstream bad first",
         "x-api-key = &quot;(hidden)&quot;",
         "tokengauge slo incident --slo 'chat'",
-        "Its text",
+        "Text of the configuration",
     ] {
         assert!(page.contains(expected), "{expected}");
     }
-    // Commands run as they stand, where this was asked for; and the time is that of the calls.
+    // Run the commands as the page shows them, at the time of the calls.
     for command in [
         "tokengauge slo status --admin http://localhost\n",
         "curl -s 'http://localhost/api/v1/calls/",
@@ -181,7 +180,7 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
+async fn the_command_writes_it_from_a_proxy_and_from_a_ledger() {
     let fixture = Fixture::start().await;
     fixture.incident(3).await;
     let admin = fixture.process.admin.to_string();
@@ -192,7 +191,7 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
     assert!(output.status.success(), "{output:?}");
     let page = read(&fixture.path("a.html"));
     stands_alone(&page);
-    assert!(page.contains("What happened from"), "{page}");
+    assert!(page.contains("Incident report, "), "{page}");
 
     let end = Instant::now() + TIMEOUT;
     let page = loop {
@@ -217,7 +216,7 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
     stands_alone(&page);
-    for expected in ["By upstream", ">bad<", ">good<", "The configuration"] {
+    for expected in ["By upstream", ">bad<", ">good<", "Configuration"] {
         assert!(page.contains(expected), "{expected}");
     }
     let both = [

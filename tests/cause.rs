@@ -1,5 +1,5 @@
-//! Why an objective is missed, over the real binary: of two simulated upstreams one becomes bad, an alert fires, and the
-//! sentence names that upstream and what moved.
+//! The cause of a missed objective, over the real binary: one of two simulated upstreams becomes bad, an alert fires,
+//! and its sentence names that upstream and what changed.
 
 use crate::process::Process;
 use serde_json::{Value, json};
@@ -16,33 +16,30 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 const UPSTREAMS: [&str; 2] = ["vllm-a", "vllm-b"];
-/// Calls to each upstream before the incident, and during it.
 const BEFORE: usize = 30;
 const DURING: usize = 25;
-/// Events that an alert needs: all but a few of both.
+/// Events that an alert needs: nearly all calls of both phases.
 const MIN_EVENTS: usize = 105;
-/// How many agents call at once: an odd number, so that each calls both upstreams in turn.
+/// Number of concurrent agents. It is odd, so that each agent calls both upstreams in turn.
 const AGENTS: usize = 9;
-/// How the simulated upstreams behave without a fault. Each fault and each bound is far from it, as a busy machine adds tens of
-/// milliseconds, and a phase counts as unchanged within 15 %.
+/// Simulated upstreams without a fault. Each fault and each bound is far from these values, because a busy machine adds
+/// tens of milliseconds, and a phase counts as unchanged within 15 %.
 const HEALTHY: &str = "ttft=300ms,gap=30ms,tokens=24,usage=on";
-/// Output tokens per second: the healthy upstreams have 33, the slow ones 10.
+/// Output tokens per second: healthy upstreams reach 33, slow ones 10.
 const FAST: &str = "output_tps.at_least = 18";
-/// Time to the first token: the healthy upstreams need 0.3 s, the slow ones at least 2 s.
+/// Time to first token: healthy upstreams need 0.3 s, slow ones at least 2 s.
 const PROMPT: &str = "ttft.at_most = \"1s\"";
 
-/// What happens to the upstream vllm-a, and what is to be said of it.
+/// A fault of the upstream vllm-a and the expected cause.
 struct Incident {
     /// The key of the objective.
     promise: &'static str,
-    /// The simulator's settings.
     fault: &'static str,
     mechanism: &'static str,
-    /// What the sentence says of the phases.
+    /// Words about the phases that the sentence must contain.
     words: &'static [&'static str],
 }
 
-/// An upstream with a route of its own.
 fn upstream(name: &str, simulators: &[&Sim]) -> String {
     let urls = simulators.iter().map(|simulator| simulator.address);
     let urls: Vec<String> = urls
@@ -61,13 +58,12 @@ fn two_upstreams(simulators: &[Sim; 2]) -> String {
     upstreams.collect()
 }
 
-/// What a proxy measures and promises.
 struct Setup<'a> {
     upstreams: String,
     /// The key of the objective.
     promise: &'a str,
     min_events: usize,
-    /// Calls of an upstream that has just come up, and are cold.
+    /// Number of calls after a start of an upstream that count as warm-up.
     warm_up_calls: usize,
 }
 
@@ -91,7 +87,7 @@ async fn start(folder: &Path, setup: &Setup<'_>, receiver: &Receiver) -> Process
     Process::start(&file).await
 }
 
-/// A streamed chat with a prompt of about so many tokens; its status.
+/// Sends a streamed chat with a prompt of about this many tokens, and returns the status.
 async fn call(proxy: SocketAddr, upstream: &str, agent: &str, words: usize, settings: &str) -> u16 {
     let body = json!({
         "model": "m",
@@ -116,7 +112,7 @@ async fn call(proxy: SocketAddr, upstream: &str, agent: &str, words: usize, sett
     status.unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// So many calls to each of `upstreams`, in turn, by some agents of a name at once; with `fault` where they are to vllm-a.
+/// Makes calls to each of `upstreams` in turn by `AGENTS` concurrent agents of one name. Calls to vllm-a have `fault`.
 async fn calls_of(
     (proxy, upstreams): (SocketAddr, &'static [&'static str]),
     (agent, at_once): (&'static str, usize),
@@ -129,7 +125,7 @@ async fn calls_of(
             for number in (first..upstreams.len() * count).step_by(at_once) {
                 let upstream = upstreams[number % upstreams.len()];
                 let settings = if upstream == "vllm-a" { fault } else { "" };
-                // From short to long, alike for all.
+                // Prompts of ten lengths, equally distributed over the upstreams.
                 let words = 200 + 150 * (number / upstreams.len() % 10);
                 call(proxy, upstream, agent, words, settings).await;
             }
@@ -140,13 +136,12 @@ async fn calls_of(
     }
 }
 
-/// The same to both upstreams by five.
 async fn calls(proxy: SocketAddr, count: usize, fault: &'static str) {
     calls_of((proxy, &UPSTREAMS), ("coder", AGENTS), count, fault).await;
 }
 
-/// The cause of the objective, once it is of calls with this in common and of this mechanism. A cause that was worked out
-/// before all calls were known is worked out again after some seconds.
+/// Waits until the cause names this dimension, value and mechanism. A cause that was computed before all calls were
+/// known is computed again after some seconds.
 async fn cause_of(admin: SocketAddr, (dimension, value): (&str, &str), mechanism: &str) -> Value {
     let expected = (json!(dimension), json!(value), json!(mechanism));
     let end = Instant::now() + TIMEOUT;
@@ -164,15 +159,15 @@ async fn cause_of(admin: SocketAddr, (dimension, value): (&str, &str), mechanism
     }
 }
 
-/// Whether a call found its upstream away.
+/// Whether a call could not reach its upstream.
 async fn was_unreachable(admin: SocketAddr) -> bool {
     let answer = fetch(admin, "/api/v1/calls?outcome=unreachable&limit=1").await;
     let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
     !answer["calls"].as_array().expect("calls").is_empty()
 }
 
-/// The first alert whose cause is this upstream. An alert that was sent without its cause is sent once more with it; after that,
-/// figures of the cause that change do not send it again.
+/// Returns the first alert whose cause is this upstream. An alert sent without a cause is sent once more with it. Later
+/// changes of the cause's figures do not send it again.
 async fn alert_about(receiver: &Receiver, upstream: &str) -> Value {
     let words = format!("% of bad calls are upstream {upstream} (");
     let says = |alert: &&Value| {
@@ -190,7 +185,6 @@ async fn alert_about(receiver: &Receiver, upstream: &str) -> Value {
     }
 }
 
-/// The alerts that the receiver got, as they came.
 fn alerts(receiver: &Receiver) -> Vec<Value> {
     let received = receiver.received();
     let bodies = received.iter().map(|request| {
@@ -204,7 +198,6 @@ fn alerts(receiver: &Receiver) -> Vec<Value> {
     bodies.collect()
 }
 
-/// Waits for so many alerts.
 async fn notified(receiver: &Receiver, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -251,7 +244,7 @@ async fn names_the_upstream(incident: Incident) {
     let cause = cause_of(process.admin, ("upstream", "vllm-a"), incident.mechanism).await;
     assert_eq!(cause["compared_with"], "before", "{cause:#}");
     let sentence = cause["sentence"].as_str().expect("a sentence");
-    // Where the machine stands still for a moment, a call to the other is bad, too.
+    // If the machine pauses for a moment, a call to the other upstream is also bad.
     let share = cause["share_of_bad"].as_f64().expect("a share");
     let begin = format!("{:.0} % of bad calls are upstream vllm-a (", share * 100.0);
     assert!(share >= 0.8 && sentence.starts_with(&begin), "{sentence}");
@@ -344,7 +337,7 @@ async fn slow_prefill_at_an_upstream_names_the_upstream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
+async fn stalls_are_distinguished_from_slow_decoding() {
     names_the_upstream(Incident {
         promise: "longest_gap.at_most = \"1s\"",
         fault: "stall=2s@6",
@@ -354,8 +347,8 @@ async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
     .await;
 }
 
-/// One of two replicas behind a name decodes slowly: its address is named, not the upstream. It gets fewer calls than the
-/// other, as they take longer.
+/// One of two replicas behind a name decodes slowly. The cause names its address, not the upstream. The slow replica
+/// gets fewer calls, because its calls take longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_replica_is_named_by_its_address() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -383,10 +376,11 @@ async fn one_bad_replica_is_named_by_its_address() {
     assert!(alert["annotations"]["cause"].is_string(), "{alert:#}");
 }
 
-/// An upstream that was away and comes back needs longer for its first calls.
+/// The first calls of an upstream that was unreachable take longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cold_start_is_told_from_a_queue() {
-    // All calls together are no more than are kept of a minute: what is drawn of more may have too many cold ones before.
+    // The total stays below the number of calls that are kept for each minute. A sample of more calls may contain too
+    // many cold ones.
     const WARM: usize = 40;
     const COLD: usize = 18;
     let folder = tempfile::tempdir().expect("a folder");
@@ -402,7 +396,7 @@ async fn a_cold_start_is_told_from_a_queue() {
     };
     let process = start(folder.path(), &setup, &receiver).await;
     let proxy = process.addresses()[0];
-    // The first calls of all are cold, too; these are no events.
+    // The very first calls are also cold. Their agent is not part of the objective.
     calls_of((proxy, &UPSTREAMS), ("nobody", AGENTS), COLD, "").await;
     calls(proxy, WARM, "").await;
     let [before, _other] = simulators;
@@ -411,7 +405,7 @@ async fn a_cold_start_is_told_from_a_queue() {
     while tokio::net::TcpStream::connect(held.address).await.is_ok() {
         assert!(Instant::now() < away, "it does not end");
     }
-    // On connections that were kept calls may still be answered, or break off; then none can be opened.
+    // Kept connections may still answer calls or break off before new connections are refused.
     while !was_unreachable(process.admin).await {
         assert!(Instant::now() < away, "it does not end");
         call(proxy, "vllm-a", "nobody", 200, "").await;
@@ -426,7 +420,7 @@ async fn a_cold_start_is_told_from_a_queue() {
     assert!(sentence.ends_with(": a cold start."), "{sentence}");
 }
 
-/// Everybody waits because of one agent that calls more than all others together.
+/// One agent calls more than all others together, and all agents wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chatty_agent_is_named_where_everybody_waits() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -456,7 +450,7 @@ async fn a_chatty_agent_is_named_where_everybody_waits() {
     );
 }
 
-/// An alert that fires before there are enough bad calls to tell why is sent again with its cause, under the same key.
+/// An alert that fires before there are enough bad calls for a cause is sent again with its cause, under the same key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_alert_is_sent_again_once_its_cause_is_known() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -473,10 +467,10 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     calls(proxy, 18, "").await;
     calls_of((proxy, &UPSTREAMS[..1]), ("coder", AGENTS), 9, "status=503").await;
     let first = &notified(&receiver, 1).await[0];
-    // The alert can fire a moment before anybody has looked for its cause.
+    // The alert can fire a moment before its cause has been computed.
     let said = first["annotations"]["cause"].as_str();
     assert!(
-        said.is_none_or(|said| said.starts_with("The cause is not known: too few calls")),
+        said.is_none_or(|said| said.starts_with("The cause is not known: there are too few calls")),
         "{said:?}"
     );
     calls(proxy, DURING, "status=503").await;
@@ -491,7 +485,6 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     assert_eq!(about, should, "what the objective selects: {mark:#}");
 }
 
-/// The mark of an alert, once there is one.
 async fn alert_mark(admin: SocketAddr) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -1,4 +1,4 @@
-//! `tokengauge check`: every mistake at once with its place, warnings, and what a valid file says.
+//! `tokengauge check`: every error at once with its place, warnings, and a summary of a valid file.
 
 use std::process::{Command, Output};
 
@@ -82,7 +82,7 @@ fn each_missing_file_is_named_with_the_line_of_its_key() {
 }
 
 #[test]
-fn what_no_call_can_come_to_is_a_warning() {
+fn entries_that_no_call_can_reach_cause_warnings() {
     let route = |rest: &str| format!("[[route]]\nupstream = \"e\"\n{rest}\n");
     let workload = |rest: &str| format!("[[workload]]\nname = {rest}\n");
     let text = ENGINE.to_owned()
@@ -96,15 +96,16 @@ fn what_no_call_can_come_to_is_a_warning() {
     let warnings = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = warnings.lines().collect();
     assert_eq!(lines.len(), 4, "{warnings}");
-    assert!(lines[0].starts_with(
-        "warning: c.toml:9:8: name: no call comes to this route: route `all` of line 5"
-    ));
     assert!(
-        lines[1]
-            .starts_with("warning: c.toml:13:8: name: no call comes to this route: route `all`")
+        lines[0].starts_with(
+            "warning: c.toml:9:8: name: this route gets no calls: route `all` in line 5"
+        )
+    );
+    assert!(
+        lines[1].starts_with("warning: c.toml:13:8: name: this route gets no calls: route `all`")
     );
     assert!(lines[2].starts_with(
-        "warning: c.toml:19:8: name: no call is of this workload: workload `coders` of line 16"
+        "warning: c.toml:19:8: name: this workload gets no calls: workload `coders` in line 16"
     ));
     assert!(lines[3].starts_with("warning: c.toml:25:13: objective: has no error budget"));
     let said = String::from_utf8_lossy(&output.stdout);
@@ -128,7 +129,7 @@ fn a_deprecated_key_is_a_warning_with_what_to_set_instead() {
 }
 
 #[test]
-fn what_differs_in_host_path_or_header_is_no_warning() {
+fn routes_that_differ_in_host_path_or_header_cause_no_warning() {
     let text = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n".to_owned()
         + "[[route]]\nname = \"a\"\nupstream = \"e\"\npath = \"/v1\"\nhost = \"h\"\n"
         + "[[route]]\nname = \"b\"\nupstream = \"e\"\npath = \"/v1\"\n"
@@ -169,13 +170,13 @@ fn a_valid_file_is_summed_up() {
     let plain = check(ENGINE, &[]);
     let said = String::from_utf8_lossy(&plain.stdout);
     assert!(
-        said.contains("no ledger: finished calls are in memory alone"),
+        said.contains("no ledger: finished calls are only in memory"),
         "{said}"
     );
 }
 
 #[test]
-fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() {
+fn values_without_a_configuration_are_valid_and_use_the_built_in_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let check = |yaml: &str| {
         std::fs::write(folder.path().join("values.yaml"), yaml).expect("written");
@@ -213,7 +214,7 @@ fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() 
     }
 }
 
-/// What the test makes of a folder: each path with the text of the file, or a folder where there is none.
+/// Paths to create in a folder, each with the text of a file, or a folder if there is no text.
 type Made = &'static [(&'static str, Option<&'static str>)];
 
 #[test]
@@ -258,7 +259,7 @@ fn what_run_refuses_at_its_start_is_refused_here_with_the_same_words() {
                 None => std::fs::create_dir(path).expect("made"),
             }
         }
-        // Keys of the top come before tables.
+        // Top-level keys must come before tables.
         let any = "listen = \"127.0.0.1:0\"\n";
         let text = format!("{any}{text}[admin]\n{any}{ENGINE}");
         std::fs::write(folder.path().join("c.toml"), &text).expect("written");
@@ -317,7 +318,7 @@ fn a_state_folder_that_could_be_made_is_not_made_and_a_ledger_that_could_not_is_
         let said = String::from_utf8_lossy(&output.stderr);
         let warning = format!("warning: c.toml: ledger {path}: ");
         assert!(said.starts_with(&warning), "{said}");
-        assert!(said.contains("no finished call would be kept"), "{said}");
+        assert!(said.contains("finished calls cannot be stored"), "{said}");
     }
     assert_eq!(listed(folder.path()).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Traffic and measuring while the clock of the machine is wrong.
+//! Traffic and measuring while the machine's clock is wrong.
 
 use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-/// `clock_gettime` with an offset, in seconds, that the process maps from a file.
+/// An override of `clock_gettime` that adds an offset in seconds, which the process maps from a file.
 const OFFSET_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -41,7 +41,7 @@ int clock_gettime(clockid_t id, struct timespec *time) {
 }
 "#;
 
-/// The wall clock of processes, which a test sets while they run.
+/// A wall clock for processes that a test changes while they run.
 pub struct SteppedClock {
     library: PathBuf,
     offset: File,
@@ -49,7 +49,7 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// A right one; `None` without a C compiler.
+    /// Starts without an offset. Returns `None` without a C compiler.
     pub fn new(folder: &Path) -> Option<SteppedClock> {
         let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
         std::fs::write(&source, OFFSET_CLOCK).expect("written");
@@ -79,13 +79,13 @@ impl SteppedClock {
     }
 }
 
-/// A year before 1970, and a day after 9999, which no text of RFC 3339 can have.
+/// A year before 1970 and a day after 9999, which RFC 3339 cannot express.
 const WRONG: [(i64, &str); 2] = [
     (-31_536_000, "1970-01-01T00:00:00.000Z"),
     (253_402_400_000, "9999-12-31T23:59:59.999Z"),
 ];
 
-/// A proxy with state, an objective and a budget, whose clock begins at a number of seconds since 1970.
+/// A proxy with state, an objective and a budget, whose clock starts at a number of seconds since 1970.
 struct WrongClock {
     process: Process,
     _backend: SteppedBackend,
@@ -128,7 +128,8 @@ impl WrongClock {
         self.process.addresses()[0]
     }
 
-    /// When the calls of the call log began, when there are `count`. (The library that answers operators panics at such clocks.)
+    /// Start times in the call log once it has `count` calls. The log is read because the HTTP library of the admin
+    /// address panics at such clocks.
     async fn logged(&self, count: usize) -> Vec<String> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -151,7 +152,7 @@ impl WrongClock {
         }
     }
 
-    /// Ends it; no thread has panicked until then.
+    /// Stops the process and asserts that no thread has panicked.
     async fn ended(self) {
         self.process.signal(Signal::TERM);
         self.process.line("\"ended\"").await;
@@ -161,7 +162,7 @@ impl WrongClock {
 }
 
 #[tokio::test]
-async fn a_clock_that_no_text_can_have_costs_no_call_its_measurement() {
+async fn calls_are_measured_even_if_the_clock_cannot_be_written_as_text() {
     for (seconds, written) in WRONG {
         let proxy = WrongClock::start(seconds, "").await;
         for _ in 0..4 {

@@ -25,7 +25,7 @@ fn the_version_has_commit_and_the_day_of_the_prices() {
     let table: toml::Table =
         toml::from_str(include_str!("../crates/accounting/src/cost/prices.toml")).expect("TOML");
     let checked = table["checked"].as_str().expect("a day");
-    assert_eq!(lines[2], format!("list of prices of {checked}"));
+    assert_eq!(lines[2], format!("price list of {checked}"));
     assert_eq!(said(&["-V"]), format!("{name}\n"));
 }
 
@@ -43,7 +43,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn the_commit_is_that_of_the_repository_or_of_the_archive() {
+fn the_commit_comes_from_the_repository_or_the_archive() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     assert_eq!(build_script::of_repository(path), None, "no repository");
@@ -122,7 +122,6 @@ fn every_command_has_a_manual_page() {
     }
 }
 
-/// What a command with `--help` prints.
 fn help(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(words).arg("--help").output().expect("it runs")
@@ -148,15 +147,16 @@ fn the_help_lists_few_commands() {
 }
 
 #[test]
-fn every_old_name_of_a_command_works_and_says_the_new_one() {
+fn every_old_command_name_works_and_names_the_new_one() {
     for (old, new) in cli::RENAMED {
         let old_words: Vec<&str> = old.split(' ').collect();
         let new_words: Vec<&str> = new.split(' ').collect();
         let (before, now) = (help(&old_words), help(&new_words));
         assert!(now.status.success() && now.stderr.is_empty(), "{now:?}");
         assert_eq!(before.stdout, now.stdout, "{old}");
-        let note =
-            format!("`tokengauge {old}` is now `tokengauge {new}`; the old name goes with 0.4\n");
+        let note = format!(
+            "`tokengauge {old}` is now `tokengauge {new}`; version 0.4 removes the old name\n"
+        );
         assert_eq!(String::from_utf8_lossy(&before.stderr), note, "{old}");
     }
     let before = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
@@ -165,7 +165,7 @@ fn every_old_name_of_a_command_works_and_says_the_new_one() {
         .expect("it runs");
     let text = String::from_utf8_lossy(&before.stdout);
     assert!(text.contains("tokengauge experiment"), "{text}");
-    // Options and their values are no commands.
+    // Options and their values are not commands.
     let quiet = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
         .args(["slo", "import", "metrics"])
         .output()
@@ -174,7 +174,6 @@ fn every_old_name_of_a_command_works_and_says_the_new_one() {
     assert!(!stderr.contains("is now"), "{stderr}");
 }
 
-/// Calls `see` for a command and all its subcommands.
 fn each_command(command: &clap::Command, path: &str, see: &mut dyn FnMut(&str, &clap::Command)) {
     see(path, command);
     for one in command.get_subcommands() {
@@ -184,7 +183,7 @@ fn each_command(command: &clap::Command, path: &str, see: &mut dyn FnMut(&str, &
 
 #[test]
 fn formats_have_the_same_names_everywhere_and_one_default_for_each_kind_of_output() {
-    /// The names of formats for terminals and programs, for documents, for calls, and for Prometheus.
+    /// Format names for terminals and programs, documents, calls, and Prometheus.
     const KINDS: [(&str, &[&str]); 4] = [
         (
             "text",
@@ -242,7 +241,7 @@ fn the_keys_of_the_configuration_are_lines_of_json() {
     };
     assert_eq!(
         of("[[slo]]", "ttft.at_most")["description"],
-        "The time to the first token."
+        "A call is good if its first token arrives within this time, such as `500ms`."
     );
     assert_eq!(of("[[upstream]]", "name")["required"], true);
     assert_eq!(of("", "drain_timeout")["default"], "25s");
@@ -251,7 +250,6 @@ fn the_keys_of_the_configuration_are_lines_of_json() {
     assert_eq!(rows.count(), keys.len());
 }
 
-/// The files below a path, without links.
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
     let kind = std::fs::symlink_metadata(path).expect("there is one");
     if kind.is_file() {
@@ -279,7 +277,7 @@ fn no_document_has_an_old_name_of_a_command() {
         "src",
         "crates",
     ];
-    /// These say what the old names are.
+    /// These files explain the old names.
     const ABOUT_NAMES: [&str; 2] = ["docs/upgrade.md", "src/cli/renamed.rs"];
     let mut found = Vec::new();
     for path in READ {
@@ -288,7 +286,7 @@ fn no_document_has_an_old_name_of_a_command() {
     let mut read = 0;
     for path in found {
         let about_names = ABOUT_NAMES.iter().any(|name| path == Path::new(name));
-        // Pictures are no text.
+        // Skip pictures.
         let Ok(text) = std::fs::read_to_string(&path) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Bad configurations name the line and the key; good ones are what they say.
+//! Errors of bad configurations name the line and the key. Good configurations have the values they state.
 
 use std::time::Duration;
 use tokengauge_accounting::cost::Prices;
@@ -27,7 +27,7 @@ fn only_problem(text: &str) -> (usize, String, String) {
 }
 
 #[test]
-fn defaults_fill_what_is_not_written() {
+fn missing_keys_have_defaults() {
     let config = Config::parse(GOOD, "test.toml").expect("valid");
     assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:8080");
     assert_eq!(
@@ -103,7 +103,7 @@ fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
     }
 }
 
-/// The example with the defaults of its sections taken out of their comments.
+/// The example configuration with the defaults of its sections uncommented.
 fn spelled_out(text: &str) -> String {
     let mut section = "";
     let mut result = String::new();
@@ -237,7 +237,7 @@ fn the_printed_form_has_file_line_key_and_reason() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_a_problem_of_its_own() {
+fn an_unreadable_file_is_reported() {
     let error = Config::load("does-not-exist.toml".as_ref()).expect_err("no file");
     assert!(
         error

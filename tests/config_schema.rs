@@ -1,5 +1,5 @@
-//! The configuration's keys are defined once: reference, schema, defaults and messages agree, and an
-//! independent validator accepts and refuses what the program does.
+//! Configuration keys are defined once: reference, schema, defaults and messages must agree. An independent validator
+//! must accept and refuse the same files as the program.
 
 use jsonschema::Validator;
 use serde_json::Value;
@@ -14,7 +14,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const EXAMPLE: &str = include_str!("../proxy-config.toml");
 const SMALLEST: &str =
     "[[upstream]]\nname = \"e\"\nurl = \"http://h\"\n[[route]]\nupstream = \"e\"\n";
-/// One of every table, with what its keys need of each other.
+/// One of every table, with the keys that depend on each other.
 const EVERY_TABLE: &str = r#"
 [ledger]
 path = "/ledger"
@@ -77,13 +77,12 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&json_schema()).expect("a schema")
 }
 
-/// A text of TOML as the validator reads it.
 fn json(text: &str) -> Option<Value> {
     let table: Table = text.parse().ok()?;
     serde_json::to_value(table).ok()
 }
 
-/// What of a file is written by this test.
+/// Compares a generated file with the file in the repository.
 fn compare(name: &str, now: String) {
     let path = Path::new(ROOT).join(name);
     if std::env::var_os("TOKENGAUGE_WRITE").is_some() {
@@ -143,7 +142,7 @@ fn the_document_of_the_contributor_shows_a_key_as_it_is() {
     assert!(document.contains("must be at most 10000: each model becomes a set of series"));
 }
 
-/// The example with every key that it shows.
+/// The example configuration with every commented key enabled.
 fn uncommented() -> String {
     let lines = EXAMPLE.lines().map(|line| {
         let bare = line.strip_prefix("# ").unwrap_or(line);
@@ -159,7 +158,6 @@ fn uncommented() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Every key of a table of TOML, with dots.
 fn keys(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
     match value {
         toml::Value::Table(table) if !prefix.ends_with(".headers") => {
@@ -175,7 +173,7 @@ fn keys(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Every key of the schema, with dots, and its schema.
+/// Collects every key of the schema as a dotted path, with its schema.
 fn schema_keys(prefix: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
     let table = [schema, &schema["items"]];
     let table = table.iter().find(|one| one["properties"].is_object());
@@ -194,7 +192,7 @@ fn all_keys() -> Vec<(String, Value)> {
     found
 }
 
-/// Every key of the reference, with its table's name before it.
+/// Every key of the reference as a dotted path.
 fn referenced() -> BTreeSet<String> {
     let (mut section, mut found) = (String::new(), BTreeSet::new());
     for line in reference().lines() {
@@ -228,7 +226,7 @@ fn every_key_of_the_schema_and_of_the_example_is_in_the_reference() {
 }
 
 #[test]
-fn every_key_has_a_text_and_facts_are_those_of_upstreams() {
+fn every_key_has_a_description_and_facts_match_upstreams() {
     for (key, schema) in all_keys() {
         let text = schema["description"].as_str().unwrap_or_default();
         assert!(
@@ -253,7 +251,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The strings of Rust's source, but for those that are raw.
+/// The string literals of Rust source, except raw strings.
 fn literals(source: &str) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), None::<String>);
     let mut signs = source.chars().peekable();
@@ -263,7 +261,7 @@ fn literals(source: &str) -> Vec<String> {
             ('"', Some(_)) => found.extend(open.take()),
             ('\\', Some(text)) => match signs.next() {
                 Some('n') => text.push('\n'),
-                // The string goes on after the blanks of the next line.
+                // The string continues after the leading blanks of the next line.
                 Some('\n') => while signs.next_if(|next| next.is_whitespace()).is_some() {},
                 other => text.extend(other),
             },
@@ -274,7 +272,7 @@ fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// Whatever in tests, sources, documents and the chart may be a configuration, or a part of one.
+/// Texts in tests, sources, documents and the chart that may be a configuration or a part of one.
 fn candidates() -> Vec<String> {
     let mut paths = Vec::new();
     for folder in ["src", "tests", "docs", "helm", "fuzz/corpus/config"] {
@@ -316,7 +314,7 @@ fn what_the_program_accepts_the_schema_accepts() {
     let validator = validator();
     let mut accepted = BTreeSet::new();
     for text in candidates() {
-        // A part stands before the tables or after them.
+        // A part may belong before the tables or after them.
         let whole = [
             text.clone(),
             format!("{text}\n{SMALLEST}"),
@@ -428,7 +426,7 @@ fn what_the_schema_refuses_the_program_refuses_with_line_and_key() {
 }
 
 #[test]
-fn bounds_of_durations_and_lists_are_those_of_the_definition() {
+fn bounds_of_durations_and_lists_match_the_definition() {
     for (line, said) in [
         (
             "ledger.retention_age = \"59m\"",
@@ -482,10 +480,9 @@ fn every_problem_is_found_at_once() {
     assert_eq!(columns, [1, 1, 14, 14]);
 }
 
-/// Puts a key into every table of its name that may have it.
 fn put(table: &mut Table, key: &str, value: &toml::Value) {
     let Some((first, rest)) = key.split_once('.') else {
-        // It needs `slice`, which `throughput` has no use for.
+        // It needs `slice`, which `throughput` does not allow.
         if key != "slice_target" || table.contains_key("slice") {
             table.insert(key.to_owned(), value.clone());
         }
@@ -528,7 +525,7 @@ fn defaults_that_are_stated_are_those_that_are_used() {
         let Some(default) = schema.get("default") else {
             continue;
         };
-        // What a switch is for is tried with it switched on.
+        // A setting that depends on a switch is tried with the switch on.
         if key == "budget.block" {
             continue;
         }

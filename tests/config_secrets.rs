@@ -1,4 +1,4 @@
-//! What is secret in a configuration is in no error and in nothing that `Debug` shows.
+//! Secrets of a configuration appear in no error and in no `Debug` output.
 
 use tokengauge_config::Config;
 use tokengauge_telemetry::export::otlp::settings::Settings;
@@ -7,7 +7,6 @@ const PLANTED: &str = "PLANTED-SECRET-91c2";
 
 const BASE: &str = "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:1\"\n";
 
-/// Everything in a configuration that may hold a key.
 fn every_secret() -> String {
     format!(
         "{BASE}[[route]]\nupstream = \"u\"\nheaders = {{ authorization = \"{PLANTED}\" }}\n\
@@ -47,11 +46,11 @@ fn debug_shows_no_header_of_an_exporter() {
 #[test]
 fn errors_quote_no_secret() {
     for wrong in [
-        // Too short, and with what a token cannot have.
+        // Too short, and with a character that a token cannot have.
         "[admin]\ntoken = \"PLANTED\"\n".to_owned(),
         format!("[admin]\ntoken = \"{PLANTED} and more\"\n"),
         format!("[admin]\ntoken = \"{PLANTED}\"\ntoken_file = \"f\"\n"),
-        // Not quoted, not ended, of another type, over several lines.
+        // Unquoted, unterminated, of another type, and over several lines.
         format!("[admin]\ntoken = {PLANTED}\n"),
         format!("[admin]\ntoken = \"{PLANTED}\n"),
         format!("[admin]\ntoken = [\"{PLANTED}\"]\n"),
@@ -86,7 +85,10 @@ fn no_upstream_is_the_operators_address() {
              [[route]]\nupstream = \"u\"\n"
         );
         let error = Config::parse(&text, "test").expect_err(url).to_string();
-        assert!(error.contains("`u` is the operators' address"), "{error}");
+        assert!(
+            error.contains("`u` is the admin or metrics address"),
+            "{error}"
+        );
     }
     for url in [
         "http://127.0.0.1:9465",

@@ -1,9 +1,8 @@
-//! The recordings of real providers, read whole, cut anywhere and compressed: the
-//! counts, texts and facts must be those that were checked by hand.
+//! Recordings of real providers, read whole, cut anywhere and compressed. Counts, texts and facts must match those that
+//! were checked by hand.
 //!
-//! They are an addition to `tests/fixtures`, which have every shape that the recordings show:
-//! `TOKENGAUGE_CORPUS` names their folder. Without it these tests are skipped, and listed as
-//! skipped; a folder without recordings is a failure.
+//! `TOKENGAUGE_CORPUS` names the folder of the recordings. Without it these tests are skipped and listed as skipped. A
+//! folder without recordings is an error. `tests/fixtures` also has every shape that the recordings show.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -17,12 +16,12 @@ use tokengauge_wire::{Decoder, Framing, Limits, ResponseHead};
 
 /// Bodies up to this size are cut in two at every byte.
 const CUT_EVERYWHERE: usize = 8 * 1024;
-/// Larger ones are cut at this many random places.
+/// Larger bodies are cut at this many random places.
 const RANDOM_CUTS: usize = 200;
-/// Those are spread over this many readings.
+/// The random cuts are distributed over this many readings.
 const RANDOM_READINGS: usize = 10;
 
-/// Members of `usage` that the input count of Anthropic, Bedrock and Gemini leaves out.
+/// Members of `usage` that the input count of Anthropic, Bedrock and Gemini does not include.
 const APART: [&str; 5] = [
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
@@ -30,7 +29,7 @@ const APART: [&str; 5] = [
     "cacheWriteInputTokens",
     "toolUsePromptTokenCount",
 ];
-/// Counts that the bodies carry and `expected.json` does not name.
+/// Counts in the bodies that `expected.json` does not name.
 const COUNTS: [(&str, &str, u64); 11] = [
     ("ddpy-bedrock-meta-invoke-stream-0", "input", 10),
     ("llmgem-google-embedding-gemini-embedding-2-0", "input", 4),
@@ -65,8 +64,7 @@ struct Recording {
     body: Vec<u8>,
 }
 
-/// The folder of the recordings, which `TOKENGAUGE_CORPUS` names. Without it the test is reported
-/// as skipped.
+/// The folder that `TOKENGAUGE_CORPUS` names. Without it the test is reported as skipped.
 pub fn corpus() -> Option<PathBuf> {
     let Some(named) = std::env::var_os("TOKENGAUGE_CORPUS") else {
         skipped("TOKENGAUGE_CORPUS names no folder of recordings");
@@ -112,7 +110,7 @@ impl Recording {
         self.expected["trusted"] == true
     }
 
-    /// A decoder for the body, with `coding` on top of what encodes it already.
+    /// A decoder for the body, with `coding` in addition to its existing encoding.
     fn decoder(&self, coding: Option<&str>) -> Decoder {
         let own = self.meta["content_encoding"].as_str();
         let encodings: Vec<&str> = own.into_iter().chain(coding).collect();
@@ -136,7 +134,7 @@ impl Recording {
         Decoder::new(self.dialect, &head, Limits::default())
     }
 
-    /// What differs between a reading and what was checked by hand.
+    /// Differences between a reading and the values that were checked by hand.
     fn differences(&self, reading: &Reading) -> Vec<String> {
         let mut found = Vec::new();
         let mut differ = |field: &str, is: Value| {
@@ -189,9 +187,8 @@ impl Recording {
         found
     }
 
-    /// The provider's own count as this project defines it: caches and what tools
-    /// put into the prompt are part of the input, and reasoning is part of the output, where the
-    /// provider counts apart.
+    /// The provider's count by the definition of this project: input includes caches and what tools put into the
+    /// prompt, and output includes reasoning, also where the provider counts them separately.
     fn reported(&self, field: &str) -> Option<u64> {
         if let Some((.., count)) = COUNTS
             .iter()
@@ -244,7 +241,7 @@ impl Recording {
     }
 }
 
-/// A whole number; some providers write `28.0`.
+/// Reads a whole number; some providers write `28.0`.
 fn whole(value: &Value) -> Option<u64> {
     value.as_f64().map(|number| number as u64)
 }
@@ -256,7 +253,7 @@ fn sha256(text: &str) -> String {
         .collect()
 }
 
-/// Xorshift: the same cuts every time.
+/// Xorshift, which gives the same cuts in every run.
 struct Random(u64);
 
 impl Random {
@@ -268,7 +265,6 @@ impl Random {
     }
 }
 
-/// Reads every recording of a folder in every way.
 fn check(folder: &str, dialect: Dialect) {
     let Some(corpus) = corpus() else { return };
     let recordings = recordings(&corpus, folder, dialect);

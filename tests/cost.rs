@@ -1,4 +1,4 @@
-//! What a call costs, from its bytes to its record, the metrics and the objectives.
+//! The cost of a call, from its bytes to its record, the metrics and the objectives.
 
 use crate::objectives::config;
 use std::sync::Arc;
@@ -95,14 +95,14 @@ fn a_call_of_a_batch_costs_its_share() {
 }
 
 #[test]
-fn calls_on_own_gpus_share_the_time_they_are_under_way() {
+fn concurrent_calls_on_own_gpus_share_the_cost_of_time() {
     let priced = Prices::new(&config(PRICE).prices);
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
     let config = tokengauge_config::Config::parse(own, "test").expect("valid");
     assert!(priced.gpus("upstream").is_none());
     let bench = crate::objectives::bench(&config, Vec::new());
-    // A dollar a second, from 2 ms on, when the upstream was reached.
+    // One dollar per second, from 2 ms on, when the upstream was reached.
     let one = bench.chat();
     let two = bench.chat();
     bench.chunk(&*one, 100, words(8) + &finish(Some(50)) + DONE);
@@ -161,7 +161,6 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
     assert_eq!(costs, [Some(1.0), Some(1.5)], "the newest first");
 }
 
-/// A chat whose last event has `members` beside its choices.
 fn chat_with(bench: &Bench, asked: &str, members: &str) -> CallRecord {
     let call = bench.begin("/v1/chat/completions", &[]);
     let body = format!(r#"{{"model":"m-1","stream":true,{asked}"messages":[]}}"#);
@@ -193,7 +192,7 @@ fn the_tier_that_was_served_decides_else_the_one_that_was_asked_for() {
 }
 
 #[test]
-fn what_the_provider_says_is_the_cost_where_no_price_is_configured() {
+fn the_providers_cost_is_used_without_a_configured_price() {
     let (bench, _) = bench("");
     let of = |cost: &str| {
         let members = format!(r#""usage":{{{USAGE},{cost}}}"#);
@@ -246,7 +245,7 @@ fn what_tools_put_into_geminis_prompt_is_input() {
     let call = bench.begin("/v1beta/models/g-1:streamGenerateContent?alt=sse", &[]);
     bench.send(&*call, b"{}");
     bench.answer(&*call, 200, "text/event-stream");
-    // Several events of one shape: the short way has to add the same.
+    // Several events of one shape use the fast path, which must add the same cost.
     for event in 1..=4 {
         let finish = if event == 4 {
             r#","finishReason":"STOP""#

@@ -1,5 +1,5 @@
-//! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
-//! of the dialect, and nobody else.
+//! Budgets and quotas in front of a real proxy: a caller over its limit is refused with an error of the dialect, and no
+//! other caller is.
 
 use crate::clock::SteppedClock;
 use crate::process::Process;
@@ -29,7 +29,6 @@ struct BudgetFixture {
     meter: Arc<Meter>,
     recent: Arc<RecentCalls>,
     budgets: Arc<Budgets>,
-    /// Answers that agents received.
     answered: AtomicUsize,
     _sim: sim::Sim,
 }
@@ -148,10 +147,10 @@ async fn post(address: SocketAddr, path: &str, headers: &str, body: &Value) -> H
     }
 }
 
-/// 20 tokens at 0.001 USD: two calls spend it.
+/// 20 tokens at 0.001 USD each: two calls spend the budget.
 const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
 
-/// Twenty times as long as it takes: the machine is busy.
+/// Twenty times the usual duration, for busy machines.
 const SAVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The configuration of a process with a budget, an objective and a state directory.
@@ -177,7 +176,6 @@ async fn admitted(process: &Process) -> bool {
     response.status() != "429"
 }
 
-/// Spends the budget; returns the number of calls that were admitted.
 async fn spend(process: &Process) -> f64 {
     let end = Instant::now() + TIMEOUT;
     let mut calls = 0.0;
@@ -189,7 +187,7 @@ async fn spend(process: &Process) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
+async fn a_kill_after_a_budget_was_spent_does_not_reset_it() {
     let (_sim, folder, config) = with_state().await;
     let process = Process::start(&config).await;
     spend(&process).await;
@@ -210,7 +208,6 @@ async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
     assert!(!admitted(&process).await);
 }
 
-/// The number of good calls of the objective, once it is this many.
 async fn good(process: &Process, count: f64) {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -239,7 +236,7 @@ async fn a_clock_that_was_ahead_for_a_moment_loses_neither_spending_nor_counts()
     };
     let mut process = start().await;
     let mut calls = spend(&process).await;
-    // While it runs, and from its start on.
+    // While the process runs, and right after a restart.
     for restarted in [false, true] {
         if restarted {
             process.signal(Signal::TERM);
@@ -324,7 +321,7 @@ async fn a_session_in_the_body_is_refused_in_the_words_of_its_dialect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_for_some_models_refuses_those_alone() {
+async fn a_budget_for_some_models_refuses_only_these() {
     let budget = "usd = 0.03\nperiod = \"400d\"\nselect = { model = \"m-big*\" }\n";
     let fixture = fixture(budget).await;
     for _ in 0..2 {
@@ -354,7 +351,7 @@ async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
     let refused = fixture.chat("a", "m-1").await;
     assert_eq!(refused.status(), "429");
     assert_eq!(refused.field("x-tokengauge-error"), Some("rate_limited"));
-    // 100 tokens of output and those of the prompt, of 60 a minute.
+    // 100 output tokens and the prompt's tokens, from a quota of 60 a minute.
     let input = fixture.recent.newest(2)[1].record.tokens.reported.input;
     let taken = 100 + input.expect("usage is on");
     let wait = refused.field("retry-after").expect("told");
@@ -368,7 +365,7 @@ async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_calls_at_once_for_each_key() {
+async fn concurrent_calls_are_limited_for_each_key() {
     let quota = "[[quota]]\nname = \"q\"\nper = \"key\"\nconcurrent = 1\n";
     let fixture = fixture_with("tokens=50,ttft=1ms,gap=20ms,usage=on,seed=3", quota).await;
     let body =
@@ -379,7 +376,6 @@ async fn so_many_calls_at_once_for_each_key() {
         "x-api-key: two\r\n",
     );
     let second = async {
-        // The first has begun.
         while fixture
             .meter
             .streams(std::time::Instant::now(), 1)

@@ -1,4 +1,4 @@
-//! `tokengauge demo`: the page's address first, objectives of a file, and a folder for what is kept.
+//! `tokengauge demo`: the page's address first, objectives of a file, and a folder for state.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -91,8 +91,8 @@ async fn every_rehearsed_incident_pages_and_the_alert_names_the_upstream_and_wha
             ": errors, mostly http_error 503.",
         ),
         ("slow-upstream", "openai decodes", ": decoding"),
-        ("stalls", "openai stands still", ": stalls"),
-        ("cold-start", "openai starts anew", ": a cold start."),
+        ("stalls", "openai stalls", ": stalls"),
+        ("cold-start", "openai restarts", ": a cold start."),
     ];
     let mut all = JoinSet::new();
     for (incident, happens, cause) in rehearsals {
@@ -105,9 +105,9 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     let mut command = demo();
     command.args(["--incident", incident, "--stop-after", "5m"]);
     let process = Process::start_by(command).await;
-    let told = process.line("demo: a rehearsal").await;
+    let told = process.line("demo: incident rehearsal").await;
     assert!(told.contains(happens), "{told}");
-    // It begins after 25 s, and nothing is wrong before.
+    // The fault begins after 25 s. Nothing is wrong before.
     process.eventually("demo: now the upstream openai").await;
     let calm: Value = {
         let response = fetch(process.admin, "/api/v1/slos").await.body;
@@ -117,7 +117,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     assert!(bad < 5.0, "{incident}: {calm:#}");
     let alert = "demo: alert TokengaugeErrorBudgetBurn (page, firing)";
     process.eventually(alert).await;
-    // An alert that comes before the cause is known is followed by one that has it.
+    // An alert that fires before its cause is known is followed by one with the cause.
     let line = process
         .eventually(" of bad calls are upstream openai")
         .await;
@@ -130,7 +130,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     );
     process.line("  look at: ").await;
     let capsule = process
-        .line("  keep it: tokengauge slo incident --slo rehearsal")
+        .line("  save it: tokengauge slo incident --slo rehearsal")
         .await;
     assert!(capsule.contains(&process.admin.to_string()), "{capsule}");
     process.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! The documents' references are those of the code, and their links lead somewhere.
+//! Generated references in the documents match the code, and links have targets.
 
 use clap::CommandFactory;
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ fn every_command_is_in_the_reference() {
     fn look(command: &clap::Command, path: &str) {
         for one in command.get_subcommands() {
             let path = format!("{path} {}", one.get_name());
-            // `print` and the like do nothing without a subcommand.
+            // Commands such as `print` do nothing without a subcommand.
             if !one.is_subcommand_required_set() {
                 let name = format!("`{path}");
                 assert!(GETTING_STARTED.contains(&name), "{name}");
@@ -123,7 +123,7 @@ fn every_page_is_in_the_summary() {
     }
 }
 
-/// The anchors of a page, as GitHub and mdBook make them of its headings.
+/// The anchors of a page as GitHub and mdBook derive them from headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let heads = text.lines().filter(|line| line.starts_with('#'));
     heads

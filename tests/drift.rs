@@ -16,7 +16,7 @@ use tokengauge_test_support::records::Records;
 use tokio::process::Command;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Hours before the last one in which prompts doubled.
+/// Prompts doubled this many hours before the last hour.
 const DOUBLED: u32 = 14;
 const ROUTES: &str = "[[upstream]]\nname = \"engine\"\nurl = \"http://127.0.0.1:9\"\n\
                       [[route]]\nupstream = \"engine\"\n[[workload]]\nname = \"chat\"\nroute = \"engine\"\n";
@@ -42,7 +42,7 @@ impl Folder {
         path
     }
 
-    /// Calls of the last so many hours, 40 an hour, of which those since `doubled` have prompts twice as long.
+    /// Writes calls of the last `hours` hours, 40 an hour. Prompts since `doubled` are twice as long.
     fn write(&self, hours: u32, doubled: SystemTime) {
         self.write_calls(hours, 90_000.0, |place, call| {
             let started = call.started_at.time();
@@ -62,7 +62,7 @@ impl Folder {
         });
     }
 
-    /// Calls of the last so many hours, one every so many milliseconds, each changed by `change`.
+    /// Writes calls of the last `hours` hours, one every `every_ms`, each changed by `change`.
     fn write_calls(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
         let now = SystemTime::now();
         let before = |call: &CallRecord| call.started_at.time() < now;
@@ -154,7 +154,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     assert_eq!(unknown.status.code(), Some(1));
 
     one_mark(&process, doubled).await;
-    // Another entry finds the same change, which has its mark.
+    // A second `[[drift]]` finds the existing change, which has its mark already.
     folder.config("[[drift]]\nname = \"again\"\n");
     process.has_reloaded("applied", 1.0).await;
     let again = async {
@@ -167,7 +167,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
         .expect("evaluated");
     one_mark(&process, doubled).await;
 
-    // A reload that takes it out takes its series out.
+    // A reload without the `[[drift]]` removes its series.
     folder.config("");
     process.has_reloaded("applied", 2.0).await;
     let gone = async {
@@ -180,7 +180,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
         .expect("forgotten");
 }
 
-/// A route whose model was replaced five hours ago by one that has no reference.
+/// A route whose model was replaced five hours ago by one without a reference.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_replaced_another_one_is_said_to_have() {
     let folder = Folder::new();
@@ -208,7 +208,7 @@ async fn a_model_that_replaced_another_one_is_said_to_have() {
     assert_eq!(metrics[series], 1.0);
 }
 
-/// A backend that became slower three hours ago, when the hours alone do not date it yet.
+/// A backend that became slower three hours ago, which hourly data cannot date yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     let folder = Folder::new();
@@ -222,7 +222,7 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
         call.warm_up = false;
     };
     folder.write_calls(28 * 24, 90_000.0, speed);
-    // Ten calls in five minutes are needed, so that the last day has more of them.
+    // Dating needs ten calls in five minutes, so the last day has more calls.
     folder.write_calls(24, 20_000.0, speed);
     let config = folder.config("[[drift]]\nname = \"all\"\n");
     let process = Process::start(&config).await;
@@ -253,7 +253,6 @@ async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
     assert_eq!(instant(&marks[0]["time"]), instant(&points[0]["at"]));
 }
 
-/// Prompts have one mark, at the hour in which they doubled.
 async fn one_mark(process: &Process, doubled: SystemTime) {
     let response = fetch(process.admin, "/api/v1/marks?kind=drift").await;
     let body: Value = serde_json::from_str(&response.body).expect("JSON");
@@ -280,7 +279,6 @@ async fn one_mark(process: &Process, doubled: SystemTime) {
     assert!(off <= 2 * HOUR, "{off:?}");
 }
 
-/// 24 series over four weeks, a call an hour each.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_series_than_are_evaluated_are_counted() {
     let folder = Folder::new();
@@ -306,7 +304,7 @@ async fn more_series_than_are_evaluated_are_counted() {
     assert_eq!((none.series.len(), none.series_left_out), (0, 24));
 }
 
-/// The answer once there has been an evaluation, and the metrics after it.
+/// Waits for an evaluation, and returns the API's answer and the metrics after it.
 async fn evaluated(process: &Process) -> (Value, std::collections::HashMap<String, f64>) {
     let asked = async {
         loop {
@@ -356,13 +354,12 @@ async fn a_ledger_of_an_older_version_is_refused_with_what_to_do() {
     let said = folder.of_ledger(&[]).await;
     assert_eq!(said.status.code(), Some(1));
     assert!(
-        text(&said.stderr).contains("brings it forward"),
+        text(&said.stderr).contains("to upgrade the file"),
         "{}",
         text(&said.stderr)
     );
 }
 
-/// What is said of the `[[drift]]` that these lines are.
 fn refused(drift: &str) -> String {
     let text = format!("[ledger]\npath = \"/ledger\"\n{ROUTES}[[drift]]\n{drift}");
     match Config::parse(&text, "c") {

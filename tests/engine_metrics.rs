@@ -1,5 +1,5 @@
-//! An upstream's own metrics, over real sockets: what the engine says is what a scrape
-//! of the proxy shows, and a restart warms up.
+//! Metrics of an upstream engine over real sockets: a scrape of the proxy shows the engine's values, and a restart
+//! begins a warm-up.
 
 use crate::admin_api::value;
 use std::sync::Arc;
@@ -116,7 +116,6 @@ impl ScrapedEngine {
         })
     }
 
-    /// Whether a call now is marked as warm-up.
     fn call(&self) -> bool {
         let call = self.bench.chat();
         call.ended(
@@ -127,7 +126,6 @@ impl ScrapedEngine {
     }
 }
 
-/// What vLLM says.
 fn vllm(started: u32, waiting: u32, queue: (f64, u32)) -> String {
     format!(
         "process_start_time_seconds {started}.5\n\
@@ -177,8 +175,7 @@ async fn a_scrape_shows_the_engines_figures_and_the_split_of_ttft() {
     watched.answer("200 OK", &vllm(7, 5, (3.0, 14))).await;
     watched.becomes(QUEUE, &own, Some(5.0)).await;
     assert_eq!(watched.spent(), [2.0, 4.0, 0.5, 4.0], "nobody came");
-    // A scraper that comes only now misses nothing, and a restart in between adds what
-    // came after it.
+    // A scraper that starts only now misses nothing. After a restart, the new counts are added.
     watched.answer("200 OK", &vllm(8, 6, (4.0, 15))).await;
     watched.becomes(QUEUE, &own, Some(6.0)).await;
     assert_eq!(watched.spent(), [6.0, 19.0, 1.5, 19.0]);
@@ -220,11 +217,11 @@ async fn one_slow_reading_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn an_engine_that_started_anew_warms_up() {
+async fn a_restarted_engine_warms_up() {
     let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     assert_eq!(watched.value(WARMING, &own), Some(1.0));
-    assert!(watched.call() && !watched.call(), "the first call alone");
+    assert!(watched.call() && !watched.call(), "only the first call");
     assert_eq!(watched.value(WARMING, &own), Some(0.0));
     watched.answer("200 OK", &vllm(7, 1, (0.0, 0))).await;
     watched.answer("200 OK", &vllm(7, 2, (0.0, 0))).await;
@@ -236,7 +233,7 @@ async fn an_engine_that_started_anew_warms_up() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_counted_by_reason_and_figures_are_not_kept() {
+async fn failures_are_counted_by_reason_and_old_values_are_dropped() {
     let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     for reason in [

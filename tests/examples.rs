@@ -4,7 +4,6 @@
 #[path = "../crates/wire/examples/count_tokens.rs"]
 mod count_tokens;
 
-/// What the example prints of a fixture, line by line.
 fn printed(dialect: &str, fixture: &str) -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     let body = std::fs::File::open(format!("{folder}/{dialect}/{fixture}")).expect("a fixture");
@@ -21,7 +20,7 @@ fn tokens(text: &str) -> usize {
 
 #[test]
 fn the_example_counts_the_tokens_of_each_event_and_gives_the_usage() {
-    // The texts and the usage of `every_block.sse.events`, and the events that they came in.
+    // The texts and the usage of `every_block.sse.events`, with their event numbers.
     let texts = [
         (4, "Hm\n"),
         (7, "Look: "),
@@ -58,6 +57,6 @@ fn the_example_reads_bodies_that_were_not_streamed_and_lines_of_json() {
 fn the_example_says_which_dialects_there_are() {
     let unknown = count_tokens::report("nonsense", &b""[..], &mut Vec::new());
     let unknown = unknown.expect_err("no dialect").to_string();
-    assert!(unknown.contains("`nonsense` is no dialect"), "{unknown}");
+    assert!(unknown.contains("`nonsense` is not a dialect"), "{unknown}");
     assert!(unknown.contains("`openai_chat`"), "{unknown}");
 }

@@ -1,4 +1,4 @@
-//! Experiments on the real binary: traffic is split by session, sticky over a restart, and compared.
+//! Experiments on the real binary: traffic is split by session, sticky across a restart, and compared.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -19,7 +19,6 @@ const SESSIONS: usize = 200;
 const ANSWER: &str = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n\
     data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// The requests that a backend got: head and body.
 type Requests = Arc<Mutex<Vec<(String, String)>>>;
 
 struct Backend {
@@ -28,7 +27,7 @@ struct Backend {
 }
 
 impl Backend {
-    /// A backend that lets sessions whose number is no multiple of 4 wait for so long.
+    /// A backend that delays sessions whose number is not a multiple of 4.
     async fn start(wait: Duration) -> Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
@@ -42,7 +41,6 @@ impl Backend {
         Backend { address, requests }
     }
 
-    /// The number of requests of each session.
     fn sessions(&self) -> HashMap<String, usize> {
         let mut sessions = HashMap::new();
         for (head, _) in self.requests.lock().expect("no panic").iter() {
@@ -157,7 +155,8 @@ fn body(session: usize) -> String {
     )
 }
 
-/// Sends a call that names an experiment of its own, before which the split goes, and checks that its answer is that of the backend, byte for byte.
+/// Sends a call that names its own experiment, which the split overrides, and checks that the answer is the backend's,
+/// byte for byte.
 async fn call(address: SocketAddr, session: Option<usize>) {
     let body = body(session.unwrap_or(0));
     let named = session.map(|session| format!("x-tokengauge-session: s-{session}\r\n"));
@@ -175,7 +174,7 @@ async fn call(address: SocketAddr, session: Option<usize>) {
     assert_eq!(body, ANSWER);
 }
 
-/// A call of every session, and then all of them are in the ledger.
+/// Makes a call of every session and waits until all are in the ledger.
 async fn round(process: &Process, kept: u64) {
     let address = process.addresses()[0];
     let calls: Vec<_> = (0..8)
@@ -233,7 +232,7 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     let process = Process::start(&config).await;
     round(&process, SESSIONS as u64).await;
     let [a, b] = fixture.arms.each_ref().map(Backend::sessions);
-    // Five standard deviations of a binomial with 200 draws.
+    // Five standard deviations of a binomial distribution with 200 draws.
     assert!((65..=135).contains(&a.len()), "{}", a.len());
     assert_eq!(a.len() + b.len(), SESSIONS, "each session has one arm");
 
@@ -350,17 +349,17 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     let quiet = &all["experiments"][1];
     let words = quiet["withheld"].as_str().expect("a reason");
     assert!(
-        words.contains("no finished call is in a variant"),
+        words.contains("no finished call belongs to a variant"),
         "{words}"
     );
 
     fails(
         &experiment(&["quiet", "--admin", &admin]),
-        "no finished call is in a variant of the experiment `quiet`",
+        "no finished call belongs to a variant of the experiment `quiet`",
     );
     fails(
         &experiment(&["none", "--admin", &admin]),
-        "404: no [[experiment]] has this name",
+        "404: neither an [[experiment]] nor a finished call has this name",
     );
     let quiet = [
         "quiet",
@@ -371,11 +370,11 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     ];
     fails(
         &experiment(&quiet),
-        "no finished call is in a variant of the experiment `quiet`",
+        "no finished call belongs to a variant of the experiment `quiet`",
     );
 }
 
-/// The gauges say what the API says, and those of an experiment that is not configured any more go.
+/// Asserts that gauges match the API, and that gauges of a removed experiment disappear.
 async fn gauges(process: &Process, report: &Value) {
     let name = |name: &str| format!("tokengauge_experiment_{name}{{experiment=\"decoder\"");
     let difference = |bound: &str| {
@@ -391,7 +390,7 @@ async fn gauges(process: &Process, report: &Value) {
     let end = Instant::now() + TIMEOUT;
     let metrics = loop {
         let metrics = process.metrics().await;
-        // The first evaluation may have come before the last call was recorded.
+        // The first evaluation may precede the record of the last call.
         let shown = metrics.get(&difference(""));
         if shown.is_some_and(|shown| (shown - difference_of_report).abs() < 1e-9) {
             break metrics;
@@ -420,7 +419,8 @@ async fn gauges(process: &Process, report: &Value) {
     assert_eq!(metrics["tokengauge_experiment_failures_total"], 0.0);
 }
 
-/// Blocks of ten seconds for forty: every call goes to the arm of the block in which it began, all sessions alike.
+/// Blocks of ten seconds over forty seconds: every call of every session goes to the arm of the block in which it
+/// began.
 #[tokio::test(flavor = "multi_thread")]
 async fn blocks_of_time_are_given_to_the_arms_in_turn() {
     const BLOCK: u64 = 10;
@@ -453,7 +453,7 @@ async fn blocks_of_time_are_given_to_the_arms_in_turn() {
         assert_eq!(record["upstream"], if arm == "old" { "a" } else { "b" });
         blocks.entry(second / BLOCK).or_default().push(arm);
     }
-    // The last calls may be in a block of their own.
+    // The last calls may be in a separate block.
     assert!((4..=6).contains(&blocks.len()), "{blocks:?}");
     let mut arms: Vec<(u64, &str)> = Vec::new();
     for (block, seen) in &blocks {
@@ -487,7 +487,7 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
     let config = fixture.config(EXPERIMENT);
     let process = Process::start(&config).await;
     round(&process, SESSIONS as u64).await;
-    // The same experiment goes on with other weights: far more sessions are in `new` than those say.
+    // The experiment continues with other weights, so far more sessions are in `new` than the new weights predict.
     let weights = EXPERIMENT.replace("upstream = \"a\" }", "upstream = \"a\", weight = 9 }");
     fixture.config(&weights);
     process.signal(Signal::HUP);
@@ -496,12 +496,12 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
     let report: Value = serde_json::from_str(&response.body).expect("JSON");
     let reason = report["withheld"].as_str().expect("a reason");
     assert!(
-        reason.starts_with("the split is not what was configured"),
+        reason.starts_with("the split differs from the configured weights"),
         "{reason}"
     );
     assert!(reason.contains("180 expected"), "{reason}");
     assert_eq!(report["comparisons"], Value::Array(Vec::new()));
-    // New calls go by the new weights, so that sessions have changed their arm: those interfere.
+    // New calls follow the new weights, so sessions that changed their arm interfere.
     round(&process, 2 * SESSIONS as u64).await;
     let response = fetch(process.admin, "/api/v1/experiments/decoder").await;
     let report: Value = serde_json::from_str(&response.body).expect("JSON");
@@ -512,7 +512,7 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
 }
 
 #[test]
-fn what_is_wrong_with_an_experiment_is_said_with_its_line() {
+fn errors_of_an_experiment_name_the_line() {
     let base = "[[upstream]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\n\
         [[upstream]]\nname = \"b\"\nurl = \"http://127.0.0.1:2\"\n\
         [[route]]\nname = \"chat\"\nupstream = \"a\"\n\

@@ -1,29 +1,27 @@
-//! Every fault, by place: the real proxy in front of a backend, or behind an agent, that
-//! misbehaves. [`fixture`] says what must hold when a fault is over.
+//! Faults of upstreams, agents and the proxy's surroundings, injected into the real proxy. [`fixture`] checks that the
+//! proxy returns to its idle state after each fault.
 //!
-//! | place | faults | where |
+//! | place | faults | module |
 //! |---|---|---|
 //! | upstream, HTTP/1 | resets, half-closed sockets, stalls, byte by byte, chunking, gzip, UTF-8, floods | [`upstream_http1`] |
-//! | upstream, HTTP/2 | RST_STREAM, GOAWAY, floods, windows, frames that are wrong | [`upstream_http2`] |
-//! | on the way there | TLS | [`upstream_tls`] |
-//! | on the way there | names that change, or stand for several servers | [`upstream_names`] |
+//! | upstream, HTTP/2 | RST_STREAM, GOAWAY, floods, windows, invalid frames | [`upstream_http2`] |
+//! | connection to the upstream | TLS | [`upstream_tls`] |
+//! | connection to the upstream | host names that change or resolve to several servers | [`upstream_names`] |
 //! | agent, HTTP/1 | resets, half-closed sockets, stalls, slow heads | [`agent_http1`] |
-//! | agent, HTTP/2 | floods, too many streams, shut windows | [`agent_http2`] |
-//! | process | file descriptors, disks, receivers of telemetry, clocks, panics | [`process`] |
+//! | agent, HTTP/2 | floods, excess streams, closed windows | [`agent_http2`] |
+//! | process | file descriptors, disks, telemetry receivers, clocks, panics | [`process`] |
 //! | memory | agents that do not read, tiny chunks, long prompts | [`backpressure`] |
-//! | memory | bodies and frames that are small on the wire and large once decoded | [`amplification`] |
+//! | memory | bodies and frames that are small on the wire and large when decoded | [`amplification`] |
 //! | memory | compressed requests that a limit reads | [`request_bombs`] |
-//! | memory | streams of HTTP/2 that are opened and not finished | [`open_streams`] |
-//! | memory | an injected sidecar's own limit | [`sidecar`] |
+//! | memory | HTTP/2 streams that are opened and not finished | [`open_streams`] |
+//! | memory | the memory limit of an injected sidecar | [`sidecar`] |
 //!
-//! `docs/reliability.md` has a row for each. What else breaks, and is tested by itself:
-//! `forward_failures`, `forward_timeouts`, `forward_smuggling`, `forward_upgrade` (tunnels),
-//! `forward_measure` (a slow observer), `listener_limits`, `listener_drain`, `listener_files`,
-//! `meter_bounds` and `meter_memory` (what measuring holds), `ledger_process` (a kill under
-//! load), `otlp_export` (receivers that refuse, throttle or hang), `sim_faults` (faults of the
-//! simulator).
+//! Other tests of faults: `forward_failures`, `forward_timeouts`, `forward_smuggling`, `forward_upgrade` (tunnels),
+//! `forward_measure` (a slow observer), `listener_limits`, `listener_drain`, `listener_files`, `meter_bounds`,
+//! `meter_memory`, `ledger_process` (a kill under load), `otlp_export` (receivers that refuse, throttle or hang),
+//! `sim_faults`.
 //!
-//! Another fault is another entry of its place's table, and a row of the document.
+//! To add a fault, add an entry to the table in its module and a row in `docs/reliability.md`.
 
 mod agent_http1;
 mod agent_http2;

@@ -1,4 +1,4 @@
-//! `tokengauge fleet` over the real binary: several proxies with one warehouse, seen as one.
+//! `tokengauge fleet` over the real binary: several proxies with one warehouse, shown as one.
 
 use crate::admin_openapi::{broken, refuses_other_methods};
 use crate::process::Process;
@@ -69,7 +69,6 @@ impl Fixture {
         Process::start_by(command).await
     }
 
-    /// Writes rows to the warehouse, as a sink does.
     async fn insert(&self, rows: &[Value]) {
         let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
         let target = "/?query=INSERT+INTO+tokengauge_calls+FORMAT+JSONEachRow";
@@ -78,7 +77,6 @@ impl Fixture {
     }
 }
 
-/// The status and the body of an answer.
 async fn post(
     address: SocketAddr,
     target: &str,
@@ -117,7 +115,7 @@ async fn get(process: &Process, path: &str) -> Value {
     serde_json::from_str(&response.body).expect("JSON")
 }
 
-/// Asks until the answer is as wanted, and gives it.
+/// Repeats a request until `is` accepts the answer, and returns the answer.
 async fn until(process: &Process, path: &str, is: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -201,7 +199,7 @@ async fn calls_of_all_pods_are_together_and_filters_tell_them_apart() {
     assert_eq!(names.len(), 2, "{by_pod:#}");
     let sessions = get(&fleet, "sessions?pod=agent-1").await;
     assert_eq!(list(&sessions, "sessions")[0]["id"], "shared");
-    // A session over two pods is one, in the order of time.
+    // A session that spans two pods is one session, ordered by time.
     let session = get(&fleet, "sessions/shared").await;
     assert_eq!(session["total_calls"], 3);
     let order: Vec<_> = list(&session, "calls")
@@ -237,7 +235,6 @@ async fn calls_of_all_pods_are_together_and_filters_tell_them_apart() {
     }
 }
 
-/// Compares the answers of a fleet with the document.
 async fn as_documented(fleet: &Process) {
     let document = get(fleet, "openapi.json").await;
     for (path, asked) in [
@@ -262,7 +259,7 @@ async fn as_documented(fleet: &Process) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_use_of_a_key_is_that_of_all_pods() {
+async fn the_use_of_a_key_is_summed_over_all_pods() {
     const KEY: &str = "sk-of-a-fleet-0123456789";
     let fixture = Fixture::new().await;
     let own_use = "own_use = true";
@@ -375,7 +372,7 @@ async fn a_finished_call_is_told_at_once_with_its_pod() {
         state_of(pods, "agent-1") == "connected"
     })
     .await;
-    // The warehouse has nothing to tell of it.
+    // The warehouse has no row of it.
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
     let mut events = TcpStream::connect(fleet.admin).await.expect("connected");
     let request = b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -387,7 +384,7 @@ async fn a_finished_call_is_told_at_once_with_its_pod() {
         let read = tokio::time::timeout(TIMEOUT, events.read(&mut piece)).await;
         let length = read.expect("in time").expect("read");
         text.push_str(&String::from_utf8_lossy(&piece[..length]));
-        // Whoever has the head hears of every call from then on.
+        // A client that has received the head gets every later event.
         if !asked && text.contains("\r\n\r\n") {
             asked = true;
             chat(&pod, "told", "").await;
@@ -430,7 +427,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
         "what is known is still shown"
     );
     fixture.warehouse.fault(Fault::Reset, 0);
-    // Some are late by hours, one by more than is asked for.
+    // Some rows arrive hours late, one later than the fleet reads back.
     fixture
         .insert(&rows(40, Duration::from_secs(5 * 3600), 100))
         .await;
@@ -448,7 +445,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
     );
     fleet.signal(Signal::TERM);
     assert!(fleet.ended().await.success());
-    // A new process knows what the folder has, and has no call twice.
+    // A new process has the calls in its folder and reads no call twice.
     let fleet = fixture.fleet(&[], &state).await;
     until(&fleet, "pods", |pods| pods["store"]["state"] == "following").await;
     let pods = get(&fleet, "pods").await;
@@ -457,7 +454,7 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
     assert_eq!(groups["groups"][0]["calls"], 45);
 }
 
-/// Rows of so many calls that began `ago`, each a second after the other; their ids begin with `first`.
+/// Rows of `count` calls that began `ago`, one second apart; their ids begin with `first`.
 fn rows(count: u64, ago: Duration, first: u64) -> Vec<Value> {
     let start = SystemTime::now() - ago;
     let row = |number: u64| {
@@ -467,7 +464,7 @@ fn rows(count: u64, ago: Duration, first: u64) -> Vec<Value> {
             .expect("since 1970")
             .as_millis() as u64;
         let written = rfc3339_millis(at).to_string();
-        // As the meter makes them: the time first.
+        // Ids have the form that the meter makes: the time first.
         let (high, low) = (ms >> 16, ms & 0xffff);
         json!({
             "schema_version": 1, "id": format!("{high:08x}-{low:04x}-7000-8000-{:012x}", first + number),
@@ -508,7 +505,7 @@ async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
+async fn a_fleet_and_a_process_name_requests_that_only_the_other_answers() {
     let fixture = Fixture::new().await;
     let pod = fixture.pod("agent-1", "left", "").await;
     let fleet = fixture.fleet(&[], &[]).await;
@@ -550,7 +547,7 @@ async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
 const TOKEN: &str = "correct-horse-battery-staple";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
+async fn pods_get_their_token_and_missing_pods_are_reported() {
     let fixture = Fixture::new().await;
     let file = fixture.folder.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).expect("written");
@@ -574,7 +571,7 @@ async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
     assert_eq!(
         fetch(with.admin, "/api/v1/pods").await.status,
         401,
-        "its own address wants one, too"
+        "its own address also requires a token"
     );
     let authorization = format!("Bearer {TOKEN}");
     let end = Instant::now() + TIMEOUT;
@@ -591,11 +588,11 @@ async fn pods_that_want_a_token_get_it_and_what_is_missing_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objectives_are_those_of_each_pod_or_of_prometheus() {
+async fn objectives_come_from_each_pod_or_from_prometheus() {
     let fixture = Fixture::new().await;
     let one = fixture.pod("agent-1", "left", "").await;
     let two = fixture.pod("agent-2", "right", "").await;
-    // A first token within a millisecond is not to be had.
+    // The first token cannot arrive within one millisecond.
     for _ in 0..3 {
         chat(&two, "late", "").await;
     }
@@ -628,7 +625,6 @@ async fn objectives_are_those_of_each_pod_or_of_prometheus() {
     );
 }
 
-/// A Prometheus with the recordings of one objective.
 async fn prometheus() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -655,7 +651,7 @@ async fn prometheus() -> SocketAddr {
     address
 }
 
-/// Calls of each of two times that the warehouse has at the start: more than a page.
+/// Number of calls at each of two times in the warehouse at the start: more than a page.
 const STORED: u64 = 5_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -673,7 +669,7 @@ async fn a_store_with_many_calls_is_read_page_by_page() {
     assert_eq!(pods["store"]["calls"], 2 * STORED);
     let groups = get(&fleet, "groups").await;
     assert_eq!(groups["groups"][0]["calls"], 2 * STORED);
-    // The newest are read first, and none of the others is missing.
+    // The newest calls are read first, and no other call is missing.
     let newest = get(&fleet, "calls?limit=1").await;
     let last = format!("{:012x}", 2 * STORED);
     assert!(
@@ -683,13 +679,12 @@ async fn a_store_with_many_calls_is_read_page_by_page() {
     );
 }
 
-/// Pods of the simulation, and seconds that it is watched for.
 const MANY: usize = 1_000;
 const WATCHED: Duration = Duration::from_secs(8);
 const STREAMS_OF_EACH: usize = 5;
 
-/// A thousand pods that say every second what five streams do, and every five seconds that a call has ended. What it
-/// costs is printed; how much memory it may take is bounded.
+/// A thousand pods that report five streams every second and a finished call every five seconds. The test prints the
+/// cost and bounds the memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_pods_are_followed_with_little_memory() {
     allow_files();
@@ -731,7 +726,7 @@ async fn a_thousand_pods_are_followed_with_little_memory() {
     assert_eq!(list(&streams, "streams").len(), STREAMS_OF_EACH);
 }
 
-/// Both ends of two connections of each pod are files of this process.
+/// Raises the file limit: both ends of two connections to each pod are files of this process.
 fn allow_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -757,7 +752,7 @@ fn cpu(id: u32) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// The admin address of a pod that only tells of itself and of its streams.
+/// The admin address of a simulated pod with information about itself and its streams only.
 async fn simulated(number: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");

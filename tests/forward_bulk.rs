@@ -1,4 +1,4 @@
-//! What is big or many passes through without being kept.
+//! Large bodies and many calls are forwarded without being kept in memory.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;
 use tokengauge_test_support::upstream::Upstream;
 
-/// Bytes of memory that the process has in use.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -18,7 +17,7 @@ const MB: usize = 1 << 20;
 
 #[test]
 fn memory_does_not_grow_with_a_body_and_little_with_a_stream() {
-    // Memory is that of a process, and this one has other tests in it.
+    // Run in a separate process, because memory is counted for the whole process and other tests run in this one.
     let this = std::env::current_exe().expect("a path");
     let child = Command::new(this)
         .args([
@@ -114,7 +113,7 @@ async fn download(upstream: &Upstream, proxy: std::net::SocketAddr, length: usiz
     pour(&mut backend, &mut agent, length).await;
 }
 
-/// Sends so many bytes from one end to the other, and looks at each.
+/// Sends this number of bytes from one end to the other and checks each.
 async fn pour(from: &mut RawConnection, to: &mut RawConnection, length: usize) {
     let piece: Vec<u8> = (0..=255).cycle().take(64 * 1024).collect();
     let pieces = length / piece.len();

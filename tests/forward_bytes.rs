@@ -1,4 +1,4 @@
-//! What goes through comes out byte for byte, and at once.
+//! Bytes are forwarded unchanged and without delay.
 
 use tokengauge_core::observer::End;
 use tokengauge_test_support::connection::RawConnection;
@@ -221,7 +221,7 @@ async fn trailers_pass_both_ways() {
     );
 }
 
-/// An upstream that reads trailers as fields of the head would take the agent for another one.
+/// An upstream that treats trailers as header fields could take the agent for another one.
 #[tokio::test]
 async fn only_safe_trailers_of_a_request_are_forwarded() {
     const UNSAFE: [&str; 9] = [
@@ -309,7 +309,7 @@ async fn an_upstream_that_knows_no_100_continue_gets_the_body_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_response_may_stream_while_the_upload_goes_on() {
+async fn a_response_may_stream_during_the_upload() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent
@@ -340,7 +340,7 @@ async fn a_response_may_stream_while_the_upload_goes_on() {
 }
 
 #[tokio::test]
-async fn an_absolute_target_goes_where_the_route_says() {
+async fn an_absolute_target_follows_the_route() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent
@@ -409,7 +409,7 @@ async fn hop_by_hop_fields_stay_on_their_hop() {
 }
 
 #[tokio::test]
-async fn a_prefix_goes_and_a_base_path_comes() {
+async fn a_prefix_is_replaced_by_a_base_path() {
     let upstream = Upstream::bind().await;
     let proxy = Setup {
         prefix: "/openai",
@@ -442,14 +442,14 @@ async fn what_an_agent_sends_ahead_has_its_turn_after_the_answer() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     backend.write(format!("{head}1\r\na\r\n")).await;
     agent.read_until(b"a\r\n").await;
-    // In two parts, the first of which is kept.
+    // Send the request in two parts, the first of which is buffered.
     agent.write("GET /2 HTTP/1.1\r\nHo").await;
     backend.write("1\r\nb\r\n").await;
     agent.read_until(b"b\r\n").await;
     agent.write("st: h\r\n\r\n").await;
     backend.write("0\r\n\r\n").await;
     agent.read_until(b"0\r\n\r\n").await;
-    // Over the same connection or another.
+    // The next request uses this connection or another.
     let (mut next, head) = tokio::select! {
         mut next = upstream.accept() => {
             let head = next.read_head().await;

@@ -1,5 +1,5 @@
-//! Chunks between two HTTP/1.1 sides leave as they came, framing included; and what else
-//! comes of reading the upstream's socket where its chunks are wanted.
+//! Chunks between two HTTP/1.1 sides are forwarded unchanged, framing included. Also tests side effects of reading the
+//! upstream's socket directly.
 
 use std::time::Duration;
 use tokengauge_core::observer::End;
@@ -9,7 +9,7 @@ use tokengauge_test_support::upstream::Upstream;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// An agent and a backend, between whom a response in chunks has begun.
+/// An agent and a backend with a chunked response in progress.
 async fn streaming(head: &str) -> (Upstream, Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
@@ -90,7 +90,7 @@ async fn the_last_chunk_and_the_end_leave_together_and_the_connection_serves_aga
 }
 
 #[tokio::test]
-async fn a_connection_with_something_behind_the_end_is_not_used_again() {
+async fn a_connection_with_bytes_after_the_end_is_not_reused() {
     let (upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
     backend
         .write("0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -138,7 +138,6 @@ async fn malformed_framing_breaks_the_body_off_where_it_is_wrong() {
 #[tokio::test]
 async fn an_agent_that_reads_slowly_gets_every_byte() {
     const CHUNKS: usize = 2_000;
-    /// More than fit into one read of the proxy.
     const LAST: usize = 10;
     let (_upstream, proxy, mut agent, mut backend) = streaming(CHUNKED).await;
     let payload = "0123456789abcdef".repeat(256);
@@ -162,7 +161,7 @@ async fn an_agent_that_reads_slowly_gets_every_byte() {
             "{n}"
         );
     }
-    // Chunks that come together with the end of the body leave with it, as one.
+    // Chunks that arrive together with the end of the body leave with it, as one.
     let mut rest = Vec::new();
     loop {
         let size = agent.text_until("\r\n").await;
@@ -208,10 +207,10 @@ async fn interim_responses_reach_the_agent_as_they_came() {
     );
 }
 
-/// More than the buffers of both sockets hold: what does not fit is dropped, at most, and what comes
-/// once the agent reads again reaches it before the final response does.
+/// The data exceeds the buffers of both sockets, so the proxy may drop interim responses. Interim responses that arrive
+/// once the agent reads again must reach it before the final response.
 #[tokio::test]
-async fn interim_responses_go_on_once_a_slow_agent_reads() {
+async fn interim_responses_continue_once_a_slow_agent_reads() {
     const FLOOD: usize = 16 << 20;
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
@@ -317,11 +316,11 @@ async fn connections_of_an_upstream_that_closes_them_unannounced_are_not_used_ag
         assert_eq!(agent.read_exact(5).await, b"0\r\n\r\n");
         proxy.recorder.ended_calls(n + 1).await;
         if n < 2 {
-            // It closes right away; the next request finds that out.
+            // The backend closes at once. The next request detects that.
             drop(backend);
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         } else {
-            // By now nobody waits to find out: the connection is closed from this side.
+            // The proxy has stopped waiting to detect a close, so it closes the connection itself.
             backend.closed().await;
         }
     }

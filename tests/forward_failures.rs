@@ -1,4 +1,4 @@
-//! What breaks is seen as it broke, said clearly, and leaves nothing behind.
+//! Failures of either side are passed on, reported clearly, and leave no connection or task.
 
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind};
@@ -60,9 +60,9 @@ async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it
     );
 }
 
-/// Old clients send a line end behind a body, others their next request.
+/// Old clients send a line end after a body, and others send their next request.
 #[tokio::test]
-async fn an_agent_that_leaves_is_noticed_whatever_it_sent_behind_its_request() {
+async fn a_disconnect_is_noticed_whatever_the_agent_sent_after_its_request() {
     for tail in ["\r\n", GET] {
         let (upstream, proxy) = proxy().await;
         let mut agent = RawConnection::connect(proxy.address).await;
@@ -76,7 +76,7 @@ async fn an_agent_that_leaves_is_noticed_whatever_it_sent_behind_its_request() {
     }
 }
 
-/// The upstream responds before it has the whole request, and the agent breaks it off.
+/// The upstream responds before it has the whole request, and the agent breaks off the request.
 #[tokio::test]
 async fn an_upload_that_breaks_off_during_the_response_is_the_agents_fault() {
     for (rest, end) in [
@@ -102,7 +102,7 @@ async fn an_upload_that_breaks_off_during_the_response_is_the_agents_fault() {
     }
 }
 
-/// An agent that writes all of its request before it reads would else get a reset in place of the response.
+/// Otherwise an agent that writes its whole request before it reads would get a reset instead of the response.
 #[tokio::test]
 async fn a_response_that_overtakes_its_request_can_be_read() {
     const LENGTH: usize = 8 << 20;
@@ -115,7 +115,7 @@ async fn a_response_that_overtakes_its_request_can_be_read() {
     backend
         .write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
         .await;
-    // The proxy has responded before the agent sends what is left.
+    // The proxy has responded before the agent sends the remaining bytes.
     tokio::time::sleep(Duration::from_millis(100)).await;
     for _ in 0..LENGTH / 65_536 {
         agent.write(vec![b'a'; 65_536]).await;
@@ -229,7 +229,6 @@ async fn connections_are_used_again() {
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
 
-/// Answers a POST, and gives the agent the time to read it.
 async fn answer(backend: &mut RawConnection, agent: &mut RawConnection) {
     backend.read_head().await;
     assert_eq!(backend.read_exact(3).await, b"abc");
@@ -245,7 +244,7 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     let mut first = upstream.accept().await;
     let answered = Instant::now();
     answer(&mut first, &mut agent).await;
-    // A server that closes unannounced may be about to.
+    // A server that closes unannounced may be about to close.
     agent.write(POST).await;
     let mut second = tokio::select! {
         second = upstream.accept() => second,
@@ -260,7 +259,7 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     tokio::time::sleep(Duration::from_millis(150)).await;
     agent.write(POST).await;
     answer(&mut first, &mut agent).await;
-    // From now on it is known to keep them.
+    // The proxy now knows that the upstream keeps connections.
     agent.write(POST).await;
     answer(&mut first, &mut agent).await;
     let calls = proxy.recorder.ended_calls(4).await;
@@ -268,7 +267,6 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
     assert_eq!(reused, [[false], [false], [true], [true]]);
 }
 
-/// Answers POSTs on every connection until it is dropped.
 async fn serve_posts(listener: TcpListener) {
     loop {
         let (mut backend, _) = listener.accept().await.expect("a connection");
@@ -285,8 +283,8 @@ async fn serve_posts(listener: TcpListener) {
     }
 }
 
-/// Under load more connections come back than may be kept: one of them has to stay until it is
-/// old enough to show how the upstream treats them.
+/// Under load, more connections are returned than may be kept. One of them must stay until it is old enough to show how
+/// the upstream treats idle connections.
 #[tokio::test]
 async fn posts_without_a_pause_use_connections_again() {
     const AGENTS: usize = 16;
@@ -308,7 +306,7 @@ async fn posts_without_a_pause_use_connections_again() {
         }
     });
     futures_util::future::join_all(agents).await;
-    assert!(is_reused(), "every call opened a connection of its own");
+    assert!(is_reused(), "every call opened its own connection");
     upstream.abort();
 }
 
@@ -338,7 +336,7 @@ async fn a_burst_of_posts_opens_few_connections() {
     }
 }
 
-/// Closed once right after a response, an endpoint has to prove more.
+/// After an endpoint closed once right after a response, it must keep connections for longer before they are reused.
 #[tokio::test]
 async fn an_endpoint_that_closed_unannounced_is_trusted_later() {
     let (upstream, proxy) = proxy().await;
@@ -436,7 +434,7 @@ async fn an_upstream_that_lost_a_request_gets_the_next_ones_on_new_connections()
     );
 }
 
-/// A proxy with one idle connection to the upstream that is returned, and its agent.
+/// A proxy with one idle reused connection to the returned upstream, and its agent.
 async fn reused(resend_bytes: usize) -> (Upstream, Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;
     let mut setup = Setup::to(upstream.address);
@@ -448,7 +446,7 @@ async fn reused(resend_bytes: usize) -> (Upstream, Proxy, RawConnection, RawConn
     backend.read_head().await;
     backend.write(OK).await;
     agent.read_until(b"ok").await;
-    // Until it has been open for a while, only idempotent requests reuse it.
+    // Until the connection has been open for a while, only idempotent requests reuse it.
     tokio::time::sleep(Duration::from_millis(150)).await;
     (upstream, proxy, agent, backend)
 }
@@ -665,7 +663,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
         backends.push(backend);
     }
     assert_eq!(backends.iter().filter(|(place, _)| *place == 0).count(), 3);
-    // Two of the first's end: the next two are the first's.
+    // After two connections of the first endpoint have ended, the next two go to the first.
     let mut ended = 0;
     for (agent, (place, backend)) in agents.iter_mut().zip(&mut backends) {
         if *place == 0 && ended < 2 {
@@ -685,7 +683,7 @@ async fn the_endpoint_with_the_fewest_requests_is_next() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_does_not_speak_http_has_an_error_of_its_own() {
+async fn an_upstream_that_does_not_speak_http_has_a_separate_error() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     agent.write(GET).await;
@@ -705,7 +703,7 @@ async fn an_upstream_that_does_not_speak_http_has_an_error_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_route_has_so_many_requests_a_minute() {
+async fn a_route_limits_requests_per_minute() {
     let upstream = Upstream::bind().await;
     let mut setup = Setup::to(upstream.address);
     setup.limits.requests_per_minute = std::num::NonZeroU32::new(1);
@@ -725,7 +723,7 @@ async fn a_route_has_so_many_requests_a_minute() {
 }
 
 #[tokio::test]
-async fn what_came_before_a_body_broke_off_is_not_lost_with_it() {
+async fn bytes_before_a_body_broke_off_are_not_lost() {
     const LENGTH: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
     const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
     const WRONG: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n";

@@ -1,4 +1,4 @@
-//! Heads that leave in another form than they came in, and those that do not leave at all.
+//! Heads that the proxy rewrites, and heads that it refuses.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -13,7 +13,6 @@ async fn proxy() -> (Upstream, Proxy) {
     (upstream, proxy)
 }
 
-/// Sends a head and reads what the upstream gets of it.
 async fn forwarded(
     upstream: &Upstream,
     proxy: &Proxy,
@@ -26,7 +25,6 @@ async fn forwarded(
     (agent, backend, head)
 }
 
-/// What an agent gets for a response.
 async fn answered(request: &str, response: &str) -> (RawConnection, String) {
     let (upstream, proxy) = proxy().await;
     let (mut agent, mut backend, _) = forwarded(&upstream, &proxy, request).await;
@@ -119,7 +117,7 @@ async fn a_transfer_coding_that_is_not_known_is_refused() {
 }
 
 #[tokio::test]
-async fn interim_heads_are_written_anew() {
+async fn interim_heads_are_rewritten() {
     let (mut agent, head) = answered(
         GET,
         "HTTP/1.0 103 Early Hints\nLink: </a>\nTransfer-Encoding: chunked\nConnection: x-hop\nX-Hop: 1\n\
@@ -131,7 +129,7 @@ async fn interim_heads_are_written_anew() {
 }
 
 #[tokio::test]
-async fn nothing_but_the_protocols_of_the_route_is_asked_for() {
+async fn only_the_protocols_of_the_route_are_requested() {
     for (upgrade, passes) in [
         ("Upgrade: websocket", true),
         ("Upgrade: WebSocket", true),
@@ -238,7 +236,7 @@ async fn a_path_behind_a_prefix_has_one_slash() {
 }
 
 #[tokio::test]
-async fn a_head_is_no_larger_than_its_limit() {
+async fn a_head_never_exceeds_its_limit() {
     let upstream = Upstream::bind().await;
     let mut setup = Setup::to(upstream.address);
     setup.limits.head_bytes = 64 * 1024;
@@ -287,7 +285,7 @@ async fn messages_that_come_byte_by_byte_leave_as_they_came() {
     let (upstream, proxy) = proxy().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     let mut backend = None;
-    // Twice on one connection: the second head comes to one that has served a request.
+    // Twice on one connection: the second head arrives on a connection that has served a request.
     for target in ["/one", "/two"] {
         let body = "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
         let request = format!(

@@ -1,4 +1,4 @@
-//! HTTP/2 on either side, or on both.
+//! HTTP/2 on either side or on both sides.
 
 use crate::process::Process;
 use bytes::Bytes;
@@ -28,19 +28,18 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 
-/// An HTTP/2 upstream, and what it has seen.
+/// An HTTP/2 upstream with counters.
 struct Backend {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
-    /// Bytes of requests that came after the response.
+    /// Bytes of requests that arrived after the response.
     uploaded: Arc<AtomicUsize>,
-    /// Lets it accept no more connections.
     stop_listening: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
-/// Counts a request until its response body is gone.
+/// Counts a request until its response body is dropped.
 struct OpenRequest(Arc<AtomicUsize>);
 
 impl Drop for OpenRequest {
@@ -101,9 +100,8 @@ impl Backend {
     }
 }
 
-/// `/echo` returns head and body, `/silent` nothing at all, `/hang` one piece and no
-/// more, `/break` one piece, and then it breaks off, `/early` answers at once and reads the request
-/// afterwards.
+/// `/echo` returns head and body, `/silent` never answers, `/hang` sends one piece and then stalls, `/break` sends one
+/// piece and then breaks off, `/early` answers at once and reads the request afterwards.
 async fn respond(
     request: Request<Incoming>,
     open: Arc<AtomicUsize>,
@@ -145,7 +143,7 @@ async fn count_bytes(mut body: Incoming, count: Arc<AtomicUsize>) {
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One piece, and then nothing or a break.
+/// Sends one piece, and then stalls or breaks off.
 struct TruncatedBody {
     _guard: OpenRequest,
     breaks: Option<Pin<Box<Sleep>>>,
@@ -334,7 +332,7 @@ async fn http1_to_http2() {
     );
 }
 
-/// HTTP/2 lets an upload go on after its response: its bytes are no late request head.
+/// An HTTP/2 upload may continue after its response. Its bytes are not a late request head.
 #[tokio::test]
 async fn an_upload_outlives_its_response_and_the_head_timeout() {
     let backend = Backend::start(100).await;
@@ -356,14 +354,13 @@ async fn an_upload_outlives_its_response_and_the_head_timeout() {
         let uploaded = || backend.uploaded.load(Ordering::SeqCst);
         eventually("the byte arrives", || uploaded() == sent).await;
     }
-    // The connection serves the next request.
     agent
         .write("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
         .await;
     agent.read_until(b"body").await;
 }
 
-/// The upstream responds before it has the whole request, and the agent breaks it off.
+/// The upstream responds before it has the whole request, and the agent breaks off the request.
 #[tokio::test]
 async fn an_upload_that_breaks_off_during_the_response_is_the_agents_fault() {
     for (rest, end) in [
@@ -491,7 +488,7 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
 }
 
-/// The program with two threads of traffic, of which each serves one of two agents.
+/// The program with two traffic threads, each of which serves one of two agents.
 async fn two_threads(backend: &Backend, upstream: &str) -> (Process, TempDir, [RawConnection; 2]) {
     let url = format!("http://{}", backend.address);
     let upstream = format!("protocol = \"http2\"\n{upstream}");
@@ -505,19 +502,19 @@ async fn two_threads(backend: &Backend, upstream: &str) -> (Process, TempDir, [R
 }
 
 #[tokio::test]
-async fn each_thread_has_a_connection_once_that_of_another_is_busy() {
+async fn each_thread_opens_a_connection_once_another_threads_is_busy() {
     let backend = Backend::start(10).await;
     let (_process, _folder, mut agents) = two_threads(&backend, "").await;
     let connections = || backend.connections.load(Ordering::SeqCst);
     for agent in &mut agents {
         agent.get("/u/echo").await;
         agent.read_head().await;
-        // Answered by the proxy itself, once the stream has ended.
+        // The proxy answers this itself once the stream has ended.
         agent.get("/none").await;
         agent.text_until("404").await;
         agent.read_head().await;
     }
-    assert_eq!(connections(), 1, "that of the first is idle");
+    assert_eq!(connections(), 1, "the first connection is idle");
     for (agent, expected) in agents.iter_mut().zip([1, 2]) {
         agent.get("/u/hang").await;
         agent.text_until("piece").await;
@@ -546,7 +543,7 @@ async fn a_thread_that_cannot_connect_shares_the_busy_connection_of_another() {
 }
 
 #[tokio::test]
-async fn threads_share_a_busy_connection_where_no_other_may_be_opened() {
+async fn threads_share_a_busy_connection_at_the_connection_limit() {
     let backend = Backend::start(10).await;
     let (_process, _folder, mut agents) =
         two_threads(&backend, "max_connections = 1\nmax_pending = 0").await;
@@ -557,7 +554,7 @@ async fn threads_share_a_busy_connection_where_no_other_may_be_opened() {
     assert_eq!(backend.connections.load(Ordering::SeqCst), 1);
 }
 
-/// An upgrade waits for a connection of its own; requests that need only a stream do not wait.
+/// An upgrade waits for its own connection. Requests that need only a stream do not wait.
 #[tokio::test]
 async fn a_request_that_waits_for_a_connection_does_not_delay_those_that_need_a_stream() {
     let backend = Backend::start(10).await;
@@ -632,7 +629,7 @@ async fn an_http2_stream_that_breaks_is_seen_to_break() {
 }
 
 #[tokio::test]
-async fn an_http1_upstream_that_dies_resets_the_agents_stream_alone() {
+async fn a_lost_http1_upstream_resets_only_the_agents_stream() {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     let mut agent = agent::http2(proxy.address).await;

@@ -1,4 +1,4 @@
-//! How many connections an upstream may have, and who waits for one.
+//! Connection limits of an upstream, and requests that wait for a connection.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -65,7 +65,7 @@ async fn requests_beyond_the_connections_wait_in_turn_and_beyond_that_are_refuse
         "{message}"
     );
     assert_eq!(upstream_has(&proxy), (1, 2, 1));
-    // The connection goes from one to the next, in the order in which they came.
+    // The connection serves the waiting requests in the order of their arrival.
     for agent in [&mut first, &mut second, &mut third] {
         backend.write(OK).await;
         agent.read_until(b"\r\n\r\nok").await;
@@ -102,7 +102,7 @@ async fn a_request_waits_for_a_connection_no_longer_than_for_an_upstream_to_acce
     assert!(message.contains("200ms"), "{message}");
     assert!(began.elapsed() >= A_WHILE);
     assert_eq!(upstream_has(&proxy), (1, 0, 1));
-    // It is nobody's failure: the endpoint is not left alone.
+    // A wait is not a failure of the endpoint, which is not skipped.
     backend.write(OK).await;
     first.read_until(b"ok").await;
     let mut third = asks(&proxy).await;
@@ -124,7 +124,7 @@ async fn one_that_leaves_while_it_waits_takes_nothing_with_it() {
     pends(&proxy, 0).await;
     let mut third = asks(&proxy).await;
     pends(&proxy, 1).await;
-    // A lost connection makes room as well as one that comes back.
+    // A lost connection makes room, like a returned one.
     backend.reset();
     let (head, _) = refusal(&mut first).await;
     assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
@@ -184,7 +184,7 @@ async fn streams_of_http2_agents_do_not_open_more_connections_than_may_be() {
         "a ninth connection"
     );
     assert_eq!(upstream_has(&proxy), (8, 4, 28));
-    // Those that wait are served by the connections of those that end.
+    // Waiting requests get the connections of finished ones.
     for mut backend in backends {
         tokio::spawn(async move {
             loop {

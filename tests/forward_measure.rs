@@ -1,4 +1,4 @@
-//! Whatever the observer does, traffic does not notice.
+//! The observer never affects traffic, whatever it does.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -38,7 +38,7 @@ async fn stream(behaviour: RecorderBehaviour) -> (Proxy, RawConnection, RawConne
     (proxy, agent, backend)
 }
 
-/// Sends chunks, each when the last has arrived, and the end.
+/// Sends chunks, each when the previous one has arrived, and the end.
 async fn talk(agent: &mut RawConnection, backend: &mut RawConnection, chunks: usize) {
     for n in 0..chunks {
         let chunk = format!("2\r\n{n:02}\r\n");
@@ -71,7 +71,7 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
         let call = proxy.recorder.only_call().await;
         assert_eq!(call.ended(), Some(End::Complete), "place {place}");
         assert_eq!(proxy.forwarder.observer_panics(), 1, "place {place}");
-        // What it was not shown is said.
+        // The record states which bytes the observer was not shown.
         let shown = call.chunks().len() as u64;
         let panicked_at_a_chunk = u64::from(place == 5);
         assert_eq!(
@@ -143,7 +143,7 @@ async fn the_proxys_own_overhead_is_reported() {
     }
 }
 
-/// What the proxy itself took in this phase of a call.
+/// Time that the proxy itself took in this phase of a call.
 fn overhead(call: &RecordedCall, phase: Phase) -> Duration {
     let costs = call.all(|seen| match seen {
         ObserverEvent::Overhead(of, cost) if *of == phase => Some(*cost),
@@ -172,7 +172,7 @@ async fn how_long_an_http2_agent_reads_nothing_is_not_the_proxys_overhead() {
         backend.read_head().await;
         let chunk = format!("{WINDOW:x}\r\n{}\r\n", "x".repeat(WINDOW));
         backend.write(format!("{CHUNKED}{chunk}")).await;
-        // The next is read by itself: the server has it while the window is shut.
+        // The next chunk is read in its own read: the server has it while the window is closed.
         sleep(SHUT / 4).await;
         backend.write(&chunk).await;
         backend
@@ -195,7 +195,7 @@ async fn how_long_an_http2_agent_reads_nothing_is_not_the_proxys_overhead() {
     assert!(cost < SHUT / 2, "{cost:?}");
 }
 
-/// Takes every `#` out, and holds an `!` back to the end.
+/// Removes every `#`, and delays an `!` to the end.
 struct RemovingFilter {
     held_back: bool,
 }
@@ -289,7 +289,7 @@ async fn a_chunk_that_is_taken_out_whole_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_not_rewritten_goes_as_it_came() {
+async fn bytes_that_are_not_rewritten_are_forwarded_unchanged() {
     let (upstream, _proxy, mut agent) = injecting_proxy().await;
     let big = format!("{{{}}}", " ".repeat(2 << 20));
     let length = big.len();
@@ -307,7 +307,7 @@ async fn what_is_not_rewritten_goes_as_it_came() {
     ] {
         let writing = agent.write(request);
         let reading = async {
-            // No POST goes over a connection that has not stayed open for a while.
+            // A POST never uses a connection that has not been open for a while.
             let mut backend = upstream.accept().await;
             backend.read_head().await;
             if body.is_empty() {
@@ -329,7 +329,7 @@ async fn what_an_agent_does_not_read_is_measured_all_the_same() {
     backend.write("2\r\n00\r\n").await;
     agent.read_exact(7).await;
     let chunk = format!("2000\r\n{}\r\n", "x".repeat(0x2000));
-    // In small pieces, until nobody takes any more.
+    // Write in small pieces until the proxy takes no more.
     let limit = Duration::from_millis(500);
     while let Ok(written) = timeout(limit, backend.io.write_all(chunk.as_bytes())).await {
         written.expect("a connection");

@@ -1,7 +1,6 @@
-//! What an upstream sends after the end of a response never becomes part of another agent's
-//! answer, however late it comes, and in however many pieces. Bytes that come after the next
-//! request cannot be distinguished from the answer to it: these are compared with nginx and
-//! haproxy in `tests/real/test_late_bytes.py`.
+//! Bytes that an upstream sends after the end of a response never become part of another agent's answer, however late
+//! or in however many pieces they arrive. Bytes that arrive after the next request cannot be distinguished from its
+//! answer: `tests/real/test_late_bytes.py` compares this case with nginx and haproxy.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,10 +18,10 @@ use tokio_rustls::TlsAcceptor;
 
 use tokengauge_test_support::SOON;
 
-/// What every agent but the attacker's is answered.
+/// The answer for every agent other than the attacker's.
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim";
 
-/// A whole response, the beginning of one, and what is none.
+/// A whole response, the beginning of one, and bytes that are not a response.
 const PLANTED: [&str; 4] = [
     "HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nContent-Length: 7\r\n\r\nplanted",
     "HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nX-Rest: ",
@@ -30,7 +29,7 @@ const PLANTED: [&str; 4] = [
     "planted",
 ];
 
-/// A response that is complete: the request's method, and what the upstream sends.
+/// A complete response: the request's method, and the bytes of the upstream.
 const COMPLETE: [(&str, &str); 9] = [
     ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
     ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
@@ -58,7 +57,7 @@ const COMPLETE: [(&str, &str); 9] = [
     ),
 ];
 
-/// How the planted bytes come: in so many pieces, each so long after what was before.
+/// Number of pieces of the planted bytes, and the delay before each.
 const LATE: [(usize, Duration); 6] = [
     (1, Duration::ZERO),
     (1, Duration::from_millis(1)),
@@ -76,13 +75,13 @@ struct Attack {
     each_after: Duration,
 }
 
-/// Answers the first request of each connection with the attack, and others as they should be.
+/// Answers the first request of each connection with the attack, and others correctly.
 struct Attacker {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     attack: Attack,
     connections: Arc<AtomicUsize>,
-    /// How often all of the planted bytes had been written, or were refused.
+    /// How often all planted bytes were written or refused.
     planted: Arc<AtomicUsize>,
 }
 
@@ -182,7 +181,7 @@ impl PoisoningFixture {
         }
     }
 
-    /// One agent is answered with the attack; another one asks once all of it was sent.
+    /// One agent gets the attack. Another agent sends a request once the attack was sent.
     async fn play(&self, method: &str, what: &str) {
         let mut attacked = RawConnection::connect(self.proxy.address).await;
         let head = format!("{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -193,7 +192,7 @@ impl PoisoningFixture {
             assert!(Instant::now() < end, "{what}: the upstream is not done");
             sleep(Duration::from_millis(1)).await;
         }
-        // What was written is there: it goes through no more than the loopback interface.
+        // Written bytes arrive at once, because they only cross the loopback interface.
         sleep(Duration::from_millis(2)).await;
         self.victim(what).await;
     }
@@ -212,7 +211,6 @@ impl PoisoningFixture {
     }
 }
 
-/// An upstream's certificate, and who signed it.
 struct Tls {
     authority: Authority,
     acceptor: TlsAcceptor,
@@ -281,17 +279,17 @@ async fn no_later_request_is_poisoned(tls: Option<Tls>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_behind_a_response_reach_no_other_agent() {
+async fn bytes_after_a_response_reach_no_other_agent() {
     no_later_request_is_poisoned(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
+async fn bytes_after_a_response_reach_no_other_agent_over_tls() {
     no_later_request_is_poisoned(Some(Tls::new())).await;
 }
 
-/// Bytes of one TLS record that begins after the response and is not whole: its beginning is
-/// there before the next request, its end comes after that.
+/// Bytes of a TLS record that follows the response and is cut: its beginning arrives before the next request, its end
+/// after it.
 async fn half_a_record(tls: Arc<Tls>, cut: CutPosition, with_response: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut setup = Setup::to(listener.local_addr().unwrap());
@@ -339,7 +337,7 @@ async fn half_a_record(tls: Arc<Tls>, cut: CutPosition, with_response: bool) {
                     let _ = tcp.write_all(beginning).await;
                 }
                 planted.fetch_add(1, Ordering::SeqCst);
-                // The next request, where the connection is used again, or its end.
+                // The next request on this connection, or its end.
                 let _ = tcp.readable().await;
                 let _ = tcp.write_all(end).await;
                 sleep(SOON).await;
@@ -352,7 +350,6 @@ async fn half_a_record(tls: Arc<Tls>, cut: CutPosition, with_response: bool) {
     upstream.abort();
 }
 
-/// Where a record is cut, from its beginning or its end.
 #[derive(Clone, Copy, Debug)]
 enum CutPosition {
     Behind(usize),
@@ -369,7 +366,7 @@ impl CutPosition {
 }
 
 #[tokio::test]
-async fn half_a_record_behind_a_response_reaches_no_other_agent() {
+async fn half_a_record_after_a_response_reaches_no_other_agent() {
     let tls = Arc::new(Tls::new());
     for cut in [1, 4, 5, 20]
         .map(CutPosition::Behind)
@@ -382,9 +379,9 @@ async fn half_a_record_behind_a_response_reaches_no_other_agent() {
     }
 }
 
-/// The same agent, on the same connection, with its next request already there.
+/// One agent has already sent its next request on the connection.
 #[tokio::test]
-async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
+async fn bytes_after_a_response_do_not_answer_a_pipelined_request() {
     for (method, response) in COMPLETE {
         let attack = Attack {
             response,
@@ -406,8 +403,8 @@ async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
     }
 }
 
-/// Without an attack the connection serves the next agent, too: the tests above would
-/// pass for a proxy that keeps none.
+/// Without an attack, the connection also serves the next agent. Otherwise the tests above would pass for a proxy that
+/// keeps no connection.
 #[tokio::test]
 async fn a_connection_whose_response_was_read_to_its_end_is_used_again() {
     for tls in [None, Some(Tls::new())] {

@@ -1,4 +1,4 @@
-//! Peers that do not take what is written to them hold it for a while, and no longer.
+//! A peer that does not take what is written to it is disconnected after the send timeout.
 
 use crate::faults::frames::{
     CANCEL, DATA, HEADERS, PING, PREFACE, RST_STREAM, WINDOW_UPDATE, frame, frames, request,
@@ -16,7 +16,7 @@ use tokengauge_test_support::{SOON, eventually, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long nothing may be taken in these tests; all else may take long.
+/// The send timeout in these tests. All other timeouts are long.
 const SEND: Duration = Duration::from_millis(600);
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -39,8 +39,7 @@ async fn proxy_that_waits(upstream: &Upstream, send: Duration) -> Proxy {
     setup.start().await
 }
 
-/// Writes the same for as long as it is taken; gives back when it is not, or the other side
-/// has closed.
+/// Writes `piece` repeatedly, until a write stalls or the other side has closed.
 async fn flood(tcp: &mut TcpStream, piece: &[u8]) {
     let flooding = async { while tcp.write_all(piece).await.is_ok() {} };
     let _ = tokio::time::timeout(SOON, flooding).await;
@@ -50,7 +49,7 @@ fn big_chunk() -> Vec<u8> {
     [b"10000\r\n".as_slice(), &vec![b'x'; 0x10000], b"\r\n"].concat()
 }
 
-/// An agent that reads a head and then nothing more, of a response that begins with `head`.
+/// An agent that reads a head and then nothing more, from a response that begins with `head`.
 async fn never_reads(head: &str, piece: &[u8]) {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
@@ -67,7 +66,7 @@ async fn never_reads(head: &str, piece: &[u8]) {
     let end = End::Failed(FailureKind::AgentSendTimeout);
     assert_eq!(call.ended(), Some(end), "{head}");
     eventually("nothing is open", || proxy.shutdown.connections() == 0).await;
-    // What was on its way to it went with the connection.
+    // Bytes on their way to the agent were discarded with the connection.
     let rest = agent.read_to_end().await;
     assert!(!rest.ends_with(b"0\r\n\r\n"));
 }
@@ -82,7 +81,7 @@ async fn an_agent_that_never_reads_a_body_of_known_length_is_given_up() {
     never_reads(SIZED, &[b'x'; 0x10000]).await;
 }
 
-/// TLS holds back some of it, and has to be distinguished from an agent that reads.
+/// TLS buffers some bytes. That must not look like an agent that reads.
 #[tokio::test]
 async fn an_agent_that_never_reads_over_tls_is_given_up() {
     for head in [CHUNKED, SIZED] {
@@ -143,7 +142,7 @@ async fn an_agent_that_reads_slowly_is_not() {
         backend.io.write_all(b"0\r\n\r\n").await.expect("taken");
         backend
     });
-    // Longer than the limit in all, and never that long without a byte.
+    // The whole transfer takes longer than the limit, but no pause without a byte does.
     for _ in 0..8 {
         tokio::time::sleep(send / 7).await;
         agent.read_exact(1 << 20).await;
@@ -155,7 +154,7 @@ async fn an_agent_that_reads_slowly_is_not() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_window_stays_shut_is_reset_alone() {
+async fn only_the_stream_with_a_closed_window_is_reset() {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
     let mut agent = TcpStream::connect(proxy.address).await.expect("connected");
@@ -164,7 +163,7 @@ async fn a_stream_whose_window_stays_shut_is_reset_alone() {
     let mut first = upstream.accept().await;
     first.read_head().await;
     first.write(format!("{CHUNKED}5\r\nhello\r\n")).await;
-    // Its neighbour has a window, and goes on for longer than the other may stay shut.
+    // The other stream has a window, and continues for longer than a closed window is allowed.
     let open = [
         request(3, "open"),
         frame(WINDOW_UPDATE, 0, 3, 100_000_u32.to_be_bytes()),
@@ -263,7 +262,7 @@ const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgra
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-/// A tunnel of which one side reads nothing, and goes on talking.
+/// A tunnel of which one side reads nothing, while the other side continues to write.
 async fn tunnel(agent_reads: bool) -> Option<End> {
     let upstream = Upstream::bind().await;
     let proxy = proxy(&upstream).await;
@@ -289,7 +288,7 @@ async fn tunnel(agent_reads: bool) -> Option<End> {
 }
 
 #[tokio::test]
-async fn a_side_of_a_tunnel_that_takes_nothing_is_given_up_and_named() {
+async fn a_tunnel_whose_side_reads_nothing_is_closed_and_the_side_is_named() {
     let agent = End::Failed(FailureKind::AgentSendTimeout);
     assert_eq!(tunnel(false).await, Some(agent));
     let upstream = End::Failed(FailureKind::SendTimeout);

@@ -1,5 +1,5 @@
-//! Requests that two readers could understand differently: they are refused, or they leave in
-//! a form that has one reading. What an agent hides in one request never becomes another.
+//! Requests that two readers could interpret differently are refused or rewritten to a form with one meaning. Bytes
+//! that an agent hides in one request never become another.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,16 +10,15 @@ use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::{Upstream, fields};
 use tokio::io::AsyncReadExt;
 
-/// How long nothing comes after which nothing is expected to come.
+/// Silence for this time means that nothing more will arrive.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Frames of HTTP/2.
+/// HTTP/2 frame types.
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 
-/// The targets of the requests that reached an upstream which reads them as RFC 9112 says,
-/// or what is wrong with them.
+/// Targets of the requests that reached an upstream that reads them by RFC 9112, or the first error.
 #[derive(Clone, Default)]
 struct ReceivedRequests(Arc<Mutex<Vec<String>>>);
 
@@ -69,7 +68,7 @@ enum Framing {
     Chunked,
 }
 
-/// How long the body is, where there is no doubt of it.
+/// The length of the body if the head states it unambiguously.
 fn framing(head: &str) -> Result<Framing, &'static str> {
     let values = |name: &str| -> Vec<String> {
         let fields = fields(head)
@@ -95,7 +94,7 @@ fn framing(head: &str) -> Result<Framing, &'static str> {
     }
 }
 
-/// What comes back until nothing comes any more, once something has.
+/// Returns the received bytes once a first byte was followed by silence.
 async fn reply(agent: &mut RawConnection) -> String {
     let mut all = Vec::new();
     let mut some = [0; 4096];
@@ -258,7 +257,7 @@ async fn requests_of_two_readings_are_refused_or_get_one() {
         agent.write(&request).await;
         let response = String::from_utf8_lossy(&agent.read_to_end().await).into_owned();
         let reached = requests.take();
-        // Chunks go before a length, and the connection is over then (RFC 9112 §6.3).
+        // Chunked framing overrides a length, and the connection must then be closed (RFC 9112 §6.3).
         let both = ["cl-te", "te-cl"].contains(&name);
         let (status, expected): (_, &[&str]) = if both { ("200", &["/a"]) } else { ("400", &[]) };
         assert_eq!(reached, expected, "{name}");
@@ -304,7 +303,7 @@ async fn what_http2_hides_in_a_field_does_not_become_a_line_of_http1() {
         let status = raw_http2(proxy.address, "/a", &fields).await;
         let reached = requests.take();
         match name {
-            // The name that counts is that of the route's upstream.
+            // The upstream gets the host name of the route's upstream.
             "host" => assert_eq!((status, &reached[..]), (Some(200), &["/a".to_owned()][..])),
             _ => assert_eq!((status, &reached[..]), (None, &[][..]), "{name}: {value:?}"),
         }
@@ -321,8 +320,8 @@ async fn what_http2_hides_in_a_field_does_not_become_a_line_of_http1() {
     }
 }
 
-/// The status of a GET over HTTP/2, its head written byte by byte as no library would;
-/// `None` where the stream or the connection was ended, 0 for any that is not in HPACK's table.
+/// The status of a GET over HTTP/2 whose head is written byte by byte, because no library would send it. `None` means
+/// that the stream or connection ended, 0 a status outside HPACK's static table.
 async fn raw_http2(address: SocketAddr, target: &str, fields: &[(&str, &str)]) -> Option<u16> {
     let text = |text: &str| {
         let length = u8::try_from(text.len()).expect("short");
@@ -414,7 +413,7 @@ async fn what_an_upstream_hides_in_a_field_does_not_become_another_response() {
         let first = reply(&mut agent).await;
         assert_eq!(statuses(&first).len(), 1, "{name}: {first}");
         assert!(!first.contains("\nSet-Cookie"), "{name}: {first}");
-        // What was hidden is no answer to the next request either.
+        // Hidden bytes are not an answer to the next request either.
         let mut agent = RawConnection::connect(proxy.address).await;
         agent.write("GET /b HTTP/1.1\r\nHost: h\r\n\r\n").await;
         let mut backend = upstream.accept().await;

@@ -1,4 +1,4 @@
-//! Slowness has limits, each for what it names and for nothing else.
+//! Each timeout limits only the phase that it names.
 
 use std::time::{Duration, Instant};
 use tokengauge_config::Timeouts;

@@ -1,4 +1,4 @@
-//! Upstreams behind TLS: what ALPN chooses, what cannot be trusted, and upgrades.
+//! Upstreams over TLS: ALPN, untrusted certificates and upgrades.
 
 use crate::process::Process;
 use http::uri::Scheme;
@@ -32,7 +32,7 @@ struct Backend {
     _tasks: JoinSet<()>,
 }
 
-/// Tells the version it was asked with; echoes in capitals what comes after an upgrade.
+/// Answers with the HTTP version of the request. After an upgrade, echoes bytes in capitals.
 async fn respond(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let version = format!("{:?}", request.version());
     if !request.headers().contains_key("upgrade") {
@@ -138,7 +138,7 @@ async fn alpn_chooses_the_protocol_and_connections_are_shared() {
     }
 }
 
-/// What arrives on it is for the thread that uses it, so that it moves from one to the other.
+/// Only the thread that uses a connection is notified of its data, so the connection must move between the threads.
 #[tokio::test]
 async fn an_idle_connection_serves_agents_of_two_threads_in_turn() {
     let authority = Authority::new();
@@ -155,7 +155,7 @@ async fn an_idle_connection_serves_agents_of_two_threads_in_turn() {
         for agent in &mut agents {
             agent.get("/u/").await;
             agent.text_until("\r\n\r\nHTTP/1.1").await;
-            // Answered by the proxy itself, once the connection is idle.
+            // The proxy answers this itself once the connection is idle.
             agent.get("/none").await;
             agent.text_until("404").await;
             agent.read_head().await;

@@ -9,7 +9,7 @@ use tokengauge_test_support::upstream::{Upstream, fields};
 
 const OURS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// The fields that the upstream gets of a request with `lines`.
+/// The trace fields that the upstream gets for a request with `lines`.
 async fn forwarded(trace: Option<UpstreamTrace>, lines: &[&str]) -> Vec<String> {
     let upstream = Upstream::bind().await;
     let setup = Setup {
@@ -40,7 +40,7 @@ fn ours(keeps_state: bool) -> Option<UpstreamTrace> {
 }
 
 #[tokio::test]
-async fn without_tracing_every_header_of_a_trace_goes_through_as_it_came() {
+async fn without_tracing_every_trace_header_is_forwarded_unchanged() {
     let lines = [
         "traceparent: not-a-traceparent",
         "Tracestate: a=1,b=2",
@@ -49,7 +49,7 @@ async fn without_tracing_every_header_of_a_trace_goes_through_as_it_came() {
         "baggage: session.id=s;p=1, user.id=u",
     ];
     let mut expected = lines.to_vec();
-    // The two lines of one field come together, as in every field.
+    // Two lines of one field arrive together.
     expected.swap(1, 2);
     let mut received = forwarded(None, &lines).await;
     received.sort();

@@ -1,4 +1,4 @@
-//! Connections that become something else pass through, both ways, to their end.
+//! Upgraded connections are forwarded in both directions until they end.
 
 use std::time::Duration;
 use tokengauge_config::Timeouts;
@@ -119,7 +119,7 @@ async fn a_silent_tunnel_ends_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_tunnel_goes_on_while_the_proxy_drains_until_it_is_cut() {
+async fn a_tunnel_continues_while_the_proxy_drains_until_it_is_cut() {
     let (proxy, mut agent, mut backend) = tunnel(|_| {}).await;
     proxy.shutdown.begin();
     agent.write("more").await;

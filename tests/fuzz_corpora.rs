@@ -1,6 +1,6 @@
-//! The fuzz targets without a fuzzer: every kept input, so that what was found once stays
-//! found, and then random ones made from these. `TOKENGAUGE_FUZZ_INPUTS` is their number for each
-//! target, `TOKENGAUGE_FUZZ_SEED` the seed. The same inputs are played at every run unless it is set.
+//! Runs the fuzz targets without a fuzzer: every kept input, and then random mutations of them.
+//! `TOKENGAUGE_FUZZ_INPUTS` is the number of mutations for each target. `TOKENGAUGE_FUZZ_SEED` is the seed; without it
+//! every run has the same inputs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,6 @@ use tokengauge_test_support::records::SplitMix64;
 #[path = "../fuzz/src/lib.rs"]
 pub mod targets;
 
-/// Files and bytes of one corpus: what is kept is small.
 const MAX_FILES: usize = 200;
 const MAX_BYTES: usize = 300 << 10;
 const MAX_INPUT: usize = 4096;
@@ -62,7 +61,7 @@ fn fuzz(name: &str, target: Target) {
     println!("{name}: {} kept inputs, {inputs} random ones", corpus.len());
 }
 
-/// The kept inputs, in an order that is always the same.
+/// The kept inputs in a fixed order.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = folder("corpus").join(name);
     let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
@@ -81,7 +80,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     all
 }
 
-/// What fails is left where the fuzzer leaves it, for `fuzz/run` and for eyes.
+/// A failing input is stored where the fuzzer stores it, for `fuzz/run`.
 fn play(name: &str, target: Target, input: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
         let artifacts = folder("artifacts").join(name);
@@ -96,7 +95,6 @@ fn play(name: &str, target: Target, input: &[u8]) {
     }
 }
 
-/// One of the inputs, changed in a few places.
 fn mutated(corpus: &[Vec<u8>], random: &mut SplitMix64) -> Vec<u8> {
     let any = |random: &mut SplitMix64| &corpus[random.below(corpus.len() as u64) as usize];
     let mut input = any(random).clone();

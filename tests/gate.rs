@@ -1,4 +1,5 @@
-//! Gates over the real binary: every verdict from a ledger of calls, by command, API and hooks; the log of verdicts.
+//! Gates over the real binary: every verdict from a ledger of calls, by command, API and hooks, and the log of
+//! verdicts.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -56,8 +57,8 @@ impl Folder {
         path
     }
 
-    /// Two calls of each session of both sides, the last an hour ago; `new` decodes at this speed, old at 40 tokens per
-    /// second, and of its sessions every so many has a truncated answer.
+    /// Writes two calls of each session on both sides, the last an hour ago. `old` decodes 40 tokens per second and
+    /// `new` `tps`. Every `truncated`-th session of `new` has a truncated answer.
     fn write(&self, sessions: usize, tps: f64, truncated: Option<usize>) {
         let begin = SystemTime::now() - Duration::from_secs(2 * 3_600);
         let records = Records::new(begin, 1_000.0).take(4 * sessions);
@@ -91,8 +92,8 @@ impl Folder {
         ledger.write(&calls.collect::<Vec<_>>()).expect("written");
     }
 
-    /// Five calls of each session over ten hours that ended an hour ago, one session of the candidate for 19 of the baseline;
-    /// each hour is a tenth slower than the previous one.
+    /// Writes five calls of each session over ten hours that ended an hour ago, with one candidate session for 19
+    /// baseline sessions. Each hour is a tenth slower than the previous one.
     fn write_trend(&self, candidate: f64) {
         const SESSIONS: usize = 26_000;
         let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
@@ -143,7 +144,6 @@ impl Folder {
         (status.code(), text(stdout), text(stderr))
     }
 
-    /// `gate rollout` over the ledger.
     async fn gate(&self, more: &[&str]) -> (Option<i32>, String, String) {
         let ledger = [
             "gate",
@@ -185,7 +185,7 @@ pub async fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     (status, serde_json::from_str(&body).expect("JSON"))
 }
 
-/// As Argo Rollouts documents it: the success condition, else the failure condition, else inconclusive.
+/// Evaluates as Argo Rollouts documents it: the success condition, then the failure condition, otherwise inconclusive.
 fn argo(result: &Value) -> &'static str {
     match result["verdict"].as_str() {
         Some("pass") => "Successful",
@@ -248,11 +248,11 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
     few.config(&long_ago);
     let (code, out, error) = few.gate(&[]).await;
     assert_eq!(code, Some(3), "waiting decides nothing: {error}");
-    let decide = "no verdict within `max_wait`, 1h, so that you have to decide: too few sessions";
+    let decide = "no verdict within `max_wait` (1h), so you must decide: too few sessions";
     assert!(error.contains(decide), "{error}");
-    let forecast = "; a candidate as good as the baseline passes in about ";
+    let forecast = "), a candidate as good as the baseline passes in about ";
     assert!(
-        out.contains(forecast) && out.contains(" at this rate (0.2 sessions a minute, "),
+        out.contains(forecast) && out.contains("; at this rate (0.2 sessions a minute, "),
         "{out}"
     );
 }
@@ -300,12 +300,13 @@ async fn a_plan_says_how_long_a_verdict_takes() {
     few.config(GATE);
     few.write(20, 40.0, None);
     let (_, out, _) = few.gate(&["--plan"]).await;
-    let reason = "the baseline (upstream old) had 20 sessions in the last 1day; 50 are needed to know how they vary";
+    let reason = "the baseline (upstream old) had 20 sessions in the last 1day; 50 are needed to estimate their variance";
     assert!(out.contains(reason), "{out}");
 }
 
-/// A baseline whose speed falls by a tenth an hour for ten hours, with more calls than are read, and a candidate that is as
-/// good, or a fifth slower. A gate that reads only the newest calls of one side takes the trend for a difference.
+/// A baseline whose speed falls by a tenth an hour for ten hours, with more calls than a gate reads. The candidate is
+/// equally fast or a fifth slower. A gate that reads only the newest calls of one side would mistake the trend for a
+/// difference.
 #[tokio::test]
 async fn a_trend_of_more_calls_than_are_read_decides_nothing() {
     for (tps, verdict) in [(1.0, "pass"), (0.8, "fail")] {
@@ -339,7 +340,7 @@ async fn the_api_and_the_hooks_say_the_same_and_the_log_of_verdicts_is_a_chain()
     assert!(
         idle["reason"]
             .as_str()
-            .is_some_and(|reason| reason.contains("is there traffic?"))
+            .is_some_and(|reason| reason.contains("check that it has traffic"))
     );
     let (_, all) = get(admin, "/api/v1/gates").await;
     assert_eq!(all["gates"].as_array().map(Vec::len), Some(2));
@@ -414,7 +415,7 @@ async fn what_cannot_be_used_is_a_clear_error() {
         says("[[gate]]\nname = \"g\"\ncandidate.upstream = \"old\"\nbaseline.upstream = \"old\"\n")
             .await;
     assert!(
-        error.contains("candidate and baseline are the same calls"),
+        error.contains("candidate and baseline select the same calls"),
         "{error}"
     );
     let error = says(&format!("{GATE}slos = [\"s\"]\n")).await;

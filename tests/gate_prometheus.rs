@@ -1,4 +1,5 @@
-//! `gate --prometheus` before a Prometheus that asks who asks: credentials from files and from the environment, and in no message.
+//! `gate --prometheus` with a Prometheus that requires authentication: credentials come from files or the environment
+//! and appear in no message.
 
 use std::net::SocketAddr;
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ const SECRET: &str = "a-secret-that-nobody-reads";
 /// `grafana:a-secret-that-nobody-reads`.
 const BASIC: &str = "Basic Z3JhZmFuYTphLXNlY3JldC10aGF0LW5vYm9keS1yZWFkcw==";
 
-/// A Prometheus with a gate that passes, for those who show this.
+/// A Prometheus with a passing gate, for clients that send this header.
 async fn prometheus(authorization: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -58,7 +59,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Exit code and everything that was written.
+    /// The exit code and everything that was written.
     async fn gate(
         &self,
         url: &str,
@@ -130,7 +131,7 @@ async fn credentials_come_from_files_and_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_credentials_is_said_without_them() {
+async fn errors_of_credentials_do_not_show_them() {
     let folder = Folder::new();
     let bearer = format!(
         "http://{}",
@@ -143,7 +144,7 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec![],
             vec![],
-            "answered 401: it wants other credentials; --prometheus-token-file",
+            "answered 401: the credentials are missing or wrong; set them with --prometheus-token-file",
         ),
         (&bearer, user.to_vec(), vec![PASSWORD], "answered 401"),
         (
@@ -156,7 +157,7 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec!["--prometheus-user", "a:b"],
             vec![PASSWORD],
-            "has no colon",
+            "must not contain a colon",
         ),
         (
             &bearer,
@@ -174,13 +175,13 @@ async fn what_is_wrong_with_credentials_is_said_without_them() {
             &bearer,
             vec!["--prometheus-token-file", "two-lines"],
             vec![],
-            "have characters that no header may have",
+            "contain characters that are not allowed in a header",
         ),
         (
             &in_url,
             vec![],
             vec![],
-            "--prometheus: the URL has a user or a password in it",
+            "--prometheus: the URL contains a user or a password",
         ),
     ] {
         let (code, said) = folder.gate(url, &more, &variables).await;

@@ -1,5 +1,5 @@
-//! Gates of the real binary on real traffic: simulated models behind it, calls over sockets, every verdict by command, API, hook
-//! and gauge.
+//! Gates of the real binary on real traffic: simulated models, calls over sockets, and every verdict by command, API,
+//! hook and gauge.
 
 use crate::gate::{TOKEN, get, post};
 use crate::process::Process;
@@ -18,15 +18,15 @@ use tokio::process::Command;
 
 const SESSIONS: usize = 150;
 const FEW: usize = 20;
-/// What a machine with other work to do needs, between models whose speeds are four times apart where they are not equal.
+/// Margins for a busy machine. The speeds of the models are equal or differ by a factor of four.
 const MARGINS: &str = "tps = 0.5, failures = 0.2, truncated = 0.2, refused = 0.2, empty = 0.2, \
                        cut_off = 0.2, invalid_tool_calls = 0.2";
-/// Upstreams, how each behaves, and how many sessions call it; `old` is the baseline.
+/// Upstreams, their behaviour, and the number of sessions that call each; `old` is the baseline.
 const UPSTREAMS: [(&str, &str, usize); 10] = [
     ("old", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("equal", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("slower", "ttft=2ms,gap=8ms,tokens=40,usage=on", SESSIONS),
-    // Faster, and it answers less.
+    // Faster, with shorter answers.
     (
         "shorter",
         "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=length",
@@ -42,7 +42,7 @@ const UPSTREAMS: [(&str, &str, usize); 10] = [
         "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=refused",
         SESSIONS,
     ),
-    // In the dialect of Gemini, which says so.
+    // Gemini reports this in its dialect.
     (
         "malformed",
         "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=invalid_tool_call",
@@ -53,7 +53,7 @@ const UPSTREAMS: [(&str, &str, usize); 10] = [
     ("silent", "", SESSIONS),
     ("few", "ttft=2ms,gap=2ms,tokens=40,usage=on", FEW),
 ];
-/// What the gates of candidates say, and the exit code of the command.
+/// Verdict of each candidate's gate, and the exit code of the command.
 const EXPECTED: [(&str, &str, i32); 10] = [
     ("equal", "pass", 0),
     ("slower", "fail", 1),
@@ -115,14 +115,15 @@ impl Fixture {
         self.folder.path().join("state/gate-audit.jsonl")
     }
 
-    /// A call of every session of every upstream, or two, twelve at a time; then all of them are in the ledger.
+    /// Makes one or two calls of every session of every upstream, twelve at a time, and waits until all are in the
+    /// ledger.
     async fn drive(&self) {
         let address = self.process.addresses()[0];
         let calls = UPSTREAMS.iter().flat_map(|(name, _, sessions)| {
             (0..*sessions).map(move |session| (*name, format!("{name}-{session}")))
         });
         let mut calls: Vec<_> = calls.collect();
-        // Side by side, so that what else the machine does hits all alike.
+        // Interleave the upstreams, so that other load of the machine affects all equally.
         calls.sort_by_key(|(name, session)| {
             let number: Option<usize> = session[name.len() + 1..].parse().ok();
             number
@@ -192,7 +193,7 @@ fn upstream(name: &str, address: SocketAddr) -> String {
     )
 }
 
-/// A backend whose answers are whole and have no text.
+/// A backend whose answers are complete and have no text.
 async fn silent() -> SocketAddr {
     let response = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
         data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -221,7 +222,7 @@ async fn silent() -> SocketAddr {
     address
 }
 
-/// A streamed call that must be answered, to its end where the model does not lose it.
+/// Makes a streamed call that must be answered, and reads it to its end unless the model breaks it off.
 async fn call(address: SocketAddr, upstream: &str, session: &str) {
     let body = json!({
         "model": "m",
@@ -272,13 +273,13 @@ fn checks<'a>(report: &'a Value, verdict: &str) -> Vec<&'a str> {
 async fn every_verdict_is_reached_by_calls_through_the_proxy() {
     let fixture = Fixture::start().await;
     let admin = fixture.process.admin;
-    // Before there is any call.
+    // No call has been made yet.
     let end = Instant::now() + TIMEOUT;
     for (name, ..) in EXPECTED {
         let report = loop {
             match get(admin, &format!("/api/v1/gates/{name}")).await {
                 (200, report) => break report,
-                // The ledger is being made.
+                // The ledger is being created.
                 (503, _) if Instant::now() < end => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -312,7 +313,7 @@ async fn every_verdict_is_reached_by_calls_through_the_proxy() {
     gauges(&fixture).await;
 }
 
-/// A gate says what it says for the right reason.
+/// Checks that each gate decides for the right reason.
 fn what_decided(name: &str, report: &Value) {
     let (failed, holding) = (checks(report, "fail"), checks(report, "pass"));
     let reason = report["reason"].as_str().expect("a reason");
@@ -326,18 +327,18 @@ fn what_decided(name: &str, report: &Value) {
         "lost" => assert!(failed.contains(&"cut_off"), "{report:#}"),
         "refusing" => assert_eq!(failed, ["refused"], "{report:#}"),
         "malformed" => {
-            // An answer whose tool call cannot be read has also failed.
+            // An answer whose tool call cannot be parsed also counts as failed.
             let all = ["failures", "cut_off", "invalid_tool_calls"];
             assert_eq!(failed, all, "{report:#}");
         }
         "failing" => assert_eq!(failed, ["failures"], "{report:#}"),
         "silent" => assert_eq!(failed, ["empty"], "{report:#}"),
         "few" => assert!(reason.contains("too few sessions"), "{reason}"),
-        _ => assert!(reason.contains("is there traffic?"), "{reason}"),
+        _ => assert!(reason.contains("check that it has traffic"), "{reason}"),
     }
 }
 
-/// After another look, the gauges say the same; the log of verdicts is whole.
+/// After another evaluation, gauges show the same verdicts and the log of verdicts is complete.
 async fn gauges(fixture: &Fixture) {
     let audit = fixture.audit();
     let changes = || {

@@ -1,11 +1,11 @@
-//! Whether a model generated more than it streamed, and what follows from that.
+//! Detection of models that generated more than they streamed, and its consequences.
 
 use crate::objectives::{ObjectivesFixture, only};
 use tokengauge_core::call::{CallRecord, TpsUnavailable};
 use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, dialect, event, finish};
 
-/// A text of the script, long enough for a speed.
+/// A text of the script that is long enough for a speed.
 const TEXTS: [(&str, &str, f64); 6] = [
     ("Thai", "แม่น้ำพาเรือไปทะเลในฤดูหนาวไม่มีอะไรเคลื่อนไหว ", 2.6),
     (
@@ -39,7 +39,7 @@ fn answer(text: &str) -> String {
     event(&serde_json::json!({ "content": text }).to_string())
 }
 
-/// A stream of ten such texts, for which the provider reports `ratio` tokens for each of ours.
+/// A stream of ten such texts, for which the provider reports `ratio` tokens for each counted token.
 fn stream(bench: &Bench, text: &str, ratio: f64, reasoning: Option<(u64, usize)>) -> CallRecord {
     let count = |text: &str| tokengauge_tokenizer::count(text);
     let call = bench.chat();
@@ -98,7 +98,7 @@ fn output_that_was_not_streamed_is_seen_and_takes_both_speeds_away() {
 #[test]
 fn a_summary_of_the_reasoning_is_less_than_the_reasoning() {
     let (_, english, _) = TEXTS[5];
-    // 331 tokens of reasoning were billed, 181 of a summary came.
+    // 331 reasoning tokens were billed, and a summary of 181 arrived.
     let record = stream(&Bench::default(), english, 1.0, Some((331, 181)));
     assert_eq!(record.tps.unavailable, Some(TpsUnavailable::HiddenOutput));
     let record = stream(&Bench::default(), english, 1.0, Some((185, 181)));
@@ -117,7 +117,6 @@ fn another_kind_of_text_of_a_known_model_hides_nothing() {
     let json = "{\"id\": 17, \"name\": \"Anna\", \"tags\": [\"a\", \"beta\"], \"score\": 0.25}\n";
     let csv = "17,204821,63.129,2026-11-29\n18,918273,4.501,2026-11-30\n";
     let numbers = "918273645\n204821\n77120934\n";
-    // As Mistral's tokenizers make of them.
     for (text, ratio) in [(german, 1.5), (json, 1.35), (csv, 1.78), (numbers, 2.48)] {
         let record = stream(&bench, &text.repeat(5), ratio, None);
         assert_eq!(record.tps.unavailable, None, "{text}");
@@ -135,7 +134,7 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
     let bench = Bench::default();
     let call = bench.chat();
     for chunk in 0..=300 {
-        // 20 tokens a second for 20 s, then half of that.
+        // 20 tokens a second for 20 s, then half as many.
         let at = if chunk <= 200 {
             chunk * 100
         } else {
@@ -158,15 +157,14 @@ fn a_long_stream_has_its_speed_by_tens_of_seconds_and_a_prompt_its_own() {
     assert_eq!(
         Some(sum + 2),
         record.tokens.normalised.output,
-        "those of the first chunk are left out"
+        "tokens of the first chunk are excluded"
     );
-    // 7 input tokens within the second after the request.
     let prefill = record.tps.prefill.expect("a speed");
     assert!((prefill - 7.0).abs() < 0.01, "{prefill}");
 }
 
 #[test]
-fn what_comes_in_one_chunk_was_held_back() {
+fn output_in_one_chunk_was_held_back() {
     let bench = Bench::default();
     let call = bench.chat();
     let text = " word".repeat(60);

@@ -1,4 +1,4 @@
-//! Sidecars into pods of real shapes: patches apply, come out the same, and do what they say.
+//! Sidecar injection into pods of real shapes: patches apply, are idempotent, and have the intended effect.
 
 use json_patch::Patch;
 use serde_json::{Value, json};
@@ -19,7 +19,6 @@ pub fn settings(text: &str) -> Settings {
     Settings::parse(text).unwrap_or_else(|reason| panic!("{reason}"))
 }
 
-/// Injects; checks what holds for every pod.
 fn injected_by(name: &str, settings: &Settings) -> (Value, Vec<String>) {
     let before = fixture(name);
     let (after, warnings) = match inject(&before, InjectBy::Annotation, settings) {
@@ -118,7 +117,7 @@ fn an_agents_pod_gets_a_native_sidecar_and_its_base_urls() {
 }
 
 #[test]
-fn a_config_map_is_used_where_it_is_and_does_not_hold_the_pod_up_where_it_is_not() {
+fn a_config_map_is_used_if_it_exists_and_does_not_block_the_pod_otherwise() {
     let (pod, _) = injected_by("agent", &settings("config_map = \"tokengauge\""));
     assert_eq!(
         pod["spec"]["volumes"][1]["configMap"],
@@ -175,7 +174,7 @@ fn a_job_ends_although_the_sidecar_does_not_and_is_measured_by_its_own_promises(
     let old = settings("kubernetes_version = \"1.28\"");
     let outcome = inject(&fixture("job"), InjectBy::Annotation, &old);
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it alive")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("keep it running")),
         "{outcome:?}"
     );
 }
@@ -201,7 +200,7 @@ fn an_older_cluster_gets_a_plain_container_that_ends_late() {
 }
 
 #[test]
-fn init_containers_come_behind_the_sidecar_and_upstreams_are_those_of_the_pod() {
+fn init_containers_follow_the_sidecar_and_upstreams_come_from_the_pod() {
     let (pod, _) = injected("init-containers");
     assert_eq!(
         names(&pod, "initContainers"),
@@ -295,7 +294,7 @@ fn the_hosts_network_is_refused_and_opting_out_is_heard() {
 }
 
 #[test]
-fn base_urls_of_the_pod_stay_with_a_warning_unless_they_are_to_be_replaced() {
+fn base_urls_of_the_pod_stay_with_a_warning_unless_replacement_is_enabled() {
     let (pod, warnings) = injected("env-from");
     for name in ["by-config-map", "by-env-from"] {
         assert_eq!(variable(&pod, name, "OPENAI_BASE_URL"), None, "{name}");
@@ -339,7 +338,7 @@ fn base_urls_of_the_pod_stay_with_a_warning_unless_they_are_to_be_replaced() {
 }
 
 #[test]
-fn what_a_configuration_has_no_route_for_is_not_pointed_at_it() {
+fn base_urls_without_a_route_are_not_changed() {
     let folder = tempfile::tempdir().expect("a folder");
     let base = folder.path().join("base.toml");
     std::fs::write(&base, "[[upstream]]\nname = \"o\"\nurl = \"http://o\"\n[[route]]\npath = \"/openai\"\nupstream = \"o\"\n").expect("written");
@@ -356,13 +355,13 @@ fn what_a_configuration_has_no_route_for_is_not_pointed_at_it() {
 }
 
 #[test]
-fn what_is_misspelt_is_refused_with_what_would_be_right() {
+fn misspelt_annotations_are_refused_with_a_suggestion() {
     for (annotations, reason) in [
         (
             json!({ "upstraem": "http://a" }),
-            "there is no annotation tokengauge.dev/upstraem",
+            "the annotation tokengauge.dev/upstraem does not exist",
         ),
-        (json!({ "inject": "yes" }), "is `true` or `false`"),
+        (json!({ "inject": "yes" }), "must be `true` or `false`"),
         (
             json!({ "upstream": "engine:8000" }),
             "neither a URL nor a name and a URL",
@@ -371,7 +370,7 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
             json!({ "upstream": "openai=ftp://a" }),
             "must start with `http://`",
         ),
-        (json!({ "port": "http" }), "is no port from 1 to 65535"),
+        (json!({ "port": "http" }), "is not a port from 1 to 65535"),
         (
             json!({ "port": "8000" }),
             "8000 may be in use already (spec.containers[researcher].ports[http].containerPort)",
@@ -380,16 +379,16 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         (json!({ "slo.fast": "ttft.at_most = 5" }), "annotations"),
         (
             json!({ "slo.fast": "x }\n[[upstream]" }),
-            "not the inside of a [[slo]] table",
+            "not the content of a [[slo]] table",
         ),
         (
             json!({ "containers": "resercher" }),
             "no container `resercher`",
         ),
-        (json!({ "variables": "OPENAI_URL" }), "leads to no path"),
+        (json!({ "variables": "OPENAI_URL" }), "has no path"),
         (
             json!({ "config": "a", "workload": "b" }),
-            "names a ConfigMap, which says everything",
+            "names a ConfigMap with the whole configuration",
         ),
         (
             json!({ "engine-moves-to": "1" }),
@@ -397,9 +396,9 @@ fn what_is_misspelt_is_refused_with_what_would_be_right() {
         ),
         (
             json!({ "engine-port": "8000", "upstream": "http://a" }),
-            "take out tokengauge.dev/upstream",
+            "remove tokengauge.dev/upstream",
         ),
-        (json!({ "base-urls": "all" }), "is none of"),
+        (json!({ "base-urls": "all" }), "must be `unset`"),
     ] {
         let mut pod = fixture("agent");
         for (name, value) in annotations.as_object().expect("a map") {
@@ -470,7 +469,7 @@ fn the_pods_labels_name_who_pays_for_its_calls() {
         of("agent", plain.clone(), ""),
         names(["team", "cost-center", "tenant"])
     );
-    // An engine's calls have a payer, too.
+    // Calls of an engine also have a payer.
     assert_eq!(
         of("vllm", plain, ""),
         names(["team", "cost-center", "tenant"])

@@ -1,4 +1,4 @@
-//! Whatever comes as a pod: no panic, and patches that apply.
+//! Injection into arbitrary JSON: no panic, and patches that apply.
 
 use crate::inject::{fixture, settings};
 use json_patch::Patch;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokengauge_inject::{InjectBy, Outcome, inject, patch};
 
-/// Any JSON, with the words of pods in it more often than chance would have them.
+/// Arbitrary JSON that contains words of pods more often than chance.
 fn any_json() -> impl Strategy<Value = Value> {
     let word = prop_oneof![
         3 => prop::sample::select(vec![
@@ -34,7 +34,6 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A real pod with anything in one of its places.
 fn broken_pod() -> impl Strategy<Value = Value> {
     let names = vec![
         "agent",

@@ -1,4 +1,4 @@
-//! A gauge in front of an engine in its own pod: ports, probes, metrics.
+//! A sidecar in front of an engine in the same pod: ports, probes, metrics.
 
 use crate::inject::{arguments, config, container, fixture, injected, names, settings, variable};
 use serde_json::json;
@@ -102,7 +102,7 @@ fn what_a_container_does_not_have_is_not_written() {
         let container_before = pod["spec"]["containers"][0].as_object_mut();
         container_before.expect("a container").remove(absent);
         if absent == "ports" {
-            // It names the engine, which no port does then.
+            // The annotation names the engine, which then needs no port.
             pod["metadata"]["annotations"]["tokengauge.dev/containers"] = json!("vllm");
         }
         let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
@@ -139,13 +139,13 @@ fn in_a_mesh_probes_do_not_cross_its_proxy() {
 }
 
 #[test]
-fn an_engine_may_bring_a_config_map_and_no_metrics_of_its_own() {
+fn an_engine_may_bring_a_config_map_and_have_no_metrics() {
     let mut pod = fixture("vllm");
     let annotations = &mut pod["metadata"]["annotations"];
     annotations["tokengauge.dev/config"] = json!("engine-gauge");
     let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("says everything")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("with the whole configuration")),
         "its objectives would be lost: {outcome:?}"
     );
     let annotations = pod["metadata"]["annotations"].as_object_mut();

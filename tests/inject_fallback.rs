@@ -1,4 +1,4 @@
-//! What an injected sidecar falls back to if its configuration cannot be used.
+//! The fallback routes of an injected sidecar whose configuration cannot be used.
 
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, SteppedBackend};
@@ -10,7 +10,6 @@ use tokengauge_test_support::http_client::fetch;
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 const POLICY: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
-/// A fixture with annotations of ours beside its own, injected; its warnings.
 fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (Value, Vec<String>) {
     let mut pod = fixture(name);
     for (name, value) in annotations {
@@ -22,7 +21,6 @@ fn injected(name: &str, annotations: &[(&str, &str)], settings: &Settings) -> (V
     }
 }
 
-/// The fallback as the sidecar will read it.
 fn fallback(pod: &Value) -> String {
     let text = variable(pod, "tokengauge", FALLBACK).expect("a fallback");
     text.replace("$$", "$")
@@ -38,7 +36,7 @@ fn upstreams(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_config_map_holds_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
+fn a_config_map_blocks_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
     let (pod, _) = injected("several", &[], &settings(""));
     let volume = &pod["spec"]["volumes"][0]["configMap"];
     assert_eq!(*volume, json!({ "name": "voice-gauge", "optional": true }));
@@ -69,7 +67,7 @@ fn a_config_map_holds_no_pod_and_the_sidecar_has_the_routes_of_its_base_urls() {
 }
 
 #[test]
-fn the_operators_routes_are_those_of_the_fallback_without_what_could_be_refused() {
+fn the_fallback_has_the_operators_routes_without_settings_that_could_be_refused() {
     let mut settings = settings("config_map = \"shared\"");
     settings.base = Some(
         "[admin]\ntoken_file = \"/no/token\"\n[[upstream]]\nname = \"o\"\nurl = \"https://o/$(HOME)\"\n\
@@ -109,7 +107,7 @@ fn the_operators_routes_are_those_of_the_fallback_without_what_could_be_refused(
     assert!(
         warnings
             .iter()
-            .any(|warning| warning.contains("too long for a variable")),
+            .any(|warning| warning.contains("too many for a variable")),
         "{warnings:?}"
     );
 }
@@ -136,7 +134,7 @@ fn an_engines_fallback_leads_to_the_engine() {
 }
 
 #[test]
-fn annotation_and_setting_say_what_becomes_of_calls() {
+fn annotation_and_setting_decide_whether_calls_are_forwarded() {
     let pass = settings("on_refused_config = \"pass\"");
     let (pod, _) = injected("several", &[], &pass);
     assert_eq!(variable(&pod, "tokengauge", POLICY), Some("pass"));
@@ -148,7 +146,7 @@ fn annotation_and_setting_say_what_becomes_of_calls() {
     pod["metadata"]["annotations"]["tokengauge.dev/on-refused-config"] = json!("open");
     let outcome = inject(&pod, InjectBy::Annotation, &pass);
     assert!(
-        matches!(&outcome, Outcome::Refused(reason) if reason.contains("`refuse-if-limited`, `pass`, `refuse`")),
+        matches!(&outcome, Outcome::Refused(reason) if reason.contains("`refuse-if-limited`, `pass` or `refuse`")),
         "{outcome:?}"
     );
     let wrong = Settings::parse("on_refused_config = \"open\"").expect_err("unknown");

@@ -1,5 +1,5 @@
-//! Manifests of every kind, by the real binary: what has a pod template is injected, and
-//! what looks as if it made pods is named.
+//! Manifests of every kind by the real binary: pod templates are injected, and objects that seem to create pods are
+//! named.
 
 use crate::inject::{fixture, injected, settings};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use tokengauge_inject::{InjectBy, Outcome, inject};
 
-/// Something was left out, and everything else was written.
+/// Exit code if some object was not injected and all others were written.
 const LEFT_OUT: i32 = 3;
 
 fn kinds() -> PathBuf {
@@ -26,7 +26,6 @@ fn written(text: &str, options: &[&str]) -> Output {
     run(file.path(), options)
 }
 
-/// Every value at a path, of which `*` is any member.
 fn at<'a>(value: &'a Value, path: &[&str]) -> Vec<&'a Value> {
     let Some((first, rest)) = path.split_first() else {
         return vec![value];
@@ -143,7 +142,7 @@ fn what_makes_pods_in_another_way_is_named_and_the_rest_is_written() {
             Some(0),
             "{name}"
         );
-        // Only what asks for it is looked at.
+        // Only pods that ask for injection are examined.
         assert_eq!(
             written(&text, &["--annotated"]).status.code(),
             Some(0),
@@ -180,7 +179,7 @@ fn a_part_without_a_template_is_named() {
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(LEFT_OUT), "{stderr}");
     assert!(
-        stderr.contains("SparkApplication/classify: there is no spec.executor.template"),
+        stderr.contains("SparkApplication/classify: spec.executor.template is missing"),
         "{stderr}"
     );
     assert!(stderr.contains("1 injected"), "{stderr}");
@@ -204,7 +203,7 @@ fn lists_are_looked_into() {
         written(&list("SandboxList", sandbox), &[]).status.code(),
         Some(LEFT_OUT)
     );
-    // Its name ends like a list's.
+    // The kind ends like a list's.
     let allow = "apiVersion: a/v1\nkind: AllowList\nmetadata: {name: a}\nspec: {containers: [{image: i}]}\n";
     assert_eq!(written(allow, &[]).status.code(), Some(LEFT_OUT));
     let array = "[{\"kind\": \"Pod\", \"apiVersion\": \"v1\", \"metadata\": {\"name\": \"p\"}, \"spec\": {\"containers\": [{\"name\": \"a\", \"image\": \"a\"}]}}]";
@@ -216,7 +215,7 @@ fn lists_are_looked_into() {
 }
 
 #[test]
-fn what_makes_no_pods_passes_without_a_word() {
+fn objects_without_pods_pass_without_a_message() {
     for text in [
         "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {a: 'containers: [{image: a}]'}\n",
@@ -245,7 +244,7 @@ fn pods_that_end_by_themselves_are_refused_where_a_sidecar_would_keep_them() {
         );
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(
-            done.status.code() == Some(1) && stderr.contains("keep it alive"),
+            done.status.code() == Some(1) && stderr.contains("keep it running"),
             "{name}: {stderr}"
         );
     }

@@ -1,4 +1,4 @@
-//! What injection does with pods whose containers, annotations and ports are awkward.
+//! Injection into pods with unusual containers, annotations and ports.
 
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
@@ -94,7 +94,9 @@ fn an_engine_on_a_low_port_gets_a_sidecar_that_may_listen_there() {
     let expected = json!([{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }]);
     assert_eq!(*sysctls, expected);
     assert!(
-        warnings.iter().any(|one| one.contains("listens on 80")),
+        warnings
+            .iter()
+            .any(|one| one.contains("listens on port 80")),
         "{warnings:?}"
     );
 }
@@ -105,7 +107,7 @@ const BASE: &str = "[admin]\nmetrics_token = true\n[[upstream]]\nname = \"openai
     [[quota]]\nname = \"all\"\nrequests_per_minute = 2000000\n";
 
 #[test]
-fn a_composed_configuration_keeps_the_guard_of_its_metrics_and_no_limit_of_a_route_that_is_gone() {
+fn a_composed_configuration_keeps_the_metrics_token_and_drops_limits_of_removed_routes() {
     let folder = tempfile::tempdir().expect("a folder");
     let (base, file) = (
         folder.path().join("base.toml"),
@@ -152,7 +154,7 @@ fn by_command(text: &str) -> (String, bool) {
 }
 
 #[test]
-fn an_object_that_opts_out_stays_as_it_is_and_so_do_markers_with_comments() {
+fn objects_that_opt_out_and_markers_with_comments_are_unchanged() {
     let out = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata:\n  name: node\n  annotations:\n    \
                tokengauge.dev/inject: \"false\"\nspec:\n  template:\n    spec:\n      hostNetwork: true\n      \
                containers: [{name: a, image: a}]\n";

@@ -1,4 +1,4 @@
-//! Ports of the sidecar: none that the pod may use itself, wherever it says so.
+//! The sidecar never listens on a port that the pod may use, wherever the pod mentions it.
 
 use crate::inject::{container, fixture, settings};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn plain_pod() -> Value {
     json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "app", "image": "app:v" }] } })
 }
 
-/// Whether `port` is written somewhere, as a number of its own.
+/// Whether `port` appears somewhere as a separate number.
 fn is_written(value: &Value, port: u16) -> bool {
     let text = value.to_string();
     let digits: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).collect();
@@ -34,7 +34,6 @@ fn is_written(value: &Value, port: u16) -> bool {
         .any(|run| run.trim_start_matches('0') == wanted)
 }
 
-/// Everything by which a container or a pod says a port.
 fn uses(port: u16) -> Vec<(&'static str, Value)> {
     let text = port.to_string();
     vec![
@@ -228,7 +227,7 @@ fn an_engine_does_not_move_to_a_port_that_is_used() {
     }
 }
 
-/// A pod with some uses of some ports, most of them near those that it would be given.
+/// A pod that uses several ports, most of them near the sidecar's defaults.
 fn busy_pod() -> impl Strategy<Value = Value> {
     let port = prop_oneof![15460u16..15490, 8078u16..8084, 9462u16..9468, 3u16..=65533];
     prop::collection::vec((port, 0usize..25), 0..24).prop_map(|chosen| {
@@ -241,7 +240,7 @@ fn busy_pod() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Lists and maps grow; all else is replaced.
+/// Lists and maps grow; other values are replaced.
 fn merge(pod: &mut Value, place: &str, value: Value) {
     match (pod.pointer_mut(place), value) {
         (Some(Value::Array(known)), Value::Array(more)) => known.extend(more),
@@ -265,13 +264,13 @@ proptest! {
 }
 
 #[test]
-fn a_text_of_nothing_but_ports_takes_no_longer_than_it_is_long() {
+fn a_text_of_only_ports_takes_linear_time() {
     for piece in ["1-9999-", "1:", "http://a:1:", "://a:1"] {
         let mut pod = plain_pod();
         pod["spec"]["containers"][0]["args"] = json!([piece.repeat((3 << 20) / piece.len())]);
         let began = std::time::Instant::now();
         injected(&pod, "");
-        // Half a second without optimisation; a quadratic one takes minutes.
+        // Takes half a second unoptimised. A quadratic algorithm takes minutes.
         assert!(
             began.elapsed().as_secs() < 20,
             "{piece}: {:?}",

@@ -1,5 +1,4 @@
-//! What the sidecar asks of its node and of its pod's namespace: requests and limits, the
-//! pod's class of service, secrets.
+//! Requests, limits and secrets of the sidecar, and the QoS class of its pod.
 
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
@@ -35,7 +34,7 @@ fn annotations_set_requests_and_limits() {
             json!({ "requests": { "cpu": "100m", "memory": "32Mi" }, "limits": { "memory": "384Mi", "cpu": "1.5" } }),
         ),
         (
-            // A request above the limit would be refused by the API server, pod and all.
+            // The API server would refuse the pod for a request above the limit.
             json!({ "tokengauge.dev/memory-request": "1Gi" }),
             json!({ "requests": { "cpu": "20m", "memory": "1Gi" }, "limits": { "memory": "1Gi" } }),
         ),
@@ -55,13 +54,13 @@ fn annotations_set_requests_and_limits() {
 #[test]
 fn quantities_that_cannot_be_are_refused() {
     for (name, value, reason) in [
-        ("cpu-request", "lots", "no quantity"),
-        ("cpu-limit", "-1", "no quantity"),
-        ("cpu-limit", "0", "no quantity"),
-        ("memory-limit", "384MB", "no quantity"),
-        ("memory-limit", "1e99", "no quantity"),
-        ("memory-limit", "384", "less than 32Mi"),
-        ("memory-limit", "512m", "less than 32Mi"),
+        ("cpu-request", "lots", "not a quantity"),
+        ("cpu-limit", "-1", "not a quantity"),
+        ("cpu-limit", "0", "not a quantity"),
+        ("memory-limit", "384MB", "not a quantity"),
+        ("memory-limit", "1e99", "not a quantity"),
+        ("memory-limit", "384", "at least 32Mi"),
+        ("memory-limit", "512m", "at least 32Mi"),
     ] {
         let mut annotations = json!({});
         annotations[format!("tokengauge.dev/{name}")] = json!(value);
@@ -92,7 +91,7 @@ fn quantities_that_cannot_be_are_refused() {
     );
 }
 
-/// As the API server tells: every container has limits of both, equal to its requests.
+/// Guaranteed as the API server defines it: every container has CPU and memory limits equal to its requests.
 fn is_guaranteed(pod: &Value) -> bool {
     let lists = ["initContainers", "containers"];
     let all = lists.iter().filter_map(|list| pod["spec"][list].as_array());
@@ -120,7 +119,6 @@ fn a_guaranteed_pod_stays_guaranteed() {
             for native in ["on", "off"] {
                 let (mut after, _) =
                     injected(&pod, &settings(&format!("native_sidecar = \"{native}\"")));
-                // Written alike, which the comparison below takes.
                 after["spec"]["containers"][0]["resources"] =
                     json!({ "limits": { "cpu": "2", "memory": "4Gi" } });
                 assert!(
@@ -258,7 +256,6 @@ fn the_documents_have_the_defaults() {
         panic!("there is one");
     };
     let (mut written, mut default) = (settings(block), settings(""));
-    // Equal in whatever order.
     assert_eq!(written.resources.take(), default.resources.take());
     assert_eq!(format!("{written:?}"), format!("{default:?}"));
     let commented = block.replace("# admin_token_secret", "admin_token_secret");

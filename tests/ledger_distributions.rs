@@ -1,4 +1,4 @@
-//! Distributions by hour: the sketches in the ledger are within 1 % of the exact quantiles of the same calls.
+//! Hourly distributions: the sketches in the ledger are within 1 % of the exact quantiles.
 
 use crate::ledger_experiments::sample;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn at(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_600_000_000 + ms)
 }
 
-/// How many streams were under way when the call at this place began.
+/// Number of streams in flight when the call at this index began.
 fn concurrency(place: usize) -> Option<u32> {
     (!place.is_multiple_of(7)).then_some(place as u32 % 90)
 }
@@ -40,7 +40,6 @@ fn timed(records: &[CallRecord]) -> impl Iterator<Item = (TimedCall<'_>, Option<
     calls.map(|(place, call)| (TimedCall::of(call), concurrency(place)))
 }
 
-/// Checks a signal against the values that went into it.
 fn within_a_hundredth(
     found: &Distributions,
     signal: Signal,
@@ -71,7 +70,7 @@ fn within_a_hundredth(
     for q in [0.01, 0.1, 0.5, 0.9, 0.99] {
         let exact = history::quantile(&values, q).expect("values");
         let told = distribution.quantile(q).expect("a quantile");
-        // Times are whole microseconds, speeds thousandths.
+        // Times are whole microseconds, speeds whole thousandths.
         assert!(
             (told - exact).abs() <= 0.01 * exact + 1e-3,
             "{signal:?} p{q}: {told} for {exact}"
@@ -144,7 +143,7 @@ fn exact(found: &Distributions, records: &[&CallRecord], places: &[usize]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn distributions_are_those_of_the_calls(seed: u64, count in 1..800_usize, from in 0..4_u64, hours in 1..6_u64) {
+    fn distributions_match_the_calls(seed: u64, count in 1..800_usize, from in 0..4_u64, hours in 1..6_u64) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let records = sample(seed, count, 20_000.0);
@@ -155,7 +154,7 @@ proptest! {
             route: None,
             workload: (seed % 3 == 0).then(|| "agent".to_owned()),
         };
-        // Whole hours since 1970, whatever is asked for.
+        // Hours are whole hours since 1970, whatever the query asks for.
         let begin = 1_763_600_000_000 / HOUR * HOUR + from * HOUR;
         let end = begin + hours * HOUR;
         let instant = |ms: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(ms));

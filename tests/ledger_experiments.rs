@@ -1,4 +1,4 @@
-//! Experiments by unit: the sums in the ledger are sums over the very same calls.
+//! Experiments by unit: the ledger must have the same sums as its calls.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn at(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_600_000_000 + ms)
 }
 
-/// Calls of two experiments among others, reported in the order of their ends.
+/// Calls of two experiments and calls of none, in the order of their ends.
 pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
     let mut random = SplitMix64(seed);
     let skipped = random.below(300) as usize;
@@ -57,7 +57,6 @@ pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
     records
 }
 
-/// Writes them in batches of random length.
 fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
     let mut ledger = LedgerDatabase::open(path).expect("opens");
     let mut rest = records;
@@ -80,7 +79,7 @@ fn expected(records: &[CallRecord], query: &UnitQuery) -> ExperimentUnits {
     history::experiment_units(records.iter().map(TimedCall::of), query)
 }
 
-/// Sums of tokens and costs by variant and session, made in the plainest way.
+/// Sums tokens and costs by variant and session in the simplest way.
 fn plain(records: &[CallRecord]) -> BTreeMap<(Option<&str>, &str), [f64; 5]> {
     let mut sums: BTreeMap<_, [f64; 5]> = BTreeMap::new();
     let of_it = records.iter().filter(|call| {
@@ -113,7 +112,7 @@ fn plain(records: &[CallRecord]) -> BTreeMap<(Option<&str>, &str), [f64; 5]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn sums_by_unit_are_those_of_the_calls(seed: u64, count in 1..600_usize) {
+    fn sums_by_unit_match_the_calls(seed: u64, count in 1..600_usize) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let mut random = SplitMix64(seed);
@@ -227,7 +226,7 @@ fn an_experiment_that_is_not_there_has_no_units() {
     assert_eq!(found.expect("an answer"), ExperimentUnits::default());
 }
 
-/// The units by name. Single calls without a name are in the order of their starts.
+/// Sorts units by name. Single calls without a name are ordered by their starts.
 fn sorted(mut found: CallUnits) -> CallUnits {
     found.units.sort_by(|one, other| {
         (&one.name, one.sums.first_at(), one.sums.last_at()).cmp(&(
@@ -240,7 +239,7 @@ fn sorted(mut found: CallUnits) -> CallUnits {
 }
 
 #[test]
-fn calls_by_unit_are_those_of_calls_in_memory_and_a_sample_has_whole_sessions() {
+fn calls_by_unit_match_calls_in_memory_and_a_sample_has_whole_sessions() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
     let records = sample(5, 900, 150.0);

@@ -1,5 +1,5 @@
-//! A ledger that cannot be written, vanishes, is damaged or is a newer version's, in front of the real binary: traffic
-//! goes on, sinks send every call, and what is lost is counted.
+//! A ledger that cannot be written, disappears, is damaged or has a newer version, in front of the real binary. Traffic
+//! continues, sinks send every call, and losses are counted.
 
 use crate::clock::SteppedClock;
 use crate::process::Process;
@@ -31,7 +31,6 @@ fn sink_lost(reason: &str) -> String {
     format!("tokengauge_sink_lost_records_total{{sink=\"clickhouse\",reason=\"{reason}\"}}")
 }
 
-/// The sink at `/api/v1/sinks`, once `holds` says that it is as expected.
 async fn sink(process: &Process, holds: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -53,7 +52,7 @@ fn number(path: &Path, sql: &str) -> i64 {
         .expect("a number")
 }
 
-/// Rows of all inserts: a call that was sent twice has two.
+/// Number of rows of all inserts; a call that was sent twice has two.
 fn sent(fixture: &Fixture) -> usize {
     fixture
         .warehouse
@@ -70,7 +69,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
     let old = Process::start(&config).await;
     calls(&old, 5, "old").await;
     fixture.stored(5).await;
-    // It knows that they are stored: otherwise it would send them again after the fault.
+    // The ledger knows that the calls are stored. Otherwise it would send them again after the fault.
     sink(&old, |sink| sink["rows"] == 5).await;
     let new = Process::start(&config).await;
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
@@ -145,13 +144,13 @@ async fn what_neither_the_ledger_nor_the_queue_keeps_is_counted_and_the_rest_is_
     drop(holder);
 }
 
-/// A small disk, which is unmounted when this is dropped.
+/// A small disk that is unmounted on drop.
 struct Disk {
     folder: PathBuf,
 }
 
 impl Disk {
-    /// `None` where this process may not mount one.
+    /// Returns `None` if this process may not mount a disk.
     fn new(folder: PathBuf, size: &str) -> Option<Disk> {
         std::fs::create_dir(&folder).expect("a folder");
         let options = format!("size={size}");
@@ -163,7 +162,6 @@ impl Disk {
         mounted.then_some(Disk { folder })
     }
 
-    /// Takes all the room that is left.
     fn fill(&self) -> PathBuf {
         let path = self.folder.join("fill");
         let mut file = File::create(&path).expect("created");
@@ -200,7 +198,7 @@ async fn a_sink_loses_no_call_to_a_full_disk() {
         made += 50;
         assert!(Instant::now() < end, "{made} calls");
     }
-    // The warehouse has the calls that the ledger could not take; the ledger keeps the others.
+    // The warehouse has the calls that the ledger could not store. The ledger has the others.
     let metrics = process.metrics().await;
     fixture.stored(20 + metrics[&full] as usize).await;
     assert_eq!(lost(&metrics), 0.0, "{metrics:?}");
@@ -233,16 +231,15 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
             .pragma_update(None, "user_version", version)
             .expect("set");
     };
-    // What a next version writes.
     version(known + 1);
     let newer = std::fs::read(fixture.ledger()).expect("read");
     let process = Process::start(&config).await;
     let line = process.line("the ledger loses records").await;
     for part in [
         format!("version {}", known + 1),
-        format!("this program knows {known}"),
+        format!("supports only {known}"),
         "`path` in [ledger]".to_owned(),
-        "left as it is".to_owned(),
+        "unchanged".to_owned(),
     ] {
         assert!(line.contains(&part), "{part}: {line}");
     }
@@ -258,7 +255,6 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
         std::fs::read(fixture.ledger()).expect("read") == newer,
         "not a byte was changed"
     );
-    // Forward again.
     version(known);
     let process = Process::start(&config).await;
     calls(&process, 5, "forward").await;
@@ -268,7 +264,6 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
     assert_eq!(sent(&fixture), 50, "no call twice");
 }
 
-/// The sessions that the API knows.
 async fn sessions(process: &Process) -> Vec<String> {
     let response = fetch(process.admin, "/api/v1/sessions").await;
     let body: Value = serde_json::from_str(&response.body).expect("JSON");
@@ -277,7 +272,6 @@ async fn sessions(process: &Process) -> Vec<String> {
     ids.collect()
 }
 
-/// Waits until the API knows this session, and no other.
 async fn knows_only(process: &Process, session: &str) {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -291,8 +285,7 @@ async fn knows_only(process: &Process, session: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_is_removed_while_it_is_written_to_is_begun_anew_and_its_calls_count_as_lost()
-{
+async fn a_ledger_that_is_removed_during_writes_is_recreated_and_its_calls_count_as_lost() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, CLICKHOUSE);
     let process = Process::start(&config).await;
@@ -300,7 +293,7 @@ async fn a_ledger_that_is_removed_while_it_is_written_to_is_begun_anew_and_its_c
     recorded(&process, 20.0).await;
     knows_only(&process, "before").await;
     fixture.stored(20).await;
-    // These the warehouse has not taken when the file goes.
+    // The warehouse has not stored these calls when the file is removed.
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
     calls(&process, 7, "gone").await;
     recorded(&process, 27.0).await;
@@ -368,7 +361,7 @@ async fn a_ledger_that_is_replaced_by_another_is_written_to_and_answers() {
     );
 }
 
-/// Damages the file of a running process: `damage` is given the file and its length.
+/// Damages the file of a running process with `damage`, which gets the file and its length.
 async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, CLICKHOUSE);
@@ -377,7 +370,7 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     recorded(&process, 200.0).await;
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    // Writes the log into the file.
+    // Checkpoint the write-ahead log into the file.
     assert_eq!(number(&fixture.ledger(), "SELECT count(*) FROM calls"), 200);
     let process = Process::start(&config).await;
     metric(&process, WRITABLE, 1.0).await;
@@ -397,7 +390,7 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
         assert!(Instant::now() < end, "the damage is not seen");
         calls(&process, 5, "after").await;
         made += 5;
-        // As the page does.
+        // Query as the page does.
         sessions(&process).await;
         fetch(process.admin, "/api/v1/calls?limit=1000").await;
     }
@@ -406,7 +399,7 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     aside.push(".damaged");
     assert_eq!(
         Path::new(&aside).exists(),
-        process.find("it was put aside").is_some()
+        process.find("it was renamed").is_some()
     );
     metric(&process, WRITABLE, 1.0).await;
     let before = process.metrics().await["tokengauge_ledger_records_total"];
@@ -415,7 +408,7 @@ async fn damaged_while_it_runs(damage: impl Fn(&File, u64)) {
     let found = sessions(&process).await;
     assert!(found.contains(&"afterwards".to_owned()), "{found:?}");
     assert!(!found.contains(&"before".to_owned()), "{found:?}");
-    // What was in the damaged file and not in the warehouse is counted, the rest is in the warehouse.
+    // Calls that were only in the damaged file are counted as lost. The others are in the warehouse.
     let end = Instant::now() + TIMEOUT;
     loop {
         let lost = lost(&process.metrics().await) as usize;
@@ -447,7 +440,7 @@ async fn a_ledger_that_is_overwritten_while_it_runs_is_put_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_is_cut_off_while_it_runs_is_begun_anew() {
+async fn a_ledger_that_is_truncated_at_run_time_is_recreated() {
     damaged_while_it_runs(|file, _| file.set_len(0).expect("cut off")).await;
 }
 
@@ -461,7 +454,7 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
     };
     let month = Duration::from_secs(30 * 86_400);
     let every = month.as_millis() as f64 / CALLS as f64;
-    // The oldest is not due within the test.
+    // The oldest call does not expire during the test.
     let began = SystemTime::now() - month + Duration::from_secs(600);
     let records: Vec<CallRecord> = Records::new(began, every).take(CALLS).collect();
     let mut ledger = LedgerDatabase::open(&fixture.ledger()).expect("opens");
@@ -507,7 +500,7 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
     process.line("the clock is ahead").await;
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    // Even a start by the wrong clock, with a newest call of that clock, deletes nothing.
+    // A start with the wrong clock also deletes nothing, even if the newest call has a time of that clock.
     let process = start().await;
     calls(&process, 5, "wrong").await;
     recorded(&process, 5.0).await;

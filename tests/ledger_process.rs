@@ -1,4 +1,4 @@
-//! The ledger of the real binary: killed under load, and as files for analysis.
+//! The ledger of the real binary: killed under load, and read as files for analysis.
 
 use crate::ledger_retention::tidy;
 use crate::process::{Process, SteppedBackend};
@@ -125,7 +125,7 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
         let oldest = missing
             .map(|(_, at)| killed.saturating_duration_since(*at))
             .max();
-        // The machine may be busy, and call a thread late.
+        // A busy machine may schedule a thread late.
         let bound = 2 * COMMIT_WITHIN;
         assert!(
             oldest < Some(bound),
@@ -159,7 +159,7 @@ async fn stored_calls_are_answered_after_a_restart() {
     let process = Process::start(&config).await;
     for (before, session) in ["s-1", "s-1", "s-2"].into_iter().enumerate() {
         assert_eq!(call(process.addresses()[0], session).await, 200);
-        // Calls are kept in the order in which their records are made.
+        // The ledger stores calls in the order in which their records are made.
         has_kept(&process, before as u64 + 1).await;
     }
     process.signal(Signal::TERM);
@@ -213,7 +213,7 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
         assert_eq!(response.status, 200, "{}", response.body);
         serde_json::from_str(&response.body).expect("JSON")
     };
-    // Until the end of the last day, which is not over: its calls are gone.
+    // Retention deletes up to the end of a whole day, so calls of the last day are gone.
     let whole = ask("dimension=user&since=30d&series=50").await;
     assert_eq!(whole["step"], 86_400);
     let all = whole["series"].as_array().expect("series").iter();

@@ -1,4 +1,4 @@
-//! What the ledger answers is what sums over the very same records come to.
+//! Answers of the ledger must equal sums over the same records.
 
 use crate::ledger_retention::tidy;
 use proptest::prelude::*;
@@ -31,7 +31,6 @@ fn path(folder: &TempDir) -> PathBuf {
     folder.path().join("ledger.sqlite")
 }
 
-/// Writes `records` in batches of what `random` say.
 fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
     write(&folder, &records, random);
@@ -61,11 +60,10 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
     }
 }
 
-/// The columns of `series` in version 10, in SQL.
+/// The columns of `series` in version 10 as SQL.
 const SERIES_OF_VERSION_10: &str = "'id', 'route', 'upstream', 'model', 'workload', 'agent', 'experiment', 'variant', 'outcome',
     'operation_class', 'upstream_facts', 'cluster', 'namespace', 'pod', 'team', 'cost_center', 'tenant'";
 
-/// Makes of a file what version 10 would have written.
 pub fn back_to_version_10(path: &Path) {
     let back = "DROP VIEW calls_readable; ALTER TABLE calls DROP COLUMN served_by;
         ALTER TABLE calls DROP COLUMN cost_unavailable; ALTER TABLE calls DROP COLUMN skipped_events;
@@ -82,7 +80,6 @@ pub fn back_to_version_10(path: &Path) {
     connection.execute_batch(&newer).expect("undone");
 }
 
-/// Makes of a file what version 9 would have written.
 pub fn back_to_version_9(path: &Path) {
     back_to_version_10(path);
     let back = "DROP TABLE daily_spending; ALTER TABLE unsummed DROP COLUMN spending_below_key;
@@ -91,7 +88,6 @@ pub fn back_to_version_9(path: &Path) {
     connection.execute_batch(back).expect("undone");
 }
 
-/// As the ledger keeps times, costs and speeds.
 fn rounded(record: &CallRecord) -> serde_json::Value {
     let mut value = serde_json::to_value(record).expect("JSON");
     let round = |value: &mut serde_json::Value, by: f64| {
@@ -132,7 +128,7 @@ fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
         .skip(seed as usize % 500)
         .take(count)
         .collect();
-    // They are reported when they end.
+    // Records are reported when their calls end.
     records.sort_by_key(|record| TimedCall::of(record).ended);
     let mut random = SplitMix64(seed);
     for record in &mut records {
@@ -186,7 +182,6 @@ fn same_session(found: &SessionRow, should: &SessionRow) {
     assert_eq!(&found, should);
 }
 
-/// Compares what a ledger answers with what its calls come to.
 pub fn same_costs(found: &Costs, should: &Costs, what: &str) {
     assert_eq!(found.step, should.step);
     let names = |costs: &Costs| -> Vec<Option<String>> {
@@ -233,17 +228,17 @@ const SPENT_BY: [Dimension; 6] = [
     Dimension::PromptLength,
 ];
 
-/// What becomes of calls before they are asked for.
+/// What happens to calls between writing and reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stay,
-    /// The older ones are too old.
+    /// The older calls have expired.
     Age,
-    /// None is left for want of room; sums by day stay.
+    /// Calls are deleted because of the size limit. Sums by day stay.
     NoRoom,
-    /// A part was written by version 9, and is not summed up yet.
+    /// Version 9 wrote a part of the calls, which has not been summed yet.
     Older,
-    /// The same, and it is.
+    /// Version 9 wrote a part of the calls, which has been summed.
     BroughtForward,
 }
 
@@ -258,13 +253,12 @@ impl Arbitrary for Fate {
 }
 
 impl Fate {
-    /// The question as far as what is left can answer it.
     fn answered(self, mut query: CostQuery, ledger: &Ledger) -> Option<CostQuery> {
         let filter = &mut query.filter;
         match self {
             Fate::Age => filter.since = filter.since.max(Some(half_of(&ledger.records))),
             Fate::NoRoom => {
-                // Sums by day are of whole days.
+                // Sums by day cover whole days.
                 let day = |at: SystemTime| {
                     let days = at
                         .duration_since(SystemTime::UNIX_EPOCH)
@@ -283,12 +277,10 @@ impl Fate {
     }
 }
 
-/// When the middle one of calls began, by when they ended.
 fn half_of(records: &[CallRecord]) -> SystemTime {
     records[records.len() / 2].started_at.time()
 }
 
-/// Calls of a few users with a few keys.
 fn spenders(seed: u64, every: f64, random: &mut SplitMix64) -> Vec<CallRecord> {
     let mut records = sample(seed, 200, every);
     for record in &mut records {
@@ -298,7 +290,6 @@ fn spenders(seed: u64, every: f64, random: &mut SplitMix64) -> Vec<CallRecord> {
     records
 }
 
-/// A ledger of `records` after what becomes of them.
 fn left(records: Vec<CallRecord>, fate: Fate, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
     if matches!(fate, Fate::Older | Fate::BroughtForward) {
@@ -415,7 +406,7 @@ proptest! {
                 };
                 for pair in whole.windows(2) {
                     if let (Some(one), Some(next)) = (value(&pair[0]), value(&pair[1])) {
-                        // Speeds are in the order of their thousandths.
+                        // Speeds are sorted by their thousandths.
                         let (one, next) = if sort == Tps { ((one * 1e3).floor(), (next * 1e3).floor()) } else { (one, next) };
                         let ordered = if ascending { one <= next } else { one >= next };
                         prop_assert!(ordered, "{one} {next}");
@@ -429,7 +420,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_over_any_time_are_those_of_their_calls(
+    fn groups_over_any_time_match_their_calls(
         seed: u64,
         every in 1.0..2_000_000.0_f64,
         from in 0.0..1.0_f64,
@@ -498,7 +489,7 @@ proptest! {
     }
 
     #[test]
-    fn costs_over_time_are_those_of_the_calls_in_each_step(
+    fn costs_over_time_match_the_calls_in_each_step(
         seed: u64,
         every in 10.0..200_000.0_f64,
         from in 0.0..0.9_f64,
@@ -526,7 +517,7 @@ proptest! {
     }
 
     #[test]
-    fn costs_by_day_are_those_of_the_calls_whatever_became_of_them(
+    fn costs_by_day_match_the_calls_whether_or_not_they_still_exist(
         seed: u64,
         every in 600_000.0..5_000_000.0_f64,
         from in 0.0..0.9_f64,
@@ -578,7 +569,7 @@ proptest! {
                 prop_assert!(close(Some(found.requests_per_second), Some(should.requests_per_second), 1e-9));
                 prop_assert!(close(found.p50, should.p50, 0.011));
                 prop_assert!(close(found.p99, should.p99, 0.011));
-                // Values are rounded on their way into the ledger, so that a few at a bound are on its other side.
+                // Values are rounded when they are stored, so a few near a bound are on its other side.
                 prop_assert_eq!(found.counts.iter().sum::<u64>(), should.counts.iter().sum::<u64>());
                 prop_assert!(found.counts.is_empty() || found.counts.len() + 1 == ledger.reader.timeseries(&Filter::default(), metric, step).expect("an answer").bounds.len());
             }
@@ -625,7 +616,7 @@ proptest! {
     }
 }
 
-/// Records of which some have no cost and no speed, for any reason, and some are no generations.
+/// Records of which some have no cost or speed for any reason, and some are not generations.
 fn with_reasons(seed: u64, random: &mut SplitMix64) -> Vec<CallRecord> {
     let mut records = sample(seed, 200, 500_000.0);
     for record in &mut records {
@@ -650,7 +641,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn coverage_is_that_of_the_calls_and_leads_to_those_of_each_reason(seed: u64) {
+    fn coverage_matches_the_calls_and_links_to_the_calls_of_each_reason(seed: u64) {
         let mut random = SplitMix64(seed);
         let ledger = written(with_reasons(seed, &mut random), &mut random);
         let one = &ledger.records[random.below(200) as usize];
@@ -696,7 +687,7 @@ proptest! {
 }
 
 #[test]
-fn a_tool_is_found_alone_and_among_others() {
+fn a_tool_is_found_as_the_only_one_and_among_others() {
     let mut records = sample(9, 200, 30_000_000.0);
     for (at, record) in records.iter_mut().enumerate() {
         let tools = [
@@ -943,7 +934,7 @@ fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
     assert!(matches!(refused, Err(QueryError::Unavailable { .. })));
 }
 
-/// 40,000 sessions, each of an agent and a user of its own.
+/// 40,000 sessions, each with its own agent and user.
 const MANY: &str = "
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
     INSERT INTO names SELECT i, 'agent', 'agent-' || i FROM n
@@ -964,7 +955,7 @@ fn a_long_page_of_sessions_is_quick_however_many_names_there_are() {
     let connection = rusqlite::Connection::open(&path).expect("opens");
     connection.execute_batch(MANY).expect("written");
     drop(connection);
-    // It takes some 50 ms; what goes through all names would take 8 s.
+    // The query takes about 50 ms. A scan of all names would take 8 s.
     let reader = Reader::within(&path, Instant::now, Duration::from_secs(6));
     let page = Paging {
         limit: 1000,

@@ -1,4 +1,4 @@
-//! What is too old or too much goes, bit by bit, and the file gives its room back.
+//! Retention deletes expired and excess calls in small steps, and returns the space of the file.
 
 use rusqlite::Connection;
 use std::path::Path;
@@ -34,7 +34,8 @@ fn milliseconds(at: SystemTime) -> i64 {
     since.as_millis() as i64
 }
 
-/// Takes steps, each years after the previous one, until nothing is left to do. Returns how many, and the longest.
+/// Runs retention steps, each years after the previous one, until nothing is left to do. Returns the number of steps
+/// and the longest duration.
 pub fn tidy(ledger: &mut LedgerDatabase, wall_ms: i64, limits: &Limits) -> (usize, Duration) {
     let (mut steps, mut longest) = (0, Duration::ZERO);
     let mut now = Now {
@@ -47,7 +48,7 @@ pub fn tidy(ledger: &mut LedgerDatabase, wall_ms: i64, limits: &Limits) -> (usiz
         longest = longest.max(begun.elapsed());
         steps += 1;
         assert!(steps < 10_000, "it ends");
-        // The first step is by the clock of the newest call.
+        // The first step uses the time of the newest call.
         if !more && steps > 1 {
             return (steps, longest);
         }
@@ -132,7 +133,7 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
     assert!(longest < Duration::from_secs(10), "a step of {longest:?}");
     drop(ledger);
     let after = std::fs::metadata(&path).expect("a file").len();
-    // Spare pages stay: at most 512 of 4 KiB.
+    // At most 512 spare pages of 4 KiB stay.
     assert!(after <= limits.bytes + 512 * 4096, "{after} of {before}");
     let calls = number(&path, "SELECT count(*) FROM calls");
     assert!((10_000..30_000).contains(&calls), "{calls} are left");

@@ -1,4 +1,4 @@
-//! Files of older versions: brought forward in place, with everything that is in them.
+//! Ledger files of older versions are upgraded in place without losing data.
 
 use crate::ledger_queries::{back_to_version_9, back_to_version_10, same_costs};
 use crate::ledger_retention::tidy;
@@ -15,7 +15,7 @@ use tokengauge_store::query::{
     Signal, UnitKind, UnitQuery,
 };
 
-/// A ledger that the program wrote when its version was 2, 3, 4, 5, 7 or 8, and what `export` said of it then.
+/// A ledger that version 2, 3, 4, 5, 7 or 8 of the program wrote, and its `export` output.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/ledger")
@@ -27,18 +27,17 @@ const FOREVER: Limits = Limits {
     bytes: 1 << 40,
 };
 
-/// The fixture that a file of `version` is made of.
+/// The fixture from which a file of `version` is made.
 fn written(version: i64) -> i64 {
     version.clamp(2, 8)
 }
 
-/// A copy of that file as `version` had it.
 fn older(folder: &Path, version: i64) -> PathBuf {
     let path = folder.join("ledger.sqlite");
     let written = written(version);
     std::fs::copy(fixture(&format!("version-{written}.sqlite")), &path).expect("a copy");
     if version == 1 {
-        // All that the second step did.
+        // Revert everything that the second step did.
         let back = "DROP INDEX sessions_by_start; PRAGMA user_version = 1";
         let connection = Connection::open(&path).expect("opens");
         connection.execute_batch(back).expect("undone");
@@ -55,13 +54,13 @@ fn older(folder: &Path, version: i64) -> PathBuf {
     path
 }
 
-/// The records in it by the program that wrote it, oldest first.
+/// The records in the file by the program that wrote it, oldest first.
 fn expected(version: i64) -> Vec<CallRecord> {
     let lines = fixture(&format!("version-{}.jsonl", written(version)));
     let lines = std::fs::read_to_string(lines).expect("records");
     let records = lines.lines().map(|line| {
         let mut record: CallRecord = serde_json::from_str(line).expect("a record");
-        // What the file did not say then.
+        // Fields that this version did not have.
         if version < 3 {
             record.operation_class = record.operation.class();
         }
@@ -94,10 +93,10 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let path = older(folder.path(), version);
         let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
         let message = before.expect_err("nobody brought it forward").to_string();
-        assert!(message.contains("brings it forward"), "{message}");
+        assert!(message.contains("to upgrade the file"), "{message}");
         let mut ledger = LedgerDatabase::open(&path).expect("opens");
         assert_eq!(calls(&path), expected, "from version {version}");
-        // And it can be written to.
+        // The upgraded file can be written to.
         let mut record = expected[0].clone();
         record.id = "01a20838-a73b-72a1-9218-f8d414f52799".to_owned();
         record.response_id = Some("chatcmpl-1".to_owned());
@@ -108,7 +107,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
     }
 }
 
-/// How many streams were under way when each call began, oldest first.
+/// Number of streams in flight when each call began, oldest first.
 fn concurrencies(path: &Path) -> Vec<Option<u32>> {
     let connection = Connection::open(path).expect("opens");
     let sql = "SELECT concurrency FROM calls ORDER BY key";
@@ -132,7 +131,6 @@ fn without_sessions(
     stripped.collect()
 }
 
-/// Compares experiments, distributions and costs with those of the calls themselves.
 fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
     let reader = Reader::new(path, Instant::now);
     let timed = || calls.iter().map(TimedCall::of);
@@ -187,7 +185,7 @@ fn what_an_older_file_has_is_in_all_sums_at_once() {
     for version in [1, 2, 3, 4, 5, 7, 8, 9, 10] {
         let mut calls = expected(version);
         if version >= 5 {
-            // Its sums took these reasons for other ones.
+            // The sums of this version classified these reasons differently.
             let reasons = calls.iter_mut().flat_map(|call| &mut call.finish_reasons);
             let failed = |reason: &&mut String| FinishClass::of(reason) == FinishClass::Failed;
             reasons

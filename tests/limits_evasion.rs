@@ -1,5 +1,5 @@
-//! Ways around quotas and blocking budgets, tried on the real binary over sockets: by keys, by
-//! made-up names, by paths, and by bodies that one server reads and another does not.
+//! Ways around quotas and blocking budgets, tried on the real binary over sockets: keys, invented names, paths, and
+//! bodies that servers read differently.
 
 use crate::process::Process;
 use http_body_util::{BodyExt, Full};
@@ -22,10 +22,10 @@ use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokio::net::TcpListener;
 
-/// What an OpenAI-like upstream answers to anything; 100 tokens cost 0.1 USD below.
+/// The answer of an OpenAI-like upstream. Its 100 tokens cost 0.1 USD below.
 const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"big-1","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":100,"total_tokens":101}}"#;
 
-/// An upstream that reads everything, whatever it is, and keeps the last body.
+/// An upstream that accepts any request and keeps the last body.
 struct LenientUpstream {
     address: SocketAddr,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -64,7 +64,6 @@ impl LenientUpstream {
     }
 }
 
-/// The binary in front of it.
 struct LimitsFixture {
     process: Process,
     upstream: LenientUpstream,
@@ -108,7 +107,7 @@ impl LimitsFixture {
         *found.unwrap_or_else(|| panic!("no {series}"))
     }
 
-    /// Waits for a metric that follows the end of a call.
+    /// Waits for a metric that changes after the end of a call.
     async fn becomes(&self, series: &str, value: f64) {
         let end = Instant::now() + TIMEOUT;
         while self.metric(series).await < value {
@@ -130,14 +129,12 @@ fn configuration(upstream: SocketAddr, limits: &str) -> String {
     )
 }
 
-/// A request.
 #[derive(Clone)]
 struct InjectBy {
     what: String,
     line: String,
     headers: String,
     body: Vec<u8>,
-    /// Whether the body goes in chunks, with a trailer after them.
     chunked: bool,
 }
 
@@ -220,7 +217,7 @@ fn utf16(text: &str) -> Vec<u8> {
     units.flat_map(u16::to_le_bytes).collect()
 }
 
-/// Requests for the big model that are read as such, however they are written.
+/// Requests for the big model that are recognised as such, however they are written.
 fn readable(route: &str) -> Vec<InjectBy> {
     let chat = |what: &str, headers: &str, body: &[u8]| InjectBy::chat(route, what, headers, body);
     let padded = |padding: &str| BIG.replacen('{', &format!("{{{padding}"), 1).into_bytes();
@@ -307,7 +304,7 @@ fn readable(route: &str) -> Vec<InjectBy> {
             ..chat(path, JSON, SMALL.as_bytes())
         });
     }
-    // The path names another one, which counts as well.
+    // The path names another model, which counts as well.
     for path in [
         "openai/deployments/x/chat/completions",
         "openai/deployments/x/images/generations",
@@ -350,7 +347,7 @@ fn readable(route: &str) -> Vec<InjectBy> {
     all
 }
 
-/// Requests that some upstream reads as one for the big model, and another does not.
+/// Requests that some upstreams read as requests for the big model, and others do not.
 fn unreadable(route: &str) -> Vec<InjectBy> {
     let chat = |what: &str, headers: &str, body: &[u8]| InjectBy::chat(route, what, headers, body);
     let with = |member: &str| SMALL.replacen('{', &format!("{{{member},"), 1).into_bytes();
@@ -455,7 +452,7 @@ fn unreadable(route: &str) -> Vec<InjectBy> {
     all
 }
 
-/// Nothing of the big model for any caller: refused one by one, so that all fail at once.
+/// Refuses all calls of the big model for any caller, so that all refusals happen at once.
 const NONE_OF_BIG: &str = "
 [[quota]]
 name = \"count\"
@@ -507,7 +504,7 @@ async fn a_quota_by_model_holds_however_the_request_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
+async fn requests_for_other_models_or_paths_are_forwarded_unchanged() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let small =
         |what: &str, headers: &str, body: &[u8]| InjectBy::chat("refuse", what, headers, body);
@@ -533,7 +530,7 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             line: "GET /refuse/v1/models".to_owned(),
             ..small("a list of models", "", b"")
         },
-        // Azure's clients name the deployment in the path, and often another model.
+        // Azure clients name the deployment in the path, and often another model in the body.
         InjectBy {
             line: "POST /refuse/openai/deployments/my-chat/chat/completions".to_owned(),
             ..small("Azure", JSON, SMALL.as_bytes())
@@ -564,7 +561,7 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             ..small("no model to name", JSON, b"{\"name\":\"x\"}")
         },
     ];
-    // Hugging Face's servers take no model.
+    // Hugging Face servers accept requests without a model.
     for (path, body) in [
         ("generate", r#"{"inputs":"Hi"}"#),
         ("generate_stream", r#"{"inputs":"Hi","parameters":{}}"#),
@@ -594,7 +591,7 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_do() {
+async fn a_refusal_because_of_the_body_is_an_error_of_the_dialect_with_a_remedy() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let asked = InjectBy {
         line: "POST /refuse/v1/messages".to_owned(),
@@ -630,7 +627,7 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
     let upstream = Upstream::bind().await;
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
-    // Shadow mode must not wait for more either.
+    // Shadow mode must not wait for more bytes either.
     let shadow = NONE_OF_BIG.replace("concurrent = 0\n", "concurrent = 0\nmode = \"shadow\"\n");
     for limits in [NONE_OF_BIG, &shadow] {
         std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
@@ -665,7 +662,7 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
         .ask(&InjectBy::chat("refuse", "more than there is", JSON, never))
         .await;
     assert_eq!(response.status, 422, "{}", response.body);
-    // Half of the memory is for bodies that decide: this one takes most of it, and comes fast
+    // Half of the memory is reserved for bodies that decide a limit. This body takes most of it, and arrives fast
     // enough to keep it.
     let held = InjectBy::chat("refuse", "held", JSON, long("small")).bytes();
     let (beginning, rest) = held.split_at(100_000);
@@ -674,7 +671,7 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
     let holds = "tokengauge_meter_queue_bytes";
     fixture.becomes(holds, 600_000.0).await;
     let fast = async {
-        // What is late is caught up with.
+        // Catch up with late ticks.
         let mut due = tokio::time::interval(Duration::from_millis(60));
         for piece in rest.chunks(10_000) {
             due.tick().await;
@@ -703,14 +700,14 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_slowly_keeps_no_memory_from_others() {
+async fn a_slow_sender_does_not_take_memory_from_others() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let text = configuration(fixture.upstream.address, NONE_OF_BIG)
         .replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
     std::fs::write(&fixture.file, text).expect("written");
     fixture.process.signal(Signal::HUP);
     fixture.process.has_reloaded("applied", 1.0).await;
-    // Long ones and short ones, each as many as there could be at once.
+    // Long and short bodies, each as many as memory allows at once.
     let long = SMALL.replace("Hi", &"x".repeat(600_000));
     let mut slow = Vec::new();
     for (size, count) in [(600_000, 3), (200_000, 12)] {
@@ -734,7 +731,7 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
     };
     let small = InjectBy::chat("refuse", "small", JSON, SMALL);
     let long = InjectBy::chat("refuse", "long", JSON, long);
-    // On a busy machine an agent may itself be slow for half a second, and is then told to try again.
+    // On a busy machine an agent may be slow for half a second, and the proxy then asks it to retry.
     let asks = async {
         let end = Instant::now() + TIMEOUT;
         for asked in [&small, &long] {
@@ -865,9 +862,9 @@ fn check_says_what_refuses_and_what_only_counts() {
     let shadow = NONE_OF_BIG.replacen("concurrent", "mode = \"shadow\"\nconcurrent", 1);
     let text = check(&format!("{shadow}{SPENT_BY_TWO}"));
     for line in [
-        "quota count, per all: shadow mode, refuses nothing; a body that cannot be read counts",
-        "quota refuse, per all: refuses with 429; a body that cannot be read with 422",
-        "budget big, per all: refuses with 429; a body that cannot be read with 422",
+        "quota count, per all: shadow mode, refuses nothing; unreadable bodies are counted",
+        "quota refuse, per all: refuses with 429; unreadable bodies are refused with 422",
+        "budget big, per all: refuses with 429; unreadable bodies are refused with 422",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
@@ -879,7 +876,7 @@ fn check_says_what_refuses_and_what_only_counts() {
     assert!(text.contains("unknown variant `dry`"), "{text}");
 }
 
-/// Two calls of the big model spend each of these; the upstream's answers cost 0.1 USD.
+/// Two calls of the big model spend each of these budgets: an answer costs 0.1 USD.
 const SPENT_BY_TWO: &str = "
 [[budget]]
 name = \"big\"
@@ -983,7 +980,7 @@ async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_enforced() {
+async fn shadow_mode_counts_would_be_refusals_and_enforcement_continues_its_counts() {
     let shadow = format!("{NONE_OF_BIG}{SPENT_BY_TWO}")
         .replace(
             "concurrent = 0\n",
@@ -1017,7 +1014,7 @@ async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_en
         1.0
     );
     assert_eq!(fixture.metric(&quota("count", "", "requests")).await, 0.0);
-    // The one by the money that is spent, the other by its body.
+    // One budget counts spent money, the other reads the body.
     assert_eq!(fixture.metric(&of_budget("shadow_")).await, 2.0);
     assert_eq!(fixture.metric(&of_budget("")).await, 0.0);
     fixture

@@ -1,4 +1,4 @@
-//! Ending in order.
+//! Graceful shutdown of the listener.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -13,7 +13,7 @@ use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::net::TcpStream;
 
-/// So long that a test which waits for it fails.
+/// So long that a test that waits for it fails.
 const NEVER: Duration = Duration::from_secs(3600);
 
 async fn streaming(proxy: &Proxy) -> RawConnection {
@@ -177,8 +177,8 @@ async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
     agent.text_to_end().await;
 }
 
-/// A call under way in each of the ways in which bodies are written: chunks past the server,
-/// a known length by it, HTTP/2, a tunnel, and one whose head has not come.
+/// One call in flight for each way of writing a body: chunks that bypass the server, a known length, HTTP/2, a tunnel,
+/// and a call without a head yet.
 #[tokio::test]
 async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
     let upstream = Upstream::bind().await;
@@ -205,7 +205,7 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
         if !response.is_empty() {
             agent.read_until(b"hi").await;
         }
-        // What follows the first chunk goes past the server.
+        // Bytes after the first chunk bypass the server.
         if response == chunked {
             backend.write("2\r\nho\r\n").await;
             agent.read_until(b"ho").await;

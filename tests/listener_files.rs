@@ -1,4 +1,4 @@
-//! Out of file descriptors. Linux only: it has `/proc`, and `ulimit` holds.
+//! Running out of file descriptors. Linux only, because the test needs `/proc` and `ulimit`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::proxy::Setup;
 
-/// The limit is that of a process, so the test runs in one of its own.
+/// The limit applies to a process, so the test runs in its own process.
 #[test]
-fn without_file_descriptors_accepting_waits_without_spinning_and_goes_on_afterwards() {
+fn without_file_descriptors_accepting_waits_without_spinning_and_continues_afterwards() {
     let run = "ulimit -n 64; exec \"$0\" --exact --ignored --nocapture listener_files::in_a_process_with_few_files";
     let this = std::env::current_exe().expect("a path");
     let output = Command::new("sh")
@@ -38,7 +38,7 @@ async fn in_a_process_with_few_files() {
         files.push(file);
         assert!(files.len() < 1000, "no limit");
     }
-    // One for the agent's own socket, none to accept it with.
+    // Free one descriptor for the agent's socket, and none to accept it with.
     files.pop();
     let mut agent = proxy.agent().await;
     agent.get("/hello").await;
@@ -58,7 +58,7 @@ async fn in_a_process_with_few_files() {
     );
 }
 
-/// Hundredths of a second that this process has computed.
+/// CPU time of this process in hundredths of a second.
 fn cpu_ticks(stat: &File) -> u64 {
     let mut text = [0; 1024];
     let length = stat.read_at(&mut text, 0).expect("read");

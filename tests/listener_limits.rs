@@ -1,4 +1,4 @@
-//! What an agent may not do, and how many may be there at once.
+//! Limits of the listener on agents and their connections.
 
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
@@ -71,7 +71,7 @@ async fn a_head_that_comes_too_slowly_is_cut_off() {
     }
     assert!(begun.elapsed() >= head_timeout, "only after the timeout");
 
-    // One that has been answered may be silent for longer, and is timed from its next head on.
+    // A connection that has been answered may be silent for longer. Its timeout begins with its next head.
     sleep(head_timeout).await;
     proxy.has_connections(1).await;
     let begun = Instant::now();
@@ -105,7 +105,7 @@ async fn a_head_over_http2_that_came_in_time_counts_when_it_is_looked_at_late() 
     });
     is_connected.await.expect("connected");
     proxy.has_connections(1).await;
-    // The proxy has no processor until the limit has passed.
+    // The proxy gets no CPU until the limit has passed.
     std::thread::sleep(head_timeout * 3 / 2);
     assert_eq!(agent.await.expect("no panic").ok(), Some(200));
 }
@@ -229,7 +229,7 @@ async fn connections_beyond_the_limit_wait_while_all_are_in_use() {
     second.text_until("last").await;
 }
 
-/// The agents that are served, and those whose connections made room.
+/// Returns the agents that are served, and those whose connections were closed to make room.
 #[tokio::test]
 async fn at_the_limit_the_longest_idle_connection_makes_room() {
     const LIMIT: usize = 20;

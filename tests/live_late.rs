@@ -1,5 +1,5 @@
-//! What is said of streams while they run must not be earlier than what is measured of
-//! them: over the real binary, whose chunks wait to be measured together.
+//! Live figures of streams must not be ahead of what is measured, over the real binary, which batches chunks before it
+//! measures them.
 
 use crate::process::Process;
 use http_body_util::BodyExt;
@@ -16,7 +16,7 @@ const BODY: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","con
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// When, in milliseconds since the request, and what of a stream comes.
+/// Milliseconds since the request, and the part of the stream to send then.
 type Script = Vec<(u64, String)>;
 
 fn delta(field: &str) -> String {
@@ -37,7 +37,7 @@ async fn backend(script: Script) -> SocketAddr {
     address
 }
 
-/// Plays the script once. Whoever has left is left alone.
+/// Plays the script once, and ignores an agent that has left.
 async fn play(mut tcp: TcpStream, script: &Script) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -73,7 +73,6 @@ async fn proxy(
     (folder, process)
 }
 
-/// Reads a stream to its end, over HTTP/1 or HTTP/2.
 async fn read(address: SocketAddr, version: u8) {
     if version == 2 {
         let mut agent = http2(address).await;
@@ -104,8 +103,8 @@ fn sum(metrics: &std::collections::HashMap<String, f64>, name: &str, label: &str
     matching.map(|(_, value)| value).sum()
 }
 
-/// The first answer comes in time, as the last of a batch of chunks, and then nothing for
-/// as long as a chunk may wait to be measured.
+/// The first answer token arrives in time as the last of a batch of chunks. Then nothing arrives for as long as a chunk
+/// may wait to be measured.
 async fn an_answer_in_time_is_good(version: u8) {
     let mut script: Script = (0..10)
         .map(|n| (700 + 100 * n, delta("reasoning_content")))
@@ -151,10 +150,10 @@ async fn an_answer_in_time_is_not_judged_late_over_http2() {
     an_answer_in_time_is_good(2).await;
 }
 
-/// Chunks less than the threshold apart are no stall, though they are measured together.
+/// Gaps below the stall threshold are not stalls, even if the chunks are measured together.
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_below_the_threshold_apart_are_no_stall() {
-    // Two gaps are above the threshold, and one is far enough below it for a machine that is busy.
+async fn gaps_below_the_threshold_are_not_stalls() {
+    // The sum of two gaps is above the threshold. One gap is far enough below it for a busy machine.
     const GAP: u64 = 850;
     let script: Script = (0..14).map(|n| (GAP * n, delta("content"))).collect();
     let (_folder, process) = proxy(backend(script).await, "1600ms", "").await;

@@ -1,4 +1,4 @@
-//! Everything that is tested in Rust, in one program: one file per behaviour.
+//! All Rust integration tests in one program, with one file per behaviour.
 
 mod admin_access;
 mod admin_address;

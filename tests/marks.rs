@@ -1,4 +1,5 @@
-//! Marks over the real binary: added by hand, by the command and by the process itself; kept in the ledger or in memory.
+//! Marks over the real binary: added by hand, by the command and by the process itself, and kept in the ledger or in
+//! memory.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -26,7 +27,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A proxy with these tables, in addition to its addresses; with a token and a ledger where that is said.
+    /// A proxy with these configuration tables; optionally with a token and a ledger.
     async fn start(tables: &str, (token, ledger): (bool, bool)) -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("proxy.toml");
@@ -52,7 +53,6 @@ impl Fixture {
         self.folder.path().join(name)
     }
 
-    /// Puts other tables in place, and waits until they are in use.
     async fn reload(&self, tables: &str, count: f64) {
         let head = std::fs::read_to_string(self.path("head.toml")).expect("readable");
         std::fs::write(self.path("proxy.toml"), format!("{head}{tables}")).expect("written");
@@ -82,7 +82,6 @@ impl Fixture {
         response["marks"].as_array().expect("marks").clone()
     }
 
-    /// Waits for marks of a kind, and returns them.
     async fn marks_of(&self, kind: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -122,7 +121,7 @@ async fn get(admin: SocketAddr, path: &str) -> (u16, String) {
     (response.status, response.body)
 }
 
-/// Status and body of what is answered to a request that closes its connection.
+/// Sends a request that closes its connection, and returns status and body.
 async fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
     let mut tcp = TcpStream::connect(address).await.expect("connected");
     tcp.write_all(request.as_bytes()).await.expect("written");
@@ -186,7 +185,7 @@ async fn a_pipeline_marks_a_deployment_and_everybody_sees_it() {
         expected["kind"] = json!("note");
         expected["time"] = json!("2026-11-01T10:00:00.500Z");
         assert_eq!(added, expected);
-        // Milliseconds as Grafana has them.
+        // Grafana sends milliseconds.
         let (status, second) = post(
             admin,
             &json!({"text": "moved", "time": 1_793_527_201_000_u64}),
@@ -232,7 +231,7 @@ async fn a_pipeline_marks_a_deployment_and_everybody_sees_it() {
                 vec![1],
             ),
             ("?from=1793527201000&to=1793527201001", vec![2]),
-            // Those that name no model are of all.
+            // Marks without a model belong to all models.
             ("?model=m", vec![2, 1]),
             ("?model=n&workload=w", vec![3, 2]),
             ("?kind=alert", vec![]),
@@ -265,7 +264,7 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
         .await;
     assert_eq!(code, Some(1));
     assert!(
-        error.contains("answered 403: this changes what everybody sees"),
+        error.contains("answered 403: adding a mark changes what everybody sees"),
         "{error}"
     );
 
@@ -313,13 +312,13 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
     .await;
     assert_eq!(status, 413, "{said}");
     assert!(fixture.marks("").await.is_empty());
-    // To JSON, 21049.0 is an integer.
+    // In JSON, 21049.0 is an integer.
     let (status, said) = post(admin, &json!({"text": "x", "time": 21049.0})).await;
     assert_eq!(
         (status, &said["time"]),
         (201, &json!("1970-01-01T00:00:21.049Z"))
     );
-    // As an answer has what is absent.
+    // Absent values as an answer shows them.
     let nothing = json!({"text": "x", "time": null, "model": null, "workload": null});
     assert_eq!(post(admin, &nothing).await.0, 201);
     let longest = json!({"text": long(1000), "tags": vec![long(100); 10], "model": long(200)});
@@ -359,12 +358,12 @@ async fn reloads_prices_budgets_and_warm_ups_mark_themselves() {
     assert_eq!(fixture.marks_of("reload", 1).await.len(), 1);
     assert_eq!(fixture.marks("?kind=prices").await, [] as [Value; 0]);
     let ended = fixture.marks_of("alert", 2).await;
-    assert_eq!(ended[0]["text"], "alert over: budget day/ticket");
+    assert_eq!(ended[0]["text"], "alert resolved: budget day/ticket");
     fixture.reload(&tables(2000, "1000"), 2.0).await;
     let prices = fixture.marks_of("prices", 1).await;
-    assert_eq!(prices[0]["text"], "another list of prices is in use");
+    assert_eq!(prices[0]["text"], "the price list has changed");
 
-    // Nobody is there, then somebody is again.
+    // The upstream is unreachable, then reachable again.
     assert_eq!(
         fixture.marks("?kind=warm_up").await,
         [] as [Value; 0],
@@ -372,7 +371,7 @@ async fn reloads_prices_budgets_and_warm_ups_mark_themselves() {
     );
     drop(sim);
     let end = Instant::now() + TIMEOUT;
-    // A call on a kept connection may break off, which is a 502, too; then none can be opened.
+    // A call on a kept connection may break off, which is also a 502. After that, no connection can be opened.
     while !fixture.was_unreachable().await {
         assert!(Instant::now() < end, "it still answers");
         chat(proxy).await;
@@ -405,7 +404,7 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
         201
     );
     assert_eq!(chat(fixture.process.addresses()[0]).await, 200);
-    // Plots have a point for each second.
+    // Plots have one point per second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(
         post(admin, &json!({"text": "deployed <v2>", "model": "m"}))
@@ -462,11 +461,10 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
         .into_iter()
         .map(|mark| mark["text"].clone())
         .collect();
-    // Older than calls are kept, the other one is gone by now.
+    // The other mark is older than the retention of calls and has been deleted.
     assert_eq!(texts[0], "deployed <v2>");
 }
 
-/// The address of an engine's own metrics; its counters are what `tokens` says.
 async fn engine_metrics(tokens: Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -502,7 +500,7 @@ async fn an_engine_whose_counters_fell_is_marked_as_restarted() {
     );
     let tables = upstream(([127, 0, 0, 1], 9).into()).replacen("name = \"engine\"\n", &scraped, 1);
     let fixture = Fixture::start(&tables, (true, false)).await;
-    // Each figure is seen before the next.
+    // Each value is scraped before the next is set.
     for figure in [900, 1_500] {
         tokens.store(figure, Ordering::Relaxed);
         let end = Instant::now() + TIMEOUT;
@@ -516,6 +514,9 @@ async fn an_engine_whose_counters_fell_is_marked_as_restarted() {
     tokens.store(40, Ordering::Relaxed);
     let marks = fixture.marks_of("restart", 1).await;
     assert_eq!(marks.len(), 1);
-    assert_eq!(marks[0]["text"], "engine restarted, as its own metrics say");
+    assert_eq!(
+        marks[0]["text"],
+        "engine restarted, according to its own metrics"
+    );
     assert_eq!(marks[0]["upstream"], "engine");
 }

@@ -1,4 +1,4 @@
-//! Bounds of what measuring holds, the cost of a panic, and the release of memory.
+//! Memory bounds of measuring, the effect of a panic, and the release of memory.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -12,7 +12,7 @@ use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, Tok
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, words};
 
-/// Counts the tokens of each channel, or panics where `panics` is set.
+/// Counts the tokens of each channel, or panics if `panics` is set.
 #[derive(Default)]
 struct TokenCounter {
     counted: Arc<Mutex<Vec<(Channel, u64)>>>,
@@ -57,7 +57,7 @@ fn tokens_are_reported_live_and_add_up_to_the_record() {
         Measure::default(),
         vec![Arc::clone(&live) as Arc<dyn Subscriber>],
     );
-    // After the first call, the name of the model is known not to be an alias.
+    // After the first call, the model's name is known not to be an alias.
     let first = bench.chat();
     bench.chunk(&*first, 100, words(3) + &finish(None) + DONE);
     bench.end(&*first, 200, End::Complete);
@@ -244,7 +244,6 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_chunks() {
     assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
-/// Holds the subscribers' thread until it is let go.
 struct BlockedSubscriber {
     begun: SyncSender<()>,
     release: Mutex<Receiver<()>>,

@@ -1,8 +1,7 @@
-//! The recordings of real providers through the whole meter: the record must say what
-//! was checked by hand.
+//! Recordings of real providers through the whole meter. Records must match what was checked by hand.
 //!
-//! `TOKENGAUGE_CORPUS` names their folder; without it these tests are skipped. `meter_fixtures.rs`
-//! has the same for the fixtures.
+//! `TOKENGAUGE_CORPUS` names the folder of the recordings. Without it these tests are skipped. `meter_fixtures.rs` has
+//! the fixtures.
 
 use crate::corpus::corpus;
 use bytes::Bytes;
@@ -31,7 +30,6 @@ fn dialect_of(folder: &str) -> Option<Dialect> {
     })
 }
 
-/// Every trusted recording under `folders`, with its path.
 fn recordings(corpus: &Path) -> Vec<(PathBuf, Dialect)> {
     let entries = |path: &Path| {
         let entries = std::fs::read_dir(path).expect("a folder");
@@ -114,8 +112,8 @@ fn differences(record: &CallRecord, expected: &Value) -> Vec<String> {
     found
 }
 
-/// Recordings whose answer begins with `<think>`. Those who checked them counted all of it as
-/// visible; a record counts it as reasoning.
+/// Recordings whose answer begins with `<think>`. The hand-checked counts treat all of it as visible text, but a record
+/// counts it as reasoning.
 const REASONING_IN_THE_ANSWER: [&str; 2] = [
     "lcgo-huggingface-router-testhuggingfacellmwithprovider-0",
     "pydai-together-hf-model-thinking-part-iter-0",
@@ -172,7 +170,6 @@ fn every_trusted_recording_gives_the_record_that_was_checked_by_hand() {
     );
 }
 
-/// One WebSocket text message as either side frames it.
 fn websocket(text: &str, side: Side) -> Vec<u8> {
     let masked = if side == Side::Agent { 0x80 } else { 0 };
     let length = text.len();
@@ -202,7 +199,7 @@ fn websocket(text: &str, side: Side) -> Vec<u8> {
     frame
 }
 
-/// Plays a recorded connection, 10 ms a message; gives the records, oldest first.
+/// Plays a recorded connection with 10 ms a message, and returns the records, oldest first.
 fn play_realtime(path: &Path) -> Vec<CallRecord> {
     let bench = Bench::default();
     let call = bench.begin("/v1/realtime?model=m", &[]);

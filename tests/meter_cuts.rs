@@ -1,4 +1,4 @@
-//! However a body is cut into chunks, its tokens, facts and instants are the same.
+//! Tokens, facts and instants of a body do not depend on how it is cut into chunks.
 
 use proptest::prelude::*;
 use tokengauge_core::call::CallRecord;
@@ -6,7 +6,6 @@ use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, finish, thoughts};
 use tokengauge_tokenizer as tokens;
 
-/// Plays `body` cut at `cuts`, all of it in one instant.
 fn play(body: &str, cuts: &[usize]) -> CallRecord {
     let bench = Bench::default();
     let call = bench.chat();

@@ -1,5 +1,5 @@
-//! The fixtures through the whole meter: a record must say what the fixture's events say, with the
-//! tokens of each text counted as one string.
+//! Fixtures through the whole meter. A record must match the fixture's events, with the tokens of each text counted as
+//! one string.
 
 use crate::wire_dialects::{Fixture, fixtures, folder_of};
 use crate::wire_requests::written_requests;
@@ -17,7 +17,7 @@ use tokengauge_wire::DIALECTS;
 /// Bytes of a chunk; small enough to cut most events.
 const CHUNK: usize = 97;
 
-/// What a record must say.
+/// Expected values of a record.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     /// Tokens of answer, reasoning and tool calls, in this order.
@@ -37,7 +37,7 @@ impl Said {
     fn count(&mut self, texts: &Texts) {
         for ((_, channel), text) in texts {
             let at = CHANNELS.iter().position(|name| name == channel);
-            // Reasoning that is in the text of the answer.
+            // Reasoning inside the text of the answer.
             let split = text.split_inclusive("</think>").next().unwrap_or_default();
             let thought = if channel == "answer" && text.starts_with("<think>") {
                 split
@@ -49,7 +49,6 @@ impl Said {
         }
     }
 
-    /// From the lines of an `.events` file.
     fn by_events(events: &str) -> Said {
         let mut said = Said::default();
         let mut texts = Texts::new();
@@ -95,7 +94,7 @@ impl Said {
     }
 }
 
-/// `input=3 output=4` of an `.events` file.
+/// Parses `input=3 output=4` of an `.events` file.
 fn usage(counts: &str) -> Usage {
     let mut usage = Usage::default();
     for count in counts.split(' ') {
@@ -125,7 +124,6 @@ fn usage(counts: &str) -> Usage {
     usage
 }
 
-/// Plays a fixture as the answer to a request of its dialect.
 fn play(fixture: &Fixture, dialect: Dialect, coding: Option<&str>) -> CallRecord {
     let bench = Bench::default();
     let requests = written_requests();
@@ -159,7 +157,7 @@ fn a_record_says_what_its_response_says() {
         let dialect = registration.dialect;
         for fixture in fixtures(&folder_of(dialect)) {
             let name = fixture.path.display();
-            // What could not be read leaves the counts of a record unknown.
+            // A body that could not be read leaves the counts of its record unknown.
             let read = fixture.events.as_ref();
             let Some(events) =
                 read.filter(|events| !events.contains("unparsed") && !events.contains("damaged"))
@@ -188,7 +186,7 @@ fn a_record_says_what_its_response_says() {
     assert!(played > 100, "{played} responses are too few");
 }
 
-/// Plays the messages of a Realtime connection, 10 ms each; gives the records, oldest first.
+/// Plays the messages of a Realtime connection, 10 ms each, and returns the records, oldest first.
 fn play_socket(fixture: &Fixture) -> Vec<CallRecord> {
     let bench = Bench::default();
     let call = bench.begin_with("/v1/realtime?model=m", &[], |start| CallStart {

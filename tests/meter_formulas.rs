@@ -1,4 +1,4 @@
-//! Every formula, on calls played with constructed instants.
+//! Every formula, on calls that are played with constructed instants.
 
 use tokengauge_core::call::Source;
 use tokengauge_core::observer::End;

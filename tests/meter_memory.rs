@@ -1,4 +1,4 @@
-//! What measuring costs in memory: an open stream, a long one, and a flood of names.
+//! Memory of measuring: an open stream, a long stream, and many names.
 #![cfg(target_os = "linux")]
 
 use parking_lot::Mutex;
@@ -12,20 +12,20 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
-/// The one that ships.
+/// The allocator of the released binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const STREAMS: u64 = 5_000;
-/// What each may cost, allocator included. The goal is 4 KB.
+/// Bound for each stream, allocator included. The goal is 4 KB.
 const BYTES: u64 = 4 * 1024;
 
-/// Distinct models, sessions and users that are thrown at the exporters.
+/// Number of distinct models, sessions and users that the exporters get.
 const NAMES: u64 = 1_000_000;
-/// What all but the first hundred thousand of them may leave behind.
+/// Memory that all names but the first hundred thousand may leave in use.
 const LEFT_BEHIND: u64 = 4 << 20;
 
-/// One test at a time: memory is that of the process.
+/// Tests run one at a time, because memory is counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn resident() -> u64 {
@@ -36,7 +36,7 @@ fn resident() -> u64 {
 fn an_open_stream_costs_little_memory() {
     let _alone = ALONE.lock();
     let bench = Bench::default();
-    // The first stream brings the tables in.
+    // The first stream initialises the tables.
     let first = bench.chat();
     bench.chunk(&*first, 100, words(50) + &finish(None) + DONE);
     bench.end(&*first, 200, End::Complete);
@@ -116,7 +116,7 @@ fn a_million_models_sessions_and_users_leave_series_and_memory_flat() {
     assert!(late.lines().any(|line| line == collapsed), "{collapsed}");
 }
 
-/// Chunks of a long stream, and what its meter may hold more for them than for the first thousand.
+/// Number of chunks of a long stream.
 const CHUNKS: u64 = 100_000;
 const CHUNKS_BYTES: u64 = 256 * 1024;
 
@@ -124,7 +124,7 @@ const CHUNKS_BYTES: u64 = 256 * 1024;
 fn a_hundred_thousand_chunks_hold_no_more_memory_than_a_thousand() {
     let _alone = ALONE.lock();
     let bench = Bench::default();
-    // Texts, gaps and sizes differ, so that nothing is remembered just once for all.
+    // Texts, gaps and sizes differ, so that no cached value serves all of them.
     let texts: Vec<String> = (1..=20).map(words).collect();
     let stream = |chunks: std::ops::Range<u64>, call: &dyn ObservedCall| {
         for chunk in chunks {

@@ -1,11 +1,10 @@
-//! How a call ends: every outcome, once and only once.
+//! Every call ends with exactly one outcome.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
-/// A chat with these chunks, 100 ms apart.
 fn play(bench: &Bench, chunks: &[String], end: End) -> CallRecord {
     let call = bench.chat();
     for (chunk, body) in chunks.iter().enumerate() {
@@ -39,7 +38,7 @@ fn a_stream_that_stops_without_either_was_reset() {
     assert_eq!(outcome(&[], End::Complete), reset, "nor was there anything");
 }
 
-/// The record of a stream of these payloads, which nobody asked for.
+/// The record of a stream of these payloads that the request did not ask for.
 fn streamed(path: &str, payloads: &[&str], end: End) -> CallRecord {
     asked(r#"{"stream":true}"#, path, payloads, end)
 }
@@ -55,11 +54,11 @@ fn asked(request: &str, path: &str, payloads: &[&str], end: End) -> CallRecord {
     bench.end(&*call, 10_000, end)
 }
 
-/// Streams on known paths with unknown events: they are not read.
+/// Streams with unknown events on known paths are not read.
 #[test]
 fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unparsed() {
     for (path, events) in [
-        // Writer's.
+        // Format of Writer.
         (
             "/v1/completions",
             [r#"{"value":"Once"}"#, r#"{"value":" upon"}"#],
@@ -123,7 +122,7 @@ fn a_request_for_text_that_gets_only_other_events_has_no_answer() {
 #[test]
 fn the_streams_of_engines_own_apis_are_measured_and_end_as_they_say() {
     for (path, events) in [
-        // llama.cpp's own.
+        // Format of llama.cpp.
         (
             "/completions",
             [
@@ -138,7 +137,7 @@ fn the_streams_of_engines_own_apis_are_measured_and_end_as_they_say() {
                 r#"{"event_type":"interaction.complete","interaction":{"id":"v1","status":"completed"}}"#,
             ],
         ),
-        // Triton's.
+        // Format of Triton.
         (
             "/v2/models/m/generate_stream",
             [
@@ -146,7 +145,7 @@ fn the_streams_of_engines_own_apis_are_measured_and_end_as_they_say() {
                 r#"{"model_name":"m","model_version":"1","text_output":" upon"}"#,
             ],
         ),
-        // LM Studio's.
+        // Format of LM Studio.
         (
             "/api/v1/chat",
             [
@@ -200,7 +199,7 @@ fn the_status_in_the_trailers_decides_how_a_grpc_call_ended() {
         call.trailers(&fields);
         let record = bench.end(&*call, 200, End::Complete);
         assert_eq!((record.outcome, record.error_type), expected, "{status}");
-        // A status that has nothing to do with gRPC.
+        // This status is not a gRPC status.
         let call = bench.begin("/v1/anything", &[]);
         bench.answer(&*call, 200, "text/plain");
         call.trailers(&fields);
@@ -324,7 +323,7 @@ fn failures_of_ours_have_our_status_and_their_own_name() {
 }
 
 #[test]
-fn an_idle_timeout_amid_a_stream_keeps_the_upstreams_status_and_the_tokens() {
+fn an_idle_timeout_during_a_stream_keeps_the_upstreams_status_and_the_tokens() {
     let end = End::Failed(FailureKind::IdleTimeout);
     let record = play(&Bench::default(), &[words(40)], end);
     assert_eq!(
@@ -405,7 +404,7 @@ fn calls_after_an_upstream_was_unreachable_are_warm_up() {
     assert!(!warm_up(End::Complete));
 }
 
-/// The record of a call with a body that was read to find its limits is made in the background, where it may wait.
+/// The record of a call whose body was read for a limit is made in the background and may wait there.
 #[test]
 fn calls_right_after_an_upstream_was_unreachable_are_warm_up() {
     use tokengauge_config::Measure;

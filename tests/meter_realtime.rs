@@ -1,4 +1,4 @@
-//! Realtime connections: a record for each response, timed from what asked for it.
+//! Realtime connections: a record for each response, timed from the event that requested it.
 
 use http::StatusCode;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::observer::{End, ObservedCall, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 
-/// A WebSocket text message, masked where the agent sends it.
 fn message(from: Side, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![0x81, masked | 126];
@@ -76,7 +75,6 @@ impl Socket {
         );
     }
 
-    /// Oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
         let finished_calls = self.bench.finished_calls();
@@ -266,7 +264,7 @@ fn a_connection_without_a_response_gives_one_record() {
 }
 
 #[test]
-fn a_connection_that_ends_amid_a_response_ends_that_response() {
+fn a_connection_that_ends_during_a_response_ends_that_response() {
     for (end, outcome) in [
         (End::Complete, Outcome::UpstreamReset),
         (End::UpstreamReset, Outcome::UpstreamReset),

@@ -1,5 +1,4 @@
-//! The call record's JSON is an interface: its field names, and `null` for what is
-//! unknown.
+//! The JSON of the call record is a public interface: field names, and `null` for unknown values.
 
 use serde_json::{Value, json};
 use tokengauge_core::observer::{End, FailureKind};
@@ -75,7 +74,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         "bytes": {"request": 58, "response": null}, "cost_usd": null,
         "cost_source": null,
     });
-    // Beyond what one call of the macro takes.
+    // One call of the macro cannot hold more members.
     should["engine"] = Value::Null;
     should["session_guess"] = Value::Null;
     should["seconds"]["server_tools"] = json!(0.0);

@@ -1,4 +1,4 @@
-//! Series stay bounded whatever the wire calls its models.
+//! The number of series stays bounded, whatever model names responses contain.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,6 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
-/// Distinct model names that are thrown at the exporter.
 const MODELS: usize = 100_000;
 
 #[test]
@@ -41,7 +40,6 @@ fn a_hundred_thousand_models_leave_the_series_flat() {
     assert!(after.lines().any(|line| line == collapsed), "{collapsed}");
 }
 
-/// Tokens of answers of a model, by source, as they are exported.
 fn exported(prometheus: &Prometheus, bench: &Bench, model: &str, source: &str) -> u64 {
     let figures = bench.meter.stats(Instant::now());
     let text = prometheus.render(Instant::now(), &figures, Format::Classic);
@@ -61,7 +59,7 @@ fn tokens_whose_number_is_unknown_after_all_are_retracted() {
     let subscriber = Arc::clone(&prometheus) as Arc<dyn Subscriber>;
     let bench = Bench::new(Measure::default(), vec![subscriber]);
     let exported = |source| exported(&prometheus, &bench, "m-1", source);
-    // After the first call, the name of the model is known not to be an alias.
+    // After the first call, the model's name is known not to be an alias.
     let call = bench.chat();
     bench.chunk(&*call, 100, words(10) + &finish(None) + DONE);
     let whole = bench.end(&*call, 200, End::Complete);
@@ -92,7 +90,7 @@ fn tokens_of_a_long_answer_follow_the_model_that_it_names_at_its_end() {
             bench.chunk(&*long, 100 + chunk * 10, words(1));
         }
         let live = of("m-1", "counted") - before;
-        // After two seconds its name is trusted, unless it was an alias before.
+        // After two seconds the name is trusted, unless it was an alias before.
         let should = if call == 1 { 1900..=2000 } else { 0..=0 };
         assert!(should.contains(&live), "{live} in call {call}");
         let last = finish(None).replace("m-1", "real") + &words(1).replace("m-1", "real");

@@ -1,5 +1,5 @@
-//! OpenAI responses over WebSocket, and Gemini Live: a record for each answer, timed from the
-//! message that asked for it.
+//! OpenAI responses over WebSocket, and Gemini Live: a record for each answer, timed from the message that requested
+//! it.
 
 use http::{Method, StatusCode};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use tokengauge_test_support::meter::{Bench, header_map};
 const LIVE: &str =
     "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k";
 
-/// A WebSocket message, masked where the agent sends it.
 fn message(from: Side, binary: bool, text: &str) -> Vec<u8> {
     let masked = if from == Side::Agent { 0x80 } else { 0 };
     let mut frame = vec![if binary { 0x82 } else { 0x81 }];
@@ -116,7 +115,6 @@ impl Socket {
         );
     }
 
-    /// Oldest first.
     fn end(self, millis: u64, end: End) -> Vec<CallRecord> {
         self.call.ended(self.bench.at(millis), end);
         let finished_calls = self.bench.finished_calls();
@@ -132,7 +130,7 @@ fn near(is: Option<f64>, should: f64) -> bool {
 }
 
 #[test]
-fn each_response_over_a_socket_is_one_record_with_what_its_request_said() {
+fn each_response_over_a_socket_is_one_record_with_the_facts_of_its_request() {
     let socket = Socket::responses();
     socket.agent(
         1000,
@@ -209,7 +207,7 @@ fn responses_of_a_socket_are_one_session_unless_the_agent_says_one() {
 }
 
 #[test]
-fn an_error_over_a_socket_is_the_failure_of_what_was_asked() {
+fn an_error_over_a_socket_fails_the_pending_request() {
     let socket = Socket::responses();
     socket.agent(1000, r#"{"type":"response.create","model":"m"}"#);
     socket.upstream(
@@ -271,7 +269,7 @@ fn a_response_that_waits_is_in_flight_and_fails_with_its_connection() {
 }
 
 #[test]
-fn a_socket_on_which_nothing_was_asked_is_no_generation() {
+fn a_socket_without_requests_is_not_a_generation() {
     let idle = Socket::responses().end(200, End::Complete);
     let classes = |records: &[CallRecord]| {
         let classes = records.iter().map(|record| record.operation_class);
@@ -324,7 +322,7 @@ fn each_turn_of_gemini_live_is_one_record() {
         3000,
         r#"{"serverContent":{"turnComplete":true},"usageMetadata":{"promptTokenCount":7,"responseTokenCount":40}}"#,
     );
-    // Speech with a transcript, which the server begins by itself.
+    // Speech with a transcript, which the server answers on its own initiative.
     socket.agent(4000, r#"{"realtimeInput":{"audio":{"data":"AAAA"}}}"#);
     socket.upstream(
         5000,
@@ -336,7 +334,6 @@ fn each_turn_of_gemini_live_is_one_record() {
     );
     socket.upstream(5200, r#"{"serverContent":{"interrupted":true}}"#);
     socket.upstream(5210, r#"{"serverContent":{"turnComplete":true}}"#);
-    // A tool.
     socket.agent(6000, ask);
     socket.upstream(
         6200,
@@ -393,10 +390,10 @@ fn gemini_live_that_breaks_off_was_reset() {
 }
 
 #[test]
-fn what_gemini_live_begins_itself_has_no_ttft() {
+fn responses_that_gemini_live_begins_itself_have_no_ttft() {
     let socket = Socket::live();
     socket.agent(0, r#"{"setup":{"model":"models/gemini-live-1"}}"#);
-    // The end of a stream of sound that nothing was answered to is long ago when a turn begins.
+    // An audio stream that got no answer ended long before the turn begins.
     socket.agent(1000, r#"{"realtimeInput":{"audioStreamEnd":true}}"#);
     for number in 0..40 {
         socket.upstream(
@@ -440,7 +437,7 @@ fn a_long_request_over_a_socket_is_timed_without_being_parsed() {
     socket.created(450, "resp_2");
     socket.words(500, 4);
     socket.completed(600, "resp_2", 4);
-    // Beyond every bound: nothing after it can be read, which is counted, too.
+    // Longer than every bound: nothing after it can be read, which is also counted.
     let beyond = format!(
         r#"{{"type":"response.create","input":"{}"}}"#,
         "a".repeat(9 << 20)

@@ -1,4 +1,4 @@
-//! Every reason for which a call has no TPS, and which one is recorded where several hold.
+//! Every reason for a call without TPS, and which reason is recorded if several apply.
 
 use tokengauge_core::call::TpsUnavailable::{self, *};
 use tokengauge_core::call::{CallRecord, Outcome};
@@ -14,7 +14,6 @@ fn play(bench: &Bench, chunks: &[(u64, String)]) -> CallRecord {
     bench.end(&*call, 60_000, End::Complete)
 }
 
-/// `count` chunks of `tokens` each, `gap` milliseconds apart.
 fn steady(count: u64, tokens: usize, gap: u64) -> Vec<(u64, String)> {
     (0..count)
         .map(|chunk| (1000 + chunk * gap, words(tokens)))
@@ -161,7 +160,7 @@ fn chunks_that_were_skipped_leave_the_call_lagged_and_its_counts_unknown() {
     assert_eq!(
         record.bytes.response,
         shown + 300,
-        "what was not shown counts"
+        "bytes that were not shown count"
     );
     assert_eq!(
         bench.meter.stats(std::time::Instant::now()).lagged_chunks,
@@ -230,7 +229,7 @@ fn a_call_without_an_answer_ended_early() {
 }
 
 #[test]
-fn what_is_not_known_goes_before_what_is_too_little() {
+fn reasons_for_unknown_values_override_reasons_for_short_calls() {
     let bench = Bench::default();
     let call: std::sync::Arc<dyn ObservedCall> = bench.chat();
     bench.chunk(&*call, 1000, event("{\"content\":\"a\"}"));

@@ -1,5 +1,5 @@
-//! How many series the built-in configuration is, and a model of it, from traffic as agents make it: docs/fleet.md has these
-//! figures.
+//! The number of series of the built-in configuration and of one model, from realistic agent traffic. docs/fleet.md has
+//! these figures.
 
 use crate::process::Process;
 use flate2::{Compression, write::GzEncoder};
@@ -15,15 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// What the document may be off by, as a share.
+/// Allowed relative difference from the figures in the document.
 const TOLERANCE: f64 = 0.03;
-/// The same for what gzip makes of it: the digits of the figures are others each time.
+/// Allowed relative difference for the gzip size, which varies with the digits of the values.
 const GZIP_TOLERANCE: f64 = 0.06;
-/// Chunks with a word of each stream, and milliseconds between them.
+/// Number of chunks of each stream, with one word each.
 const CHUNKS: usize = 40;
 const GAP: u64 = 15;
 
-/// One call: how it is answered, for which model, with how many prompt tokens, by which agent.
+/// One call: the way it is answered, the model, the number of prompt tokens, and the agent.
 #[derive(Clone, Copy)]
 struct TestCall<'a> {
     kind: &'a str,
@@ -32,7 +32,6 @@ struct TestCall<'a> {
     agent: &'a str,
 }
 
-/// Reads a request: its path and its body.
 async fn request(tcp: &mut TcpStream) -> Option<(String, Value)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -45,7 +44,7 @@ async fn request(tcp: &mut TcpStream) -> Option<(String, Value)> {
     Some((head, serde_json::from_slice(&body).ok()?))
 }
 
-/// Answers as the request's `user` says.
+/// Answers as the request's `user` demands.
 async fn answer(mut tcp: TcpStream) -> Option<()> {
     let (_, asked) = request(&mut tcp).await?;
     let (model, kind) = (asked["model"].as_str()?, asked["user"].as_str()?);
@@ -112,7 +111,7 @@ async fn event(tcp: &mut TcpStream, data: &Value) -> Option<()> {
     tcp.write_all(chunk.as_bytes()).await.ok()
 }
 
-/// One call, to its end or until the agent has had enough.
+/// Makes one call and reads to its end, or until the agent cancels.
 async fn call(proxy: SocketAddr, asked: TestCall<'_>) {
     let message = json!({"role": "user", "content": "Tell me of rivers."});
     let streamed = asked.kind != "whole";
@@ -130,7 +129,7 @@ async fn call(proxy: SocketAddr, asked: TestCall<'_>) {
         tcp.read_exact(&mut [0; 400]).await.expect("a beginning");
         return;
     }
-    // Whoever is cut off has seen its end, too.
+    // A call that is cut off has also ended.
     let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
 }
 
@@ -139,8 +138,7 @@ async fn together(proxy: SocketAddr, asked: TestCall<'_>, number: usize) -> usiz
     number
 }
 
-/// What an agent does in a day: its prompts grow, it asks for a title, is refused once, and
-/// is interrupted once.
+/// A typical day of an agent: its prompts grow, it asks for a title, is refused once, and cancels once.
 async fn usual(proxy: SocketAddr, model: &str, agent: &str) -> usize {
     let asked = |kind, prompt| TestCall {
         kind,
@@ -162,7 +160,7 @@ async fn usual(proxy: SocketAddr, model: &str, agent: &str) -> usize {
     calls
 }
 
-/// Every class of prompt and of concurrency, and every end that a backend can bring about.
+/// Every class of prompt size and concurrency, and every outcome that a backend can cause.
 async fn everything(proxy: SocketAddr, model: &str) -> usize {
     let asked = |kind, prompt| TestCall {
         kind,
@@ -189,11 +187,10 @@ struct SeriesFixture {
     calls: usize,
 }
 
-/// The sizes of what is exported: series, series where histograms are native alone, kilobytes,
-/// kilobytes as gzip.
+/// Sizes of an export: series, series with only native histograms, kilobytes, kilobytes as gzip.
 type Sizes = [f64; 4];
 
-/// How many series a scraper of native histograms keeps: one of each histogram.
+/// Number of series that a scraper of native histograms keeps: one per histogram.
 fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
     let bare = |line: &&str| {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
@@ -260,7 +257,8 @@ impl SeriesFixture {
         fetch(self.process.admin, "/metrics").await.body
     }
 
-    /// The series that a Prometheus with the relabelings of the example keeps, and how many these are with only native histograms.
+    /// Number of series that a Prometheus with the relabelings of the example keeps, and the number with only native
+    /// histograms.
     async fn kept_by_the_example(&self) -> [f64; 2] {
         let example = include_str!("../helm/tokengauge/examples/sidecars.yaml");
         let dropped = example
@@ -279,7 +277,6 @@ impl SeriesFixture {
         [kept.clone().count() as f64, native_series(kept) as f64]
     }
 
-    /// What is exported when `more` calls are in it.
     async fn sizes(&mut self, more: usize) -> Sizes {
         self.calls += more;
         let end = Instant::now() + TIMEOUT;
@@ -329,7 +326,7 @@ fn written(name: &str) -> Vec<f64> {
     row.split('|').skip(2).filter_map(number).collect()
 }
 
-/// What of a row is off by more than the tolerance.
+/// Describes the row if a figure is off by more than the tolerance.
 fn off(name: &str, found: &[f64]) -> Option<String> {
     let written = written(name);
     let near = |(column, (written, found)): (usize, (&f64, &f64))| {
@@ -344,7 +341,7 @@ fn off(name: &str, found: &[f64]) -> Option<String> {
     (!same).then(|| format!("{name}: docs/fleet.md has {written:?}, it is {found:?}"))
 }
 
-/// A machine that is busy for seconds joins chunks, and a call without a speed has fewer series.
+/// A machine that stalls for seconds merges chunks, and a call without a speed has fewer series.
 const ATTEMPTS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -359,13 +356,12 @@ async fn the_document_has_the_series_of_a_usual_and_of_the_worst_mix() {
     panic!("{off:#?}");
 }
 
-/// What is exported before the first call with `more` in the configuration, beyond what is exported without it.
+/// Size that `more` in the configuration adds before the first call.
 async fn configured(more: &str, without: Sizes) -> [f64; 2] {
     let with = SeriesFixture::new(more).await.sizes(0).await;
     [with[0] - without[0], with[1] - without[1]]
 }
 
-/// The rows of the document that are not what is exported.
 async fn rows_off() -> Vec<String> {
     let mut fixture = SeriesFixture::new("").await;
     let none = fixture.sizes(0).await;
@@ -419,7 +415,7 @@ async fn a_route_has_the_series_of_no_model_before_its_first_call() {
         .filter(|line| line.contains("model=\""))
         .collect();
     assert!(of_models.is_empty(), "{of_models:#?}");
-    // What an autoscaler asks for, and what is refused before a model is known.
+    // Metrics that an autoscaler needs, and a refusal before a model is known.
     for metric in [
         "tokengauge_streams_in_flight",
         "tokengauge_rate_limited_total",
@@ -431,8 +427,8 @@ async fn a_route_has_the_series_of_no_model_before_its_first_call() {
     }
 }
 
-/// Counters whose labels come from traffic, or from what fails: `increase()` does not see their first count. The rule on unparsed
-/// calls needs more than five of them in an hour, and the one on exporters holds as long as more fails.
+/// Counters whose labels come from traffic or failures, so `increase()` does not see their first count. The rule for
+/// unparsed calls needs more than five of them in an hour. The rule for exporters fires while further calls fail.
 const FROM_TRAFFIC: [&str; 3] = [
     "tokengauge_requests_total",
     "tokengauge_unparsed_calls_total",
@@ -440,7 +436,7 @@ const FROM_TRAFFIC: [&str; 3] = [
 ];
 
 #[tokio::test]
-async fn what_alerts_take_the_increase_of_is_there_before_the_first_call() {
+async fn counters_in_alerts_exist_before_the_first_call() {
     let more = "[[sink]]\nkind = \"clickhouse\"\nurl = \"http://127.0.0.1:9\"\n\
                 [[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n";
     let fixture = SeriesFixture::with_ledger(more).await;

@@ -1,19 +1,19 @@
 //! Finds files of a crate that use each other in a circle.
 //!
-//! This reads tokens, not types. It follows paths that begin with `crate`, `super` or `self`, and names that another
-//! module imports. It does not see what a glob import names, or which file a method is in.
+//! The check reads tokens, not types. It follows paths that begin with `crate`, `super` or `self`, and names that
+//! another module imports. It does not see names from a glob import, or which file a method is in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A module or an item: the parts of its path after `crate`.
+/// Path of a module or an item after `crate`.
 type Parts = Vec<String>;
 
 #[derive(Default)]
 struct Code {
-    /// By module, the paths that its file uses.
+    /// The paths that each module's file uses.
     uses: BTreeMap<Parts, Vec<Parts>>,
-    /// By imported name, the path that was imported.
+    /// The imported path for each imported name.
     imports: BTreeMap<Parts, Parts>,
 }
 
@@ -42,7 +42,7 @@ pub fn circles(root: &Path) -> Vec<String> {
 
 impl Code {
     fn read(&mut self, module: Parts, text: &str) {
-        // Without escapes a quote always ends its text.
+        // Without escapes, a quote always ends its string.
         let text = text.replace("\\\\", "").replace("\\\"", "");
         let tokens = tokens(&text);
         let (mut tokens, mut uses) = (&tokens[..], Vec::new());
@@ -116,8 +116,8 @@ impl Code {
     }
 }
 
-/// The path or the tree of paths that `tokens` begin with, each after `start` and with the name that an import gives it,
-/// and the tokens after it.
+/// Parses the path or the tree of paths at the start of `tokens`. Returns each path, prefixed with `start`, with the
+/// name that an import gives it, and the remaining tokens.
 fn paths<'t>(mut tokens: &'t [&'t str], start: &[String]) -> (Vec<(String, Parts)>, &'t [&'t str]) {
     let mut path = start.to_vec();
     loop {
@@ -165,7 +165,7 @@ fn absolute(module: &[String], mut path: Parts) -> Parts {
     [above, &path.split_off(named.unwrap_or(path.len()))].concat()
 }
 
-/// The tokens after the item that `tokens` begin with, its attributes included.
+/// The tokens after the first item in `tokens` and its attributes.
 fn after_item<'t>(tokens: &'t [&'t str]) -> &'t [&'t str] {
     let mut depth = 0;
     let end = tokens.iter().position(|token| {
@@ -176,7 +176,7 @@ fn after_item<'t>(tokens: &'t [&'t str]) -> &'t [&'t str] {
     &tokens[end.map_or(tokens.len(), |end| end + 1)..]
 }
 
-/// Words, `::` and other characters one by one, without comments, texts and characters in quotes.
+/// Splits into words, `::` and single characters, without comments, strings and character literals.
 fn tokens(mut text: &str) -> Vec<&str> {
     const SKIPPED: [(&str, &str); 5] = [
         ("//", "\n"),

@@ -1,5 +1,5 @@
-//! A gateway between two upstreams of one proxy, or between two proxies: which record is the outer
-//! one, and that a session counts a call once.
+//! A gateway between two upstreams of one proxy, or between two proxies: which record is the outer one, and that a
+//! session counts a call once.
 
 use crate::process::Process;
 use http_body_util::{BodyExt, Full};
@@ -48,16 +48,15 @@ async fn serve<F: Future<Output = Bytes> + Send + 'static>(
     address
 }
 
-/// What a gateway makes of the headers of a trace.
+/// How a gateway forwards trace headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gateway {
-    /// A span of its own, and the state as it came.
+    /// Its own span, and the state unchanged.
     OwnSpan,
-    /// The parent as it came, and nothing else.
+    /// The parent unchanged, and nothing else.
     ParentAlone,
-    /// No trace, but headers that begin with `x-`, as LiteLLM does where it is configured to.
+    /// No trace, but headers that begin with `x-`, as LiteLLM does if it is configured so.
     OwnHeaders,
-    /// Nothing goes on.
     Nothing,
 }
 
@@ -111,7 +110,7 @@ async fn post(address: SocketAddr, path: &str, headers: &str) -> Bytes {
     Bytes::from(response.split_off(end.expect("a head") + 4))
 }
 
-/// The binary, with traces that go nowhere.
+/// Starts the binary with tracing to an exporter that sends nowhere.
 async fn gauge(
     folder: &TempDir,
     name: &str,
@@ -145,12 +144,11 @@ async fn ask(process: &Process, path: &str) -> Value {
     serde_json::from_str(&response).expect("JSON")
 }
 
-/// The records by route, once there are so many.
 async fn records(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
         let response = ask(process, "/api/v1/calls").await;
-        // A ledger that was just made may be busy.
+        // A ledger that was just created may be busy.
         let mut calls = response["calls"].as_array().cloned().unwrap_or_default();
         if calls.len() >= count {
             calls.sort_by_key(|call| call["route"].as_str().expect("a route").to_owned());
@@ -165,7 +163,7 @@ fn agent() -> String {
     format!("x-tokengauge-session: s\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n")
 }
 
-/// Calls, output tokens and calls that are listed of the session.
+/// Number of calls, output tokens and number of listed calls of the session.
 async fn session(process: &Process) -> (Value, Value, usize) {
     let detail = ask(process, "/api/v1/sessions/s").await;
     let listed = ask(process, "/api/v1/sessions").await;
@@ -220,7 +218,7 @@ async fn calls_that_no_trace_joins_count_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_proxies_the_record_of_the_outer_one_has_hop_0_and_each_counts_its_own() {
+async fn the_outer_of_two_proxies_records_hop_0_and_each_counts_its_own_calls() {
     let folder = TempDir::new().expect("a folder");
     let engine = serve(|_| async { Bytes::from_static(ANSWER.as_bytes()) }).await;
     let inner = gauge(&folder, "second", true, &[("inner", engine)]).await;
@@ -243,7 +241,7 @@ async fn of_two_proxies_the_record_of_the_outer_one_has_hop_0_and_each_counts_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_makes_up_a_state_takes_nothing_out_of_its_session() {
+async fn an_invented_trace_state_removes_no_call_from_its_session() {
     let folder = TempDir::new().expect("a folder");
     let engine = serve(|_| async { Bytes::from_static(ANSWER.as_bytes()) }).await;
     let process = gauge(&folder, "one", false, &[("inner", engine)]).await;

@@ -1,4 +1,4 @@
-//! Objectives over calls played with constructed instants.
+//! Objectives over calls that are played with constructed instants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use tokengauge_meter::Subscriber;
 use tokengauge_slo::{Slos, Status};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
-/// Proxy, meter and objectives without a clock.
 pub struct ObjectivesFixture {
     pub bench: Bench,
     pub slos: Arc<Slos>,
@@ -30,7 +29,6 @@ fn accounting(config: &Config) -> Accounting {
     Accounting::new(&config.prices, &config.budgets, &config.quotas)
 }
 
-/// Measures and charges as a configuration says.
 pub fn bench(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
     Bench::with(
         config.measure.clone(),
@@ -71,7 +69,7 @@ impl ObjectivesFixture {
         self.slos.status(self.bench.at(millis)).remove(0)
     }
 
-    /// Every count that is not 0, as `verdict reason`.
+    /// Every non-zero count, keyed by `verdict reason`.
     pub fn counts(&self, millis: u64) -> BTreeMap<String, u64> {
         let status = self.status(millis);
         let all = status.events.iter().flat_map(|(verdict, reasons)| {
@@ -83,8 +81,7 @@ impl ObjectivesFixture {
         all.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Chunks of `tokens` tokens, `gap` ms apart, the first at `first`; gives when the
-    /// last one came.
+    /// Sends chunks of `tokens` tokens, `gap` ms apart, the first at `first`. Returns the time of the last one.
     pub fn stream(
         &self,
         call: &dyn ObservedCall,

@@ -1,4 +1,4 @@
-//! What Open WebUI really sends names its chats, its users and itself.
+//! Recorded requests of Open WebUI name their chats, users and the agent.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What a call is: something is generated, read again, or neither.
+//! The class of a call: it generates, reads earlier output, or neither.
 
 use crate::objectives::{ObjectivesFixture, only};
 use http::{Method, StatusCode};
@@ -43,7 +43,6 @@ fn head(bench: &Bench, call: &dyn ObservedCall, status: u16, content_type: &str)
     );
 }
 
-/// A call that is over at once, with this body.
 fn answered(bench: &Bench, method: &Method, path: &str, status: u16, body: &str) -> CallRecord {
     let call = call(bench, method, path);
     head(bench, &*call, status, "application/json");
@@ -98,7 +97,6 @@ fn an_unknown_path_that_generates_is_a_generation() {
     assert_eq!(record.tokens.normalised.output, Some(50));
 }
 
-/// The answer to a request that names the model `asked`.
 fn asked(bench: &Bench, path: &str, body: &[u8]) -> CallRecord {
     let call = bench.begin(path, &[]);
     let request = br#"{"model":"asked","messages":[{"role":"user","content":"Hello"}]}"#;
@@ -132,7 +130,7 @@ fn an_unknown_path_whose_body_is_an_answer_is_a_generation() {
 }
 
 #[test]
-fn what_is_no_answer_of_a_known_dialect_is_none_on_an_unknown_path() {
+fn a_body_of_no_known_dialect_is_not_an_answer_on_an_unknown_path() {
     let bench = Bench::default();
     let huge = CHAT.replace(" word", &" word".repeat(60_000));
     let cached = r#"{"name":"cachedContents/1","usageMetadata":{"totalTokenCount":1000}}"#;
@@ -144,7 +142,7 @@ fn what_is_no_answer_of_a_known_dialect_is_none_on_an_unknown_path() {
         ("/own/gateway/ask", ""),
         ("/own/gateway/ask", &huge),
         ("/v1beta/cachedContents", cached),
-        // These were generated before.
+        // These responses were generated earlier.
         ("/v1/chat/completions/c_1", CHAT),
         (
             "/v1/responses/resp_1/cancel",

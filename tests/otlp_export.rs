@@ -1,4 +1,4 @@
-//! What a receiver of OTLP gets of calls, and what one in trouble costs.
+//! Export of calls to an OTLP receiver, and the cost of a receiver with faults.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
@@ -32,7 +32,7 @@ fn bench(otlp: &Otlp) -> Bench {
     Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer())
 }
 
-/// Everything that waits goes out; says whether the last of it arrived.
+/// Sends all queued items, and returns whether the last of them arrived.
 async fn flush(bench: &Bench, otlp: Otlp) -> bool {
     assert!(bench.meter.flush(TIMEOUT));
     let shutdown = tokio::task::spawn_blocking(move || otlp.shutdown(TIMEOUT));
@@ -196,7 +196,7 @@ async fn grpc_carries_the_same_spans_headers_and_compression() {
     );
 }
 
-/// Code and `error.type` of both spans of a call that `end`s so, after `status`.
+/// Status code and `error.type` of both spans of a call that ends with `end` after `status`.
 async fn ending(
     status: Option<u16>,
     chunks: &[String],
@@ -245,7 +245,11 @@ async fn the_status_of_each_span_says_whose_failure_it_was() {
     let inside = ending(Some(200), &failed, End::Complete).await;
     assert_eq!(inside, [error("error_event"), error("error_event")]);
     let left = ending(Some(200), &some, End::ClientCancelled).await;
-    assert_eq!(left, [unset.clone(), unset.clone()], "leaving is no error");
+    assert_eq!(
+        left,
+        [unset.clone(), unset.clone()],
+        "a disconnect is not an error"
+    );
     let nobody = ending(None, &[], End::Failed(FailureKind::Connect)).await;
     assert_eq!(
         nobody,
@@ -333,7 +337,6 @@ async fn a_call_without_a_trace_begins_one_that_its_record_names() {
     assert_ne!(spans[0].trace_id, spans[1].trace_id);
 }
 
-/// Calls under a receiver with `behaviour`, and what was lost of them.
 async fn losses(
     behaviour: ReceiverBehaviour,
     extra: &[(&'static str, &str)],

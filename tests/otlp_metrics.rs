@@ -1,4 +1,4 @@
-//! Metrics as a receiver of OTLP gets them: what `/metrics` shows, and the conventions' own.
+//! Metrics at an OTLP receiver: the metrics of `/metrics`, and the metrics that OpenTelemetry conventions define.
 
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
@@ -17,7 +17,7 @@ use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exp
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// What goes out of a few calls, and what `/metrics` showed right before.
+/// The metrics sent for a few calls, and the text of `/metrics` right before.
 async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let url = format!("http://{}", receiver.address);
@@ -59,7 +59,7 @@ async fn exported(extra: &[(&'static str, &str)]) -> (Vec<Metric>, String) {
     (receiver.metrics(), text)
 }
 
-/// Every sample as the text format would show it.
+/// Every sample with the key that the text format would have.
 fn samples(metrics: &[Metric]) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     for metric in names::all() {
@@ -144,7 +144,7 @@ async fn both_exporters_show_the_same_of_every_series() {
     for transport in ["http/protobuf", "grpc"] {
         let (metrics, text) = exported(&[("OTEL_EXPORTER_OTLP_PROTOCOL", transport)]).await;
         let (mut sent, mut shown) = (samples(&metrics), shown(&text));
-        // Figures of the process itself move on between the two.
+        // Metrics of the process itself change between the two exports.
         for all in [&mut sent, &mut shown] {
             all.retain(|name, _| !name.starts_with("process_"));
         }

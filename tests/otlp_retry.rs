@@ -1,5 +1,4 @@
-//! What a receiver of OTLP gets that was away, busy or silent for a while, and what is
-//! counted of what it does not get.
+//! OTLP receivers that are unreachable, busy or silent for a while, and the counts of lost items.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use tokengauge_test_support::port::HeldPort;
 
 const CALLS: usize = 20;
 
-/// All signals to `address`, at once.
 fn variables(address: SocketAddr, protocol: &str) -> Vec<(&'static str, String)> {
     vec![
         ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
@@ -67,7 +65,7 @@ impl ExporterFixture {
         self.lost().iter().map(|(_, _, items)| items).sum()
     }
 
-    /// Sends what waits; says what was lost in the end.
+    /// Sends queued items, and returns the final losses.
     async fn end(self, limit: Duration) -> Vec<(&'static str, &'static str, u64)> {
         assert!(self.bench.meter.flush(TIMEOUT));
         let otlp = self.otlp;
@@ -98,7 +96,7 @@ async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
         variables.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "10000".to_owned()));
         let fixture = ExporterFixture::new(&variables);
         fixture.calls(CALLS);
-        // A full batch goes out at once: the first attempts fail.
+        // A full batch is sent at once: the first attempts fail.
         fixture.calls(250);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(fixture.lost().is_empty(), "{:?}", fixture.lost());
@@ -141,7 +139,7 @@ async fn a_receiver_that_says_no_is_asked_once() {
         ("http/protobuf", refusing(400, 0)),
         ("http/protobuf", refusing(500, 0)),
         ("grpc", refusing(200, 16)),
-        // Without a hint when it would be otherwise.
+        // The receiver gives no hint when to retry.
         ("grpc", refusing(200, 8)),
     ] {
         let receiver = Receiver::start(behaviour).await;
@@ -157,7 +155,7 @@ async fn a_receiver_that_says_no_is_asked_once() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(fixture.lost_items(), 512);
-        // One export, or several where the machine is slow: each is given up after one request.
+        // One export, or several if the machine is slow. Each fails after one request.
         let exports = fixture.lost().len();
         assert_eq!(
             receiver.received().len(),

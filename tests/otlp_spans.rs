@@ -1,4 +1,4 @@
-//! The attributes of a call's spans, besides their parents.
+//! Attributes of a call's spans.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -20,7 +20,6 @@ use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes, exp
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
 
-/// Gives every call a method and a path, whatever the meter knows of them.
 struct WithMethodAndPath(Vec<Arc<dyn Subscriber>>);
 
 impl Subscriber for WithMethodAndPath {
@@ -58,14 +57,12 @@ impl TracingFixture {
         }
     }
 
-    /// A call with `body`, answered in part by `then`.
     fn call(&self, path: &str, headers: &[(&str, &str)], body: &str) -> Arc<dyn ObservedCall> {
         let call = self.bench.begin(path, headers);
         self.bench.send(&*call, body.as_bytes());
         call
     }
 
-    /// A stream of twenty tokens that ends well.
     fn stream(&self, headers: &[(&str, &str)], body: &str) {
         let call = self.call("/v1/chat/completions", headers, body);
         call.overhead(Phase::Head, Duration::from_micros(1500));
@@ -157,7 +154,7 @@ async fn parameters_that_were_not_requested_are_not_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agents_trace_state_goes_on_in_the_spans_of_its_trace() {
+async fn the_agents_trace_state_is_kept_in_the_spans_of_its_trace() {
     let fixture = TracingFixture::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
     let state = ("tracestate", "vendor=1,other=x:y");

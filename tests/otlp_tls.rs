@@ -1,4 +1,4 @@
-//! Receivers of OTLP that speak TLS and ask for a certificate.
+//! OTLP receivers that use TLS and require a client certificate.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -13,7 +13,6 @@ use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 use tokengauge_test_support::otlp::{Receiver, exporters};
 
-/// A receiver for those who have a certificate of `authority`.
 async fn receiver(authority: &Authority) -> Receiver {
     let (certificate, key) = authority.issue("receiver", "localhost");
     let mut roots = RootCertStore::empty();
@@ -34,7 +33,7 @@ async fn receiver(authority: &Authority) -> Receiver {
     Receiver::start_tls(tls).await
 }
 
-/// The names of the spans of one call that arrived, and whether anything was lost.
+/// The names of the spans of one call that arrived, and whether any were lost.
 async fn spans(
     receiver: &Receiver,
     protocol: &str,

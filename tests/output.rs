@@ -1,5 +1,5 @@
-//! What the commands of the real binary print: to a reader that has seen enough, and to a
-//! terminal that would obey what names of models and sessions say.
+//! Output of the real binary's commands: to a reader that closes early, and to a terminal that would interpret control
+//! characters in model and session names.
 
 use crate::process::SteppedBackend;
 use rustix::fs::{Mode, OFlags};
@@ -18,10 +18,10 @@ use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 
-/// What clears a terminal and changes its title, once with bytes of 7 bits and once of 8, forges a line, and turns the
-/// direction of the text that follows.
+/// Clears a terminal and changes its title in 7-bit and 8-bit codes, forges a line, and reverses the direction of the
+/// following text.
 const MODEL: &str = "m\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED LINE\u{202e}";
-/// The same of other names in requests and answers, and a table's cell, a link and a tag in Markdown.
+/// Control characters for other names in requests and answers, and a table cell, a link and a tag in Markdown.
 const NAME: &str = "n\nFORGED \u{1b}[31m\u{2067}|[x](http://evil.example)<img src=x>";
 const SESSION: &str = "=HYPERLINK(\"http://evil.example\",\"open\")";
 
@@ -153,13 +153,11 @@ fn every_command_ends_quietly_when_its_output_is_closed() {
     );
 }
 
-/// What a terminal gets of the command's standard output and error.
 fn on_terminal(command: Command) -> String {
     on_terminal_of(None, command)
 }
 
-/// A terminal with this number of rows and columns: the end that shows, and the end that a
-/// command gets.
+/// Opens a terminal with these rows and columns. Returns the reading end and the end for a command.
 pub fn terminal(size: Option<[u16; 2]>) -> (OwnedFd, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
@@ -179,7 +177,7 @@ pub fn terminal(size: Option<[u16; 2]>) -> (OwnedFd, OwnedFd) {
     (terminal, other)
 }
 
-/// The command's standard output and error, as a terminal with this number of columns gets them.
+/// Standard output and standard error of the command on a terminal with this number of columns.
 fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
     let (terminal, other) = terminal(columns.map(|columns| [24, columns]));
     command
@@ -190,7 +188,7 @@ fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
     let mut shown = Vec::new();
     let mut terminal = std::fs::File::from(terminal);
     let mut piece = [0; 4096];
-    // Its end is an error on Linux.
+    // On Linux the end of a terminal is an error.
     while let Ok(length @ 1..) = terminal.read(&mut piece) {
         shown.extend_from_slice(&piece[..length]);
     }
@@ -198,7 +196,7 @@ fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// What stays of it where a slow machine has shown how far the work was meanwhile.
+/// Removes progress lines, which a slow machine shows.
 fn without_progress(shown: &str) -> String {
     let mut parts = shown.split("\r\u{1b}[K");
     let first = parts.next().unwrap_or_default();
@@ -216,7 +214,6 @@ fn harmless(line: &str, shown: &str) {
     assert!(!forged, "{line}: {shown}");
 }
 
-/// What is written for people.
 const FOR_PEOPLE: [&str; 11] = [
     "report --ledger LEDGER --with-warm-up",
     "report --ledger LEDGER --with-warm-up --by agent,user,team,tenant,tool",
@@ -232,7 +229,7 @@ const FOR_PEOPLE: [&str; 11] = [
 ];
 
 #[test]
-fn what_is_written_for_people_has_lines_of_ours_alone() {
+fn output_for_people_has_only_our_own_lines() {
     let fixture = OutputFixture::new();
     for line in FOR_PEOPLE {
         let shown = String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
@@ -266,7 +263,6 @@ fn no_name_commands_a_terminal() {
         );
         harmless(line, &shown);
     }
-    // CSV has line ends within quotes.
     let line = "export --ledger LEDGER --format csv --since 1h";
     let shown = on_terminal(fixture.command(line));
     assert!(shown.contains("m\\u{1b}[2J"), "{shown}");
@@ -278,7 +274,7 @@ fn no_name_commands_a_terminal() {
 }
 
 #[test]
-fn a_table_has_no_control_characters_anywhere_and_a_file_has_what_came() {
+fn a_table_has_no_control_characters_and_a_file_has_the_original_names() {
     let fixture = OutputFixture::new();
     let table = fixture.output("report --ledger LEDGER --with-warm-up");
     let table = String::from_utf8(table.stdout).expect("UTF-8");
@@ -309,7 +305,7 @@ fn a_spreadsheet_gets_no_formulas() {
 }
 
 #[tokio::test]
-async fn a_proxy_goes_on_when_its_log_is_closed() {
+async fn a_proxy_continues_when_its_log_is_closed() {
     let upstream = SteppedBackend::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");

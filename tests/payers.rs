@@ -1,4 +1,4 @@
-//! Who pays for calls: attribution, showback by month, limits, and what the holder of a key sees.
+//! Payers of calls: attribution, showback by month, limits, and what the holder of a key sees.
 
 use crate::admin_openapi::broken;
 use crate::process::Process;
@@ -23,7 +23,7 @@ const SEARCH: &str = "sk-search-0123456789abcdef";
 const OTHER: &str = "sk-other-0123456789abcdef";
 const UNUSED: &str = "sk-unused-0123456789abcdef";
 const TOKEN: &str = "token-of-the-operators";
-/// The id of a key of AWS, which is no secret.
+/// The id of an AWS key, which is not a secret.
 const AWS_ID: &str = "AKIA0123456789ABCDEF";
 
 struct Fixture {
@@ -62,7 +62,7 @@ impl Fixture {
         path
     }
 
-    /// Everything that the process wrote.
+    /// All output of the process.
     fn written(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.state()).expect("a folder");
         let files = files.map(|file| file.expect("a file").path());
@@ -79,7 +79,6 @@ fn run(config: &Path) -> Command {
     command
 }
 
-/// The digests that `print key-hash` prints.
 fn key_hashes(keys: &str) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"))
         .args(["print", "key-hash"])
@@ -132,7 +131,6 @@ async fn get(process: &Process, path: &str) -> Value {
     fetch_json(process.admin, &format!("/api/v1/{path}"), &headers).await
 }
 
-/// The records of so many calls, sorted by their route, team and tenant.
 async fn calls(process: &Process, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -149,7 +147,6 @@ async fn calls(process: &Process, count: usize) -> Vec<Value> {
     }
 }
 
-/// What the holder of the key in `headers` is told.
 async fn own_use(process: &Process, query: &str, headers: &[(&str, &str)]) -> TestResponse {
     request_with(process.admin, "GET", &format!("/api/v1/me{query}"), headers).await
 }
@@ -162,7 +159,7 @@ async fn used(process: &Process, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_has_the_payer_of_its_key_path_or_headers_and_else_of_the_process() {
+async fn a_call_has_the_payer_of_its_key_path_or_headers_or_else_of_the_process() {
     let fixture = Fixture::new().await;
     let hash = key_hash(SEARCH);
     let tables = format!(
@@ -262,7 +259,7 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     let head = "team,month,calls,errors,input_tokens,cached_input_tokens,output_tokens,reasoning_tokens,cost_usd,cost_share,\
                 calls_without_price";
     assert_eq!((lines.len(), lines[0]), (3, head), "{text}");
-    // Three of four calls of 20 tokens at 0.001 USD each.
+    // Three of four calls, with 20 tokens at 0.001 USD each.
     let ads: Vec<&str> = lines[1]
         .strip_prefix("\"=ads, \"\"eu\"\"\",")
         .expect("quoted")
@@ -304,18 +301,18 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     assert!(!empty.status.success());
     let message = String::from_utf8_lossy(&empty.stderr).into_owned();
     assert!(
-        message.contains("no finished calls in that time"),
+        message.contains("no finished calls in this period"),
         "{message}"
     );
     let wrong = report(words("--by team --month 2026-13"));
     assert!(
-        String::from_utf8_lossy(&wrong.stderr).contains("is a month such as 2026-11"),
+        String::from_utf8_lossy(&wrong.stderr).contains("must be a month such as 2026-11"),
         "{wrong:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_team_has_a_quota_of_its_own_that_needs_no_body() {
+async fn each_team_has_its_own_quota_that_needs_no_body() {
     let fixture = Fixture::new().await;
     let tables = "[attribution]\nteam_headers = [\"x-team\"]\n\
         [[quota]]\nname = \"by-team\"\nper = \"team\"\nrequests_per_minute = 2\nselect.tenant = \"acme\"\n\
@@ -336,7 +333,7 @@ async fn each_team_has_a_quota_of_its_own_that_needs_no_body() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_holder_of_a_key_sees_its_own_use_alone() {
+async fn the_holder_of_a_key_sees_only_its_own_use() {
     let fixture = Fixture::new().await;
     let tables = format!(
         "[[quota]]\nname = \"by-key\"\nper = \"key\"\nrequests_per_minute = 10\nconcurrent = 5\n\
@@ -401,7 +398,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
         (&requests["resource"], &requests["limit"]),
         (&json!("requests"), &json!(10))
     );
-    // One comes back every six seconds.
+    // The quota gains one request every six seconds.
     let left = requests["remaining"].as_u64().expect("a number");
     assert!((8..=10).contains(&left), "{left}");
     assert_eq!(
@@ -423,7 +420,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
     assert_eq!(early.status, 200, "{}", early.body);
     assert!(early.body.contains("\"calls\":0"), "{}", early.body);
 
-    // A key that nobody has, one without use and what is no key for this look the same.
+    // An unknown key, a key without usage, and a value that is not a key get the same answer.
     let time = |mut body: Value| {
         body["since"] = Value::Null;
         body["until"] = Value::Null;
@@ -451,7 +448,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
         (String::new(), vec![], 401),
         (String::new(), vec![("authorization", &signed)], 401),
         (String::new(), vec![("x-api-key", "sk-1234")], 401),
-        // Who knows the id of a key has no key.
+        // The id of a key is not the key.
         (String::new(), vec![("x-api-key", AWS_ID)], 401),
     ] {
         let response = own_use(&process, &query, &headers).await;
@@ -461,7 +458,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
         assert_eq!(broken(&document, problem, &error), None, "{error:#}");
         assert!(!response.body.contains("sk-"), "{}", response.body);
     }
-    // Everything else wants the token.
+    // All other paths require the admin token.
     for path in [
         "/api/v1/calls",
         "/api/v1/groups?by=key_hash",
@@ -484,7 +481,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
     assert!(process.find(SEARCH).is_none(), "a key is in the log");
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
-    // It is of the ledger: another process has the same answer.
+    // The answer comes from the ledger, so another process gives the same one.
     let process = Process::start_by(run(&config)).await;
     assert_eq!(used(&process, SEARCH).await["calls"], 2);
     let written = fixture.written();
@@ -496,7 +493,7 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_of_keys_unless_that_is_switched_on() {
+async fn the_use_of_keys_is_shown_only_if_enabled() {
     let fixture = Fixture::new().await;
     let process =
         Process::start_by(run(&fixture.config(&format!("token = \"{TOKEN}\""), ""))).await;
@@ -557,7 +554,7 @@ fn a_payer_that_cannot_be_is_refused_and_a_key_is_not_repeated() {
         ),
         (
             "[[slo]]\nname = \"s\"\nthroughput.at_least = 1\nselect.upstream = \"u\"\nselect.team = \"a\"",
-            "is not kept by team",
+            "is not measured per team",
         ),
         (
             &format!("[[payer]]\nteam = \"a\"\nkeys = [\"{SEARCH}\"]"),
@@ -571,7 +568,7 @@ fn a_payer_that_cannot_be_is_refused_and_a_key_is_not_repeated() {
 }
 
 #[test]
-fn digests_are_those_of_the_keys_on_standard_input() {
+fn digests_are_printed_for_the_keys_on_standard_input() {
     let two = key_hashes(&format!("{SEARCH}\n\n  {OTHER}\r\n"));
     let lines = String::from_utf8(two.stdout).expect("text");
     let lines: Vec<&str> = lines.lines().collect();
@@ -583,10 +580,7 @@ fn digests_are_those_of_the_keys_on_standard_input() {
     );
     for (input, message) in [
         ("", "there is no key on standard input"),
-        (
-            &*bearer(SEARCH),
-            "give the key alone, one a line, without `Bearer`",
-        ),
+        (&*bearer(SEARCH), "write one key per line, without `Bearer`"),
         (&*format!("\"{SEARCH}\""), "quotes"),
         (&*format!("{SEARCH},{OTHER}"), "commas"),
     ] {

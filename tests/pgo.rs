@@ -1,4 +1,4 @@
-//! The profile that the compiler of the image goes by (`make pgo`).
+//! The profile for building the image's program (`make pgo`).
 
 use std::process::Command;
 
@@ -19,9 +19,9 @@ fn the_compiler_reads_the_profile_of_the_image() {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
-/// SECURITY.md says how to build the image's program again: by the command of the Dockerfile.
+/// SECURITY.md explains how to rebuild the image's program with the command of the Dockerfile.
 #[test]
-fn the_image_is_built_alike_wherever_that_is_said() {
+fn every_description_builds_the_image_alike() {
     let read = |name: &str| {
         let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).expect(name)

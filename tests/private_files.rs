@@ -1,4 +1,4 @@
-//! Who may read what the real binary writes: its owner.
+//! Only the owner can read files that the real binary writes.
 
 use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
@@ -15,7 +15,6 @@ fn mode(path: &Path) -> u32 {
     file.permissions().mode() & 0o777
 }
 
-/// Waits until there is such a file.
 async fn exists(path: &Path) {
     let end = Instant::now() + TIMEOUT;
     while !path.exists() {

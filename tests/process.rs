@@ -1,5 +1,4 @@
-//! The real binary as a process, an upstream that streams step by step, and what the
-//! operators' address says.
+//! Starts the real binary as a process, and an upstream that streams step by step.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -25,15 +24,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it, and waits until it listens.
     pub async fn start(config: &Path) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(["run", "--config"]).arg(config);
         Process::start_by(command).await
     }
 
-    /// The same with so many threads of traffic: what is asked for under `/u` goes to `url`. `upstream` are more keys of
-    /// the upstream.
+    /// Starts the process with this number of traffic threads. Requests under `/u` go to `url`. `upstream` contains
+    /// further keys of the upstream.
     pub async fn start_threads(threads: usize, url: &str, upstream: &str) -> (Process, TempDir) {
         let folder = TempDir::new().expect("a folder");
         let file = folder.path().join("proxy.toml");
@@ -49,7 +47,6 @@ impl Process {
         (Process::start_by(command).await, folder)
     }
 
-    /// The same by a command that becomes it.
     pub async fn start_by(mut command: Command) -> Process {
         let mut child = command
             .stdin(Stdio::null())
@@ -79,7 +76,7 @@ impl Process {
         self.child.id().expect("it runs")
     }
 
-    /// Where agents connect, in the order the addresses were opened.
+    /// Addresses for agents, in the order in which they were opened.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let lines = self.lines.lock().expect("no panic");
         let found = lines
@@ -90,18 +87,16 @@ impl Process {
             .collect()
     }
 
-    /// The first line of the log that holds `text`, if there is one.
     pub fn find(&self, text: &str) -> Option<String> {
         let lines = self.lines.lock().expect("no panic");
         lines.iter().find(|line| line.contains(text)).cloned()
     }
 
-    /// Waits for a line of the log that holds `text`.
     pub async fn line(&self, text: &str) -> String {
         self.line_within(text, TIMEOUT).await
     }
 
-    /// The same of what takes minutes by itself.
+    /// Waits for a log line that may take minutes.
     pub async fn eventually(&self, text: &str) -> String {
         self.line_within(text, 8 * TIMEOUT).await
     }
@@ -137,7 +132,6 @@ impl Process {
         self.metrics().await[&series]
     }
 
-    /// Waits until there were so many reloads of this result.
     pub async fn has_reloaded(&self, result: &str, count: f64) {
         let end = Instant::now() + TIMEOUT;
         while self.reloads(result).await < count {
@@ -154,7 +148,7 @@ impl Process {
     }
 }
 
-/// Answers `/…/hello` at once, and `/…/stream/<id>` chunk by chunk as it is asked to.
+/// Answers `/…/hello` at once, and `/…/stream/<id>` one chunk at a time on demand.
 pub struct SteppedBackend {
     pub address: SocketAddr,
     step: watch::Sender<usize>,
@@ -184,12 +178,10 @@ impl SteppedBackend {
         }
     }
 
-    /// Every stream gets its next chunk.
     pub fn next(&self) {
         self.step.send_modify(|step| *step += 1);
     }
 
-    /// Every stream ends.
     pub fn end(&self) {
         self.step.send_replace(END);
     }
@@ -198,7 +190,7 @@ impl SteppedBackend {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// What stream `id` is, with so many chunks, as it is on the wire.
+    /// The wire bytes of stream `id` with this number of chunks.
     pub fn whole(id: &str, chunks: usize) -> String {
         let chunks: String = (1..=chunks).map(|step| chunk(id, step)).collect();
         chunks + "0\r\n\r\n"
@@ -241,7 +233,7 @@ async fn answer(mut tcp: TcpStream, mut steps: watch::Receiver<usize>) {
     }
 }
 
-/// The target of the next request, which has no body.
+/// Reads a request without a body, and returns its target.
 async fn target(tcp: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -259,7 +251,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Asks for a stream and reads its head.
+    /// Requests a stream and reads its head.
     pub async fn open(address: SocketAddr, route: &str, id: String) -> Listener {
         let mut tcp = TcpStream::connect(address).await.expect("connected");
         let request = format!("GET {route}/stream/{id} HTTP/1.1\r\nhost: test\r\n\r\n");
@@ -281,13 +273,12 @@ impl Listener {
         listener
     }
 
-    /// Reads until chunk `step` has come.
     pub async fn step(&mut self, step: usize) {
         let chunk = chunk(&self.id, step);
         self.until(&chunk).await;
     }
 
-    /// Reads to the end of the stream and gives all of its bytes.
+    /// Reads to the end of the stream and returns its head and body.
     pub async fn whole(mut self) -> (String, String) {
         self.until("\r\n0\r\n\r\n").await;
         (self.id, self.read)

@@ -1,5 +1,5 @@
-//! Responses that people report to gateways as measured wrongly, played over real sockets: errors
-//! inside a 200, damaged events, usage in odd places, models that are named late.
+//! Responses that users of gateways reported as measured wrongly, played over real sockets: errors inside a 200,
+//! damaged events, usage in unusual places, models that are named late.
 
 mod code_assist;
 mod costs;
@@ -33,7 +33,7 @@ const CONVERSE_STREAM: &str = "/model/m/converse-stream";
 const INVOKE: &str = "/model/m/invoke";
 const INVOKE_STREAM: &str = "/model/m/invoke-with-response-stream";
 
-/// A dialect's stream: how it frames JSON, and its JSON of one word and of its end.
+/// The stream format of a dialect: the framing of JSON, and the JSON of one word and of the end.
 #[derive(Clone, Copy)]
 struct Stream {
     name: &'static str,

@@ -1,5 +1,5 @@
-//! A quota store that cannot be reached, over the real binary: no call waits for it, and each proxy does as it was
-//! told. With a real quota store: tests/real/test_quota_store.py.
+//! An unreachable quota store over the real binary: no call waits for it, and each proxy follows its configured
+//! fallback. tests/real/test_quota_store.py uses a real quota store.
 
 use crate::process::{Process, SteppedBackend};
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ impl Fixture {
     }
 }
 
-/// An address that nobody listens on.
+/// An address without a listener.
 async fn nobody() -> SocketAddr {
     tokengauge_test_support::port::nowhere()
 }
@@ -132,7 +132,7 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
     for _ in 0..20 {
         admitted += u32::from(status(&process).await == 200);
     }
-    // 60 ÷ 10, and what comes meanwhile: one in ten seconds.
+    // A tenth of the quota of 60, and one more call every ten seconds.
     let most = 8.0 + begin.elapsed().as_secs_f64() / 10.0;
     assert!((6.0..=most).contains(&f64::from(admitted)), "{admitted}");
     let mut response = ask(&process).await;
@@ -143,7 +143,7 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
     assert!(
         response
             .body
-            .contains("6 requests a minute, its share while"),
+            .contains("6 requests a minute (the share of this process while"),
         "{}",
         response.body
     );
@@ -156,7 +156,7 @@ async fn without_a_store_each_process_has_its_share_of_a_limit() {
 }
 
 #[tokio::test]
-async fn without_a_store_all_or_no_calls_are_admitted_where_that_is_said() {
+async fn without_a_store_all_or_no_calls_are_admitted_as_configured() {
     let fixture = Fixture::new().await;
     let quota_store = nobody().await;
     let config = fixture.config(quota_store, "lease = \"100ms\"\non_error = \"open\"", QUOTA);
@@ -190,14 +190,14 @@ async fn in_shadow_mode_a_store_that_is_away_changes_nothing() {
         admitted += 1;
         assert!(begin.elapsed() < TIMEOUT, "no call is refused");
     }
-    // 60, and one more in each second that the calls took.
+    // The quota of 60, and one more call for each second that passed.
     let most = 61.0 + begin.elapsed().as_secs_f64();
     assert!((60.0..=most).contains(&f64::from(admitted)), "{admitted}");
     let shadow = "tokengauge_quota_shadow_refused_total{quota=\"q\",resource=\"quota_store\"}";
     assert!(metric(&process, shadow).await >= 60.0);
 }
 
-/// Announces an answer of 2^62 bytes to every command, and sends bytes of it for as long as they are taken.
+/// Announces an answer of 2^62 bytes to every command, and sends bytes for as long as they are read.
 async fn quota_store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -232,7 +232,7 @@ async fn a_store_that_announces_an_endless_answer_is_left() {
     assert_eq!(status(&process).await, 200);
 }
 
-/// A command of the protocol; `None` at the end of the connection.
+/// Reads a command of the protocol; `None` at the end of the connection.
 async fn command(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>> {
     let mut line = String::new();
     reader
@@ -254,7 +254,7 @@ async fn command(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>
     Some(words)
 }
 
-/// A quota store behind TLS that takes every command, and where the commands arrive.
+/// A quota store behind TLS that accepts every command, and a channel with the commands.
 async fn quota_store_with_tls(
     authority: &Authority,
 ) -> (SocketAddr, mpsc::UnboundedReceiver<Vec<String>>) {
@@ -299,7 +299,7 @@ async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     let (address, mut received) = quota_store_with_tls(&authority).await;
     let password = fixture.folder.path().join("password");
     std::fs::write(&password, "of a file\n").expect("written");
-    // Nothing is tried again, however long the first connection takes.
+    // Nothing is retried, however long the first connection takes.
     let keys = format!(
         "timeout = \"30s\"\nlease = \"2s\"\npassword_file = {password:?}\ntls = {{ ca = {:?} }}",
         authority.file
@@ -320,7 +320,7 @@ async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     assert_eq!(loads.count(), 5);
     reachable(&process).await;
 
-    // Whom another authority signed is not spoken to.
+    // The proxy does not talk to a server whose certificate is from another authority.
     let other = Authority::new();
     let keys = format!(
         "timeout = \"30s\"\nlease = \"100ms\"\ntls = {{ ca = {:?} }}",
@@ -328,5 +328,5 @@ async fn a_store_is_reached_by_tls_with_a_password_of_a_file() {
     );
     let process = Process::start(&fixture.config_of(&url, &keys, QUOTA)).await;
     fallback(&process).await;
-    process.line("`tls.ca` names others to trust").await;
+    process.line("set `tls.ca` to trust another one").await;
 }

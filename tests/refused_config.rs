@@ -1,5 +1,5 @@
-//! A sidecar whose configuration cannot be used at its start, on the real binary: calls go on
-//! by the routes that its injection names, unless a limit may be in what was refused.
+//! A sidecar whose configuration cannot be used at its start, on the real binary. Calls use the fallback routes of the
+//! injection, unless the refused configuration may contain a limit.
 
 use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ const SUCCESSFUL: &str = "tokengauge_config_last_reload_successful";
 const FORWARDED: &str = "tokengauge_config_fallback{calls=\"forwarded\"}";
 const REFUSED: &str = "tokengauge_config_fallback{calls=\"refused\"}";
 const QUOTA: &str = "[[quota]]\nname = \"q\"\nconcurrent = 1\n";
-/// Makes no TOML of what is before it.
+/// Makes the text before it invalid TOML.
 const BROKEN: &str = "[[upstream]\n";
 
 fn route(name: &str, upstream: SocketAddr) -> String {
@@ -26,7 +26,7 @@ fn route(name: &str, upstream: SocketAddr) -> String {
     )
 }
 
-/// A pod's ConfigMap, and the engine behind the fallback's one route, `/engine`.
+/// A pod's ConfigMap, and the engine of the fallback's only route, `/engine`.
 struct PodFixture {
     folder: TempDir,
     engine: SteppedBackend,
@@ -52,7 +52,7 @@ impl PodFixture {
         std::fs::write(self.path(), text).expect("written");
     }
 
-    /// As injection starts it.
+    /// The command line that injection writes.
     fn command(&self) -> Command {
         let mut command = run(&self.path());
         let fallback = route("engine", self.engine.address);
@@ -87,7 +87,7 @@ async fn gauges(process: &Process) -> [f64; 3] {
     [SUCCESSFUL, FORWARDED, REFUSED].map(|name| metrics[name])
 }
 
-/// Waits until the gauges are so.
+/// Waits until the gauges have these values.
 async fn wait_for(process: &Process, wanted: [f64; 3]) {
     let end = Instant::now() + TIMEOUT;
     while gauges(process).await != wanted {
@@ -166,7 +166,7 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mended_configuration_is_used_and_the_gauge_falls() {
+async fn a_corrected_configuration_is_used_and_the_gauge_falls() {
     let pod = PodFixture::new(Some(BROKEN)).await;
     let other = SteppedBackend::start().await;
     let process = pod.start().await;
@@ -187,12 +187,12 @@ async fn a_mended_configuration_is_used_and_the_gauge_falls() {
     );
     let own = fetch(process.addresses()[0], "/other/hello").await;
     assert_eq!(own.body, "hello");
-    // From here on it is as with any proxy: the one before stays.
+    // From now on the sidecar behaves like any proxy and keeps the previous configuration.
     pod.write(BROKEN);
     process.signal(Signal::HUP);
     process.has_reloaded("refused", 2.0).await;
     assert_eq!(gauges(&process).await, [0.0, 0.0, 0.0]);
-    assert!(verbose(&process).await.contains("the one before stays"));
+    assert!(verbose(&process).await.contains("the previous one remains"));
     let own = fetch(process.addresses()[0], "/other/hello").await;
     assert_eq!(own.body, "hello");
 }
@@ -275,7 +275,7 @@ async fn whatever_guards_the_api_closes_it_when_it_cannot_be_loaded() {
         for end in ["colour = \"red\"\n", BROKEN] {
             let pod = PodFixture::new(Some(&format!("{text}{end}"))).await;
             let process = pod.start().await;
-            // A key that is written with escapes, in what is no TOML, may be that of a limit, too.
+            // In invalid TOML, an escaped key may also be the key of a limit.
             if !(text.contains('\\') && end == BROKEN) {
                 assert_eq!(hello(&process).await.body, "hello", "{text}{end}");
             }
@@ -286,7 +286,7 @@ async fn whatever_guards_the_api_closes_it_when_it_cannot_be_loaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_injection_decides_what_becomes_of_calls() {
+async fn the_injection_decides_whether_calls_are_forwarded() {
     let limited = PodFixture::new(Some(&format!("{QUOTA}{BROKEN}"))).await;
     let process = limited.start_with("pass").await;
     assert_eq!(hello(&process).await.body, "hello");
@@ -310,7 +310,7 @@ async fn a_limit_that_comes_later_and_cannot_be_loaded_refuses_until_it_can() {
     pod.write(format!("{own}{QUOTA}colour = \"red\"\n"));
     wait_for(&process, [0.0, 0.0, 1.0]).await;
     assert_eq!(hello(&process).await.status, 503);
-    // It can be read, and not be used without a restart.
+    // The file is valid, but its changes need a restart.
     pod.write(format!("[otlp]\ncall_records = true\n{own}{QUOTA}"));
     process.signal(Signal::HUP);
     process
@@ -347,13 +347,13 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
         let response = request_with(address, "GET", "/metrics", headers).await;
         assert_eq!(response.status, status, "{}", response.body);
     }
-    // The token is not the file's, so that mended it is used.
+    // The admin token does not come from the file, so the corrected file is used.
     pod.write(format!("{guarded}{}", route("engine", pod.engine.address)));
     process.signal(Signal::HUP);
-    process.line("was read again and is in use").await;
+    process.line("the configuration was reloaded").await;
 }
 
-/// Its exit code, and what it said.
+/// Its exit code and output.
 async fn ends(mut command: Command) -> (Option<i32>, String) {
     let child = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(TIMEOUT, child).await;
@@ -375,7 +375,7 @@ async fn a_gateway_exits_with_78_and_so_does_a_fallback_that_cannot_be_used() {
         said.contains("`colour`") && said.contains("`flavour`"),
         "{said}"
     );
-    // An address that somebody has is not the configuration's fault.
+    // An address in use is not an error of the configuration.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let taken = taken
         .local_addr()
@@ -390,7 +390,7 @@ async fn a_gateway_exits_with_78_and_so_does_a_fallback_that_cannot_be_used() {
         said.contains("--metrics-listen") && !said.contains("fallback"),
         "{said}"
     );
-    // The other commands of the image do not mind the variables.
+    // Other commands of the image ignore the variables.
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["pause", "1ms"]);
     command.env("TOKENGAUGE_FALLBACK_CONFIG", "x = 1");

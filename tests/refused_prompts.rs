@@ -1,4 +1,4 @@
-//! A prompt that was not processed does not count as input: neither in its record nor in its cost.
+//! A prompt that was not processed does not count as input, in its record or its cost.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,6 @@ const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 const OVERLOADED: &str =
     "data: {\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
 
-/// Answers everybody who asks with these bytes, and closes.
 async fn backend(answer: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -67,7 +66,7 @@ fn has_no_input(record: &CallRecord, outcome: Outcome) {
 async fn who_could_not_be_reached_in_time_was_sent_nothing() {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], 0).into()).expect("bound");
-    // One may wait to be accepted: whoever comes after gets no answer.
+    // The backlog holds one connection, so later agents get no answer.
     let listener = socket.listen(1).expect("listening");
     let address = listener.local_addr().expect("an address");
     let mut waiting = Vec::new();
@@ -104,7 +103,7 @@ async fn an_error_in_a_200_before_anything_was_generated_is_a_refusal() {
     let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
     let body = r#"{"error":{"type":"overloaded_error","message":"busy"}}"#;
     has_no_input(&answered(json, body).await, Outcome::ErrorEvent);
-    // Whoever has begun has read the prompt.
+    // An engine that began to answer has read the prompt.
     let begun = answered(STREAM, &(words(8) + OVERLOADED)).await;
     assert_eq!(begun.outcome, Outcome::ErrorEvent);
     assert!(begun.tokens.normalised.input > Some(5), "{begun:?}");
@@ -122,7 +121,7 @@ async fn a_refusal_over_grpc_is_one_too() {
     let record = asked(Setup::to(backend(trailers).await)).await;
     assert_eq!(record.error_type.as_deref(), Some("resource_exhausted"));
     has_no_input(&record, Outcome::ErrorEvent);
-    // An answer of trailers alone has them in its head.
+    // A gRPC trailers-only answer has its trailers in the head.
     let alone = format!("{head}grpc-status: 8\r\ncontent-length: 0\r\n\r\n");
     let record = asked(Setup::to(backend(alone).await)).await;
     assert_eq!(record.error_type.as_deref(), Some("resource_exhausted"));

@@ -1,4 +1,4 @@
-//! Another configuration while streams run, on the real binary.
+//! Configuration reloads on the real binary while streams run.
 
 use crate::process::{Listener, Process, SteppedBackend};
 use rustix::process::Signal;
@@ -29,7 +29,6 @@ fn objective(name: &str, more: &str) -> String {
     format!("[[slo]]\nname = \"{name}\"\navailability = true\n{more}\n")
 }
 
-/// A configuration file in a folder of its own.
 struct ConfigFile {
     folder: TempDir,
 }
@@ -52,7 +51,7 @@ impl ConfigFile {
     }
 }
 
-/// Everything that may change does, each time; nothing that streams is where it was.
+/// Each generation changes every setting that may change, and moves everything that streams use.
 fn generation(number: usize, upstream: SocketAddr, spare: &[SocketAddr]) -> String {
     let listen = match number % 2 {
         0 => "[\"127.0.0.1:0\"]".to_owned(),
@@ -103,7 +102,7 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
         let (id, body) = stream.whole().await;
         assert_eq!(body, SteppedBackend::whole(&id, RELOADS));
     }
-    // The records come after the streams.
+    // Records are made after the streams end.
     let end = Instant::now() + TIMEOUT;
     let whole = loop {
         let calls = fetch(
@@ -131,7 +130,7 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     assert!(process.ended().await.success());
 }
 
-/// Ports that nobody gets who asks for any, and their addresses.
+/// Ports that the kernel does not give to others, and their addresses.
 fn held_ports(count: usize) -> (Vec<HeldPort>, Vec<SocketAddr>) {
     let held: Vec<_> = std::iter::repeat_with(HeldPort::take).take(count).collect();
     let addresses = held.iter().map(|port| port.address).collect();
@@ -139,7 +138,7 @@ fn held_ports(count: usize) -> (Vec<HeldPort>, Vec<SocketAddr>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
+async fn an_invalid_file_is_refused_with_place_and_reason() {
     let upstream = SteppedBackend::start().await;
     let good = format!("{ANY}{ADMIN}{}", route("a", upstream.address));
     let file = ConfigFile::new(&good);
@@ -214,7 +213,7 @@ async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
     assert_eq!(process.metrics().await[successful], 1.0);
 }
 
-/// As the kubelet does: a new folder, and one rename that leads to it.
+/// Updates like the kubelet: a new folder, and one rename of a link to it.
 fn mount(folder: &Path, version: &str, text: &str) {
     let data = folder.join(version);
     std::fs::create_dir(&data).expect("made");
@@ -256,7 +255,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
     let file = ConfigFile::new(&text(objective("kept", "") + &objective("gone", "")));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
-    // One connection for all of it: what is asked on it goes by the routes of its time.
+    // All requests use one connection. Each follows the routes of its time.
     let agent = TcpStream::connect(address).await.expect("connected");
     assert_eq!(
         request(address, "POST", "/a/v1/embeddings").await.body,
@@ -277,7 +276,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
         assert_eq!(counted, wanted);
     };
     counts(1.0).await;
-    // Another share of the same judgement, one that goes, one that comes, one more upstream.
+    // One objective changes its target, one is removed, one is added, and one more upstream exists.
     let more = objective("kept", "objective = 0.5") + &objective("new", "select.route = \"b\"");
     file.write(&text(route("b", other.address) + &more));
     process.signal(Signal::HUP);
@@ -306,7 +305,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
         assert_eq!(request(address, "POST", &path).await.body, "hello");
     }
     counts(3.0).await;
-    // What is taken out and comes back finds what was counted.
+    // An objective that is removed and added again finds its earlier counts.
     file.write(&text(objective("gone", "")));
     process.signal(Signal::HUP);
     process.has_reloaded("applied", 2.0).await;
@@ -316,7 +315,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
         (&slos["slos"][0]["name"], &slos["slos"][0]["good"]),
         (&"gone".into(), &1.0.into())
     );
-    // One later, nothing asks for the series of `b` any more.
+    // After another reload, nothing uses the series of `b`.
     file.write(&text(objective("gone", "description = \"x\"")));
     process.signal(Signal::HUP);
     process.has_reloaded("applied", 3.0).await;
@@ -325,7 +324,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
+async fn a_removed_address_accepts_nothing_and_its_streams_continue() {
     let upstream = SteppedBackend::start().await;
     let text = |listen: &[SocketAddr]| {
         format!(
@@ -455,7 +454,7 @@ async fn more_connections_to_an_upstream_are_allowed_without_closing_those_that_
     process.signal(Signal::HUP);
     process.has_reloaded("applied", 1.0).await;
     assert_eq!(fetch(address, "/r/hello").await.status, 200);
-    // Its connection is the second one, now that it is idle.
+    // The call uses the second connection, which is now idle.
     assert_eq!(waiting.await.expect("no panic"), 200);
     assert_eq!(upstream.connections(), 2);
     upstream.next();

@@ -1,5 +1,4 @@
-//! What the real binary says of limits where several replicas run, and the address that is
-//! all addresses of a host.
+//! Warnings of the real binary about limits with several replicas, and listening on all addresses of a host.
 
 use crate::process::Process;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,9 +27,9 @@ kind = "webhook"
 url = "http://127.0.0.1:9/"
 "#;
 const SAID: [&str; 3] = [
-    "quota minutes: counted by each replica for itself",
-    "budget hard: counted by each replica for itself",
-    "notify oncall: each replica judges its own calls",
+    "quota minutes: each replica counts separately",
+    "budget hard: each replica counts separately",
+    "notify oncall: each replica evaluates only its own calls",
 ];
 
 #[tokio::test]

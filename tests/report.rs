@@ -1,4 +1,4 @@
-//! `tokengauge report` as a process: intervals, how many calls they are of, differences between rows, and the forms it has.
+//! `tokengauge report` as a process: intervals, their number of calls, differences between rows, and output formats.
 
 use serde_json::Value;
 use std::io::Write;
@@ -11,7 +11,6 @@ use tokio::process::Command;
 
 const CALLS: usize = 3_000;
 
-/// A call log of agents at work.
 fn call_log() -> tempfile::NamedTempFile {
     let mut log = tempfile::NamedTempFile::new().expect("a file");
     let from = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
@@ -61,7 +60,7 @@ async fn every_figure_has_its_interval_and_the_calls_it_is_of() {
             );
             assert!(number("calls") > Some(0.0) && number("sessions") > Some(0.0));
         }
-        // The row's own figures are those that have the intervals.
+        // Only the row's own figures have intervals.
         let pairs = [
             ("tps_p50", "/tps/p50"),
             ("ttft_p95", "/ttft/p95"),
@@ -134,13 +133,13 @@ async fn rows_are_compared_with_the_one_that_is_named() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(
-        error.contains("no row is called so; there are: ") && error.contains(&last),
+        error.contains("no row has this name; the rows are: ") && error.contains(&last),
         "{error}"
     );
 }
 
 #[tokio::test]
-async fn a_report_says_what_was_asked_for_and_what_made_it() {
+async fn a_report_states_its_method_and_its_workload() {
     let log = call_log();
     let document = json(log.path(), &[]).await;
     let by = &document["measured_by"];
@@ -157,7 +156,7 @@ async fn a_report_says_what_was_asked_for_and_what_made_it() {
 }
 
 #[tokio::test]
-async fn a_page_loads_nothing_and_runs_its_own_script_alone() {
+async fn a_page_loads_nothing_and_runs_only_its_own_script() {
     let log = call_log();
     let output = report(log.path(), &["--format", "html"]).await;
     let page = String::from_utf8_lossy(&output.stdout).into_owned();

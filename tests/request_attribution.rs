@@ -1,5 +1,4 @@
-//! The model and session of a request are in the record also if no upstream read
-//! it, and where its body is encoded.
+//! The record has the model and session of a request even if no upstream read it or its body is encoded.
 
 use crate::process::Process;
 use http_body_util::{BodyExt, Full};
@@ -32,14 +31,13 @@ fn body(prompt: &str) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
-/// A prompt that does not become short when it is encoded.
+/// A prompt that encoding does not shorten.
 fn long() -> String {
     (0..40_000_u32)
         .map(|number| format!("{:x} ", number.wrapping_mul(2_654_435_761)))
         .collect()
 }
 
-/// Answers everything and keeps the bodies.
 async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -63,7 +61,7 @@ async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
     address
 }
 
-/// A server that takes connections and resets them once it has read a little of their request.
+/// A server that resets each connection after it has read a little of the request.
 async fn resets() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -112,7 +110,7 @@ impl ProxyFixture {
         self.process.addresses()[0]
     }
 
-    /// Sends a request and gives the status of its answer.
+    /// Sends a request and returns the status.
     async fn post(&self, route: &str, headers: &str, body: &[u8]) -> u16 {
         let mut tcp = TcpStream::connect(self.address()).await.expect("connected");
         let head = format!(
@@ -125,13 +123,12 @@ impl ProxyFixture {
         let mut response = Vec::new();
         let read = soon("an answer", tcp.read_to_end(&mut response)).await;
         read.expect("whole");
-        // Records are in the order of milliseconds.
+        // Records are ordered by millisecond.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let status = String::from_utf8_lossy(&response[9..12]).into_owned();
         status.parse().expect("a status")
     }
 
-    /// The records, the first call first, once there are so many.
     async fn records(&self, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -195,15 +192,15 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_whose_upstream_is_lost_amid_the_upload_is_known_by_its_request() {
+async fn a_call_whose_upstream_is_lost_during_the_upload_has_the_facts_of_its_request() {
     let more = format!(
         "[[upstream]]\nname = \"resets\"\nurl = \"http://{}\"\n\
          [[route]]\npath = \"/resets\"\nupstream = \"resets\"\n",
         resets().await
     );
     let fixture = ProxyFixture::start(&more).await;
-    // Longer than all socket buffers on the way, so that some of it is never sent upstream, and
-    // within what is read of a body.
+    // Longer than all socket buffers, so that the upstream never gets a part of it, and within the limit for reading
+    // bodies.
     let long = body(&"word ".repeat(150_000));
     for _ in 0..4 {
         assert_eq!(fixture.post("resets", "", &long).await, 502);
@@ -242,7 +239,7 @@ async fn a_refused_call_and_one_that_went_elsewhere_are_known_by_their_requests(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encoded_body_is_read_and_goes_on_as_it_came() {
+async fn an_encoded_body_is_read_and_forwarded_unchanged() {
     let fixture = ProxyFixture::start("").await;
     let mut sent = Vec::new();
     for coding in CODINGS {
@@ -312,7 +309,7 @@ async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes() {
+async fn a_call_answered_by_the_proxy_holds_no_slot_during_the_rest_of_its_upload() {
     let fixture =
         ProxyFixture::start("[[quota]]\nname = \"one\"\nper = \"all\"\nconcurrent = 1\n").await;
     let body = body(&long());
@@ -321,7 +318,7 @@ async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes
          Content-Length: {}\r\n\r\n",
         body.len()
     );
-    // The first agent never sends more than a part, and gets its answer all the same.
+    // The first agent sends only a part of its request, and is answered nevertheless.
     let mut slow = TcpStream::connect(fixture.address())
         .await
         .expect("connected");

@@ -57,12 +57,12 @@ async fn restart_under_streams(threads: usize) {
     assert_eq!(
         fetch(old.admin, "/livez").await.status,
         200,
-        "draining is no illness"
+        "draining is not a fault"
     );
     while TcpStream::connect(before).await.is_ok() {
         assert!(Instant::now() < end, "somebody new comes in");
     }
-    // Those who come now go to the other one.
+    // New agents connect to the new process.
     for number in 0..STREAMS {
         streams.push(Listener::open(after, "", format!("new{number}")).await);
     }
@@ -84,7 +84,7 @@ async fn restart_under_streams(threads: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_is_stuck_is_no_reason_to_be_restarted() {
-    // It takes connections and never says a word.
+    // Accepts connections and never answers.
     let stuck = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let folder = TempDir::new().expect("a folder");
     let process = start(

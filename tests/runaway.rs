@@ -1,5 +1,5 @@
-//! Sessions that run away and prompt-cache breaks, over the real binary: found as calls end, shown, counted, told to a
-//! receiver, and stopped by a quota that is for them alone.
+//! Runaway sessions and prompt-cache breaks over the real binary: detected as calls end, shown, counted, sent to a
+//! receiver, and stopped by a quota for such sessions only.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -13,10 +13,10 @@ use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour};
 use tokio::net::TcpListener;
 
-/// What no answer, metric or message may repeat.
+/// Must not appear in any answer, metric or message.
 const ARGUMENTS: &str = "the-arguments-of-a-tool";
 
-/// An upstream that answers each request with what its header `x-answer` says.
+/// An upstream that answers each request with its header `x-answer`.
 async fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -70,7 +70,6 @@ impl Fixture {
         }
     }
 
-    /// Status and body of a call of a session that is answered so.
     async fn call(&self, session: &str, response: &Value) -> (u16, String) {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "go on"}]});
         let body = body.to_string();
@@ -89,7 +88,6 @@ impl Fixture {
         (status.expect("a status"), body.to_owned())
     }
 
-    /// Waits until a metric is at least so much, and returns it.
     async fn metric(&self, name: &str, least: f64) -> f64 {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -103,7 +101,7 @@ impl Fixture {
         }
     }
 
-    /// Waits until so many calls have ended in the metrics: an agent's turns are further apart than those of a test.
+    /// Waits until metrics show this number of ended calls, because a test makes turns faster than an agent.
     async fn ended(&self, calls: f64) {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -205,14 +203,14 @@ async fn the_same_tool_call_over_and_over_is_found_told_and_stopped() {
     let figure = json!({"reason": "same_tool_call", "value": 5.0, "limit": 5.0});
     assert_eq!(one["figures"], json!([figure]));
 
-    // The quota takes up to a second to hold.
+    // The quota takes up to a second to apply.
     let end = Instant::now() + TIMEOUT;
     let refusal = loop {
         let (status, body) = fixture.call("circle", &text(usage(1, 0, 1))).await;
         if status == 429 {
             break body;
         }
-        assert!(Instant::now() < end, "it goes on: {status}");
+        assert!(Instant::now() < end, "it continues: {status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert!(
@@ -242,7 +240,7 @@ async fn the_file_with_a_receivers_address_is_read_again_for_each_message() {
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("url");
-    // Nobody listens at the old address.
+    // Nothing listens at the old address.
     std::fs::write(&file, "http://127.0.0.1:9/old\n").expect("written");
     let fixture = Fixture::start(&format!(
         "[runaway]\nsame_tool_calls = 3\n[[notify]]\nkind = \"webhook\"\nurl_file = {file:?}\n"
@@ -260,7 +258,6 @@ async fn the_file_with_a_receivers_address_is_read_again_for_each_message() {
     assert_eq!(alert["annotations"]["summary"], "1 session runs away");
 }
 
-/// The first alert that a receiver got.
 async fn notified(receiver: &Receiver) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -278,7 +275,6 @@ async fn notified(receiver: &Receiver) -> Value {
     }
 }
 
-/// What tools were called with is nowhere to be read.
 async fn nothing_of_arguments(fixture: &Fixture, alert: &Value) {
     let mut all = vec![alert.to_string()];
     for path in [
@@ -301,14 +297,14 @@ async fn a_session_that_spends_many_times_what_is_usual_runs_away() {
     let ceilings =
         "[runaway]\nwindow = \"1m\"\nusd_per_minute = 0\ntimes_usual = 10\nusual_sessions = 5\n";
     let fixture = Fixture::start(ceilings).await;
-    // Nobody knows yet what is usual.
+    // The usual amount is not known yet.
     fixture.call("first", &text(usage(90_000, 0, 10))).await;
     for session in 0..8 {
         fixture
             .call(&format!("s-{session}"), &text(usage(90, 0, 10)))
             .await;
     }
-    // What is usual is worked out again after some milliseconds.
+    // The usual amount is computed again after some milliseconds.
     fixture.ended(9.0).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     fixture.call("greedy", &text(usage(1_900, 0, 10))).await;

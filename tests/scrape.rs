@@ -1,5 +1,5 @@
-//! What a scraper gets: the format it asks for, traces of real calls, gauges that come
-//! back to 0, and bounds on size and time.
+//! Scrapes of metrics: negotiated format, exemplars of real calls, gauges that return to 0, and bounds on size and
+//! time.
 
 use crate::admin_api::{Server, value};
 use flate2::read::GzDecoder;
@@ -40,10 +40,10 @@ fn chat_of(bench: &Bench, parent: &str) {
 }
 
 #[tokio::test]
-async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
+async fn open_metrics_is_served_on_request_with_the_traces_of_real_calls() {
     let server = Server::start().await;
     traced_chat(&server.bench);
-    // A trace that is not recorded cannot be looked up.
+    // A trace that was not sampled cannot be looked up.
     let unrecorded = TRACE.replace("4bf9", "5bf9");
     chat_of(
         &server.bench,
@@ -110,7 +110,6 @@ async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
     assert!(!classic.contains(TRACE) && !classic.contains("# EOF"));
 }
 
-/// Buckets in which something was observed and that name no trace.
 fn without_exemplar(text: &str) -> Vec<&str> {
     let mut before = ("", 0);
     let mut without = Vec::new();
@@ -257,7 +256,7 @@ async fn gauges_come_back_to_0_after_agents_left_the_proxy_in_the_middle() {
         value(&text, "tokengauge_streams_in_flight", &["route=\"route\""])
     };
     assert_eq!(in_flight(), Some(STREAMS as f64));
-    // Half of the agents leave, half of the upstreams do.
+    // In half of these calls the agent leaves, in the other half the upstream.
     let mut halves = Vec::new();
     for (number, (agent, backend)) in open.into_iter().enumerate() {
         if number % 2 == 0 {
@@ -336,7 +335,7 @@ fn fifty_pairs_are_scraped_within_fifty_milliseconds_and_five_megabytes() {
             let text = prometheus.render(began, &bench.meter.stats(began), format);
             (began.elapsed(), text.len(), text.lines().count())
         });
-        // The fastest: the others tell how busy the machine is.
+        // Take the fastest scrape, because slower ones depend on other load of the machine.
         let (time, bytes, lines) = times.min().expect("25 times");
         println!("{format:?}: {lines} lines, {bytes} bytes, {time:?}");
         assert!(bytes < 5_000_000, "{bytes} bytes");

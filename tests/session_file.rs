@@ -1,4 +1,4 @@
-//! A session as one HTML file, over the real binary: of a running proxy and of its ledger.
+//! A session as one HTML file over the real binary, from a running proxy and from its ledger.
 
 use crate::process::Process;
 use serde_json::json;
@@ -20,7 +20,7 @@ async fn command(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_one_file_with_its_calls_and_what_its_length_is_made_of() {
+async fn a_session_is_one_file_with_its_calls_and_the_parts_of_its_duration() {
     let folder = tempfile::tempdir().expect("a folder");
     let sim = sim::start("ttft=5ms,gap=1ms,tokens=20,reasoning=5,usage=on").await;
     let ledger = folder.path().join("ledger.sqlite");
@@ -71,7 +71,7 @@ async fn a_session_is_one_file_with_its_calls_and_what_its_length_is_made_of() {
             "<h1>Session one &amp; all</h1>",
             "planner · m",
             "&lt;b&gt;coder · m",
-            "Critical path: what the session would be shorter by",
+            "Critical path: how much shorter the session would be without each part",
             "class=\"answer\"",
         ] {
             assert!(page.contains(expected), "{expected}\n{page}");

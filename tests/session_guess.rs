@@ -1,4 +1,4 @@
-//! Sessions of agents that name none, guessed by what their calls begin with.
+//! Sessions of agents that send no session name, guessed from the beginning of their prompts.
 
 use serde_json::{Value, json};
 use tokengauge_accounting::attribution::Rules;
@@ -38,12 +38,12 @@ fn says(role: &str, text: &str) -> Value {
 const CHAT: &str = "/v1/chat/completions";
 
 #[test]
-fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
+fn the_turns_of_a_conversation_are_one_session_if_guessing_is_enabled() {
     let system = says("system", "be kind");
     let turns = |question: &str| {
         let first = vec![system.clone(), says("user", question)];
         let mut second = first.clone();
-        // An answer that is a tool's call alone, and what the tool said.
+        // An answer with only a tool call, and the result of the tool.
         second.push(json!({"role": "assistant", "content": null, "tool_calls": [
             {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}));
         second.push(json!({"role": "tool", "tool_call_id": "c", "content": "42"}));
@@ -72,7 +72,7 @@ fn the_turns_of_a_conversation_are_one_session_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_session_that_is_named_takes_precedence_and_is_no_guess() {
+fn a_named_session_takes_precedence_and_is_not_a_guess() {
     let bench = bench(true);
     let body = chat(&[says("user", "hi")]);
     let headers = [("x-tokengauge-session", "s-1")];
@@ -89,7 +89,6 @@ fn a_session_that_is_named_takes_precedence_and_is_no_guess() {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let record = call(&bench, CHAT, &[("traceparent", trace)], &body);
     assert_eq!(record.session_guess, Some(SessionGuess::Trace));
-    // An embedding is no conversation.
     let embedding = json!({"model": "e", "input": "hi"});
     let record = call(&bench, "/v1/embeddings", &[], &embedding);
     assert_eq!(record.session, None);
@@ -105,7 +104,7 @@ fn every_dialect_that_sends_its_conversation_has_turns() {
         (
             "/v1/messages",
             anthropic(&[text("user", "hi")]),
-            // Marks for the cache move from turn to turn.
+            // Cache marks move from turn to turn.
             json!({"model": "m", "max_tokens": 9, "stream": true, "system": "be kind", "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
                 text("assistant", "hello"), text("user", "who?")]}),

@@ -1,4 +1,4 @@
-//! Every dialect, streamed and not, decodes to exactly what the simulator says it sent.
+//! Every dialect of the simulator, streamed or not, decodes to exactly what its truth log states.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -261,7 +261,7 @@ fn check(case: &Case, label: &str, found: &DecodedBody, truth: &Truth) {
         tokens.tool_call,
         "{label}: tool calls"
     );
-    // What the simulator calls where it is offered nothing.
+    // The simulator calls this tool if the request offers none.
     let called = (tokens.tool_call > 0).then_some("lookup");
     assert!(found.tools.iter().eq(called), "{label}: {:?}", found.tools);
     let reported = truth.usage.unwrap_or_default();

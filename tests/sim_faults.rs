@@ -1,4 +1,4 @@
-//! Each fault of the simulator does what it says, and its truth log reports it.
+//! Each fault of the simulator has its stated effect, and the truth log reports it.
 
 use serde_json::{Value, json};
 use std::error::Error;
@@ -17,7 +17,6 @@ fn events(body: &str) -> usize {
     body.matches("\"content\":\"").count() - 1 // the first says only the role
 }
 
-/// The kind of the I/O error at the bottom of a client's error.
 fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
     let mut source: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = source {
@@ -167,7 +166,7 @@ async fn gzip_chunks_can_be_read_as_they_come() {
 #[tokio::test]
 async fn streams_at_once_slow_each_other_down_beyond_the_knee() {
     let sim = start("ttft=1ms,gap=4ms,tokens=40,knee=2").await;
-    // One token each 4 ms: no stream is faster.
+    // One token every 4 ms is the maximum speed of a stream.
     let alone = 250.0;
     let calls: Vec<_> = (0..8).map(|_| sim.post(CHAT, "", chat())).collect();
     futures_util::future::join_all(calls).await;
@@ -184,7 +183,7 @@ async fn streams_at_once_slow_each_other_down_beyond_the_knee() {
         .filter_map(|truth| truth.output_tps)
         .sum::<f64>()
         / 8.0;
-    // Eight share what two have: a quarter each, and a little less for the company.
+    // Eight streams share the throughput of two. Each gets a quarter, and a little less because of the load.
     assert!(mean < alone / 2.5, "{mean} beside {alone} alone");
     assert!(truths.iter().any(|truth| truth.concurrency >= 6));
 }

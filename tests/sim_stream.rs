@@ -1,4 +1,4 @@
-//! The simulator streams what it was asked to, and says truly what it did.
+//! The simulator streams what it was asked for, and its truth log is correct.
 
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn usage_comes_in_a_chat_stream_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn what_the_truth_says_of_time_is_what_a_client_sees() {
+async fn the_times_in_the_truth_log_match_the_clients() {
     let sim = start("").await;
     let asked = "ttft=120ms,gap=15ms,tokens=20,stall=150ms@10";
     let response = sim.post("/v1/messages", asked, chat(true)).await;
@@ -104,7 +104,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
     let (seen, _) = first.expect("a first token");
     let sent = truth.instants.first_token.expect("a first token");
-    // On the one thread of both, nothing is read before its write has returned.
+    // Both sides share one thread, so nothing is read before its write has returned.
     assert!(*seen >= sent, "read before it was written");
     let apart = seen.duration_since(sent);
     assert!(
@@ -114,7 +114,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
     let seconds = truth.seconds;
     assert!(seconds.ttft_upstream.expect("streamed") >= 0.120);
     assert!(seconds.longest_gap.expect("gaps") >= 0.140, "{seconds:?}");
-    // 19 gaps of 15 ms and the stall: never early, since deadlines are absolute.
+    // 19 gaps of 15 ms and the stall. Deadlines are absolute, so the stream never ends early.
     assert!(
         seconds.duration >= 0.120 + 19.0 * 0.015 + 0.150 - 0.002,
         "{seconds:?}"
@@ -130,7 +130,7 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_over_http2_as_it_does_over_http1() {
+async fn a_stream_over_http2_equals_one_over_http1() {
     let sim = start("ttft=5ms,gap=1ms,tokens=40,seed=3").await;
     let one = sim.post("/v1/messages", "", chat(true)).await;
     let two = sim.send_h2(post("/v1/messages", "", &chat(true))).await;
@@ -146,7 +146,7 @@ async fn a_stream_goes_over_http2_as_it_does_over_http1() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_streamed_comes_whole_after_the_time_it_takes() {
+async fn an_answer_that_is_not_streamed_arrives_at_once_after_its_duration() {
     let sim = start("ttft=50ms,gap=5ms,tokens=11,tool=7").await;
     let response = sim.post("/v1/chat/completions", "", chat(false)).await;
     let body = response.json();

@@ -1,5 +1,5 @@
-//! Sinks over the real binary: warehouses that fail in every way, are away, or are reached by a process that is killed.
-//! What the ledger has is in the warehouse, once.
+//! Sinks over the real binary, with warehouses that fail or are unreachable, and with a process that is killed. Each
+//! call of the ledger must reach the warehouse exactly once.
 
 use crate::process::{Process, SteppedBackend};
 use crate::warehouse::load::{self, Load};
@@ -34,7 +34,7 @@ impl Fixture {
         self.folder.path().join("state/ledger.sqlite")
     }
 
-    /// A configuration with these keys of the sink; with a ledger or without.
+    /// A configuration with these keys of the sink; `ledger` enables a ledger.
     pub fn config(&self, ledger: bool, sink: &str) -> PathBuf {
         let state = if ledger {
             format!("state_dir = {:?}\n", self.folder.path().join("state"))
@@ -75,7 +75,6 @@ impl Fixture {
         ids.collect::<Result<_, _>>().expect("ids")
     }
 
-    /// Waits until the warehouse has so many calls.
     pub async fn stored(&self, calls: usize) {
         self.until(|| self.warehouse.ids().len() >= calls, "calls in the store")
             .await;
@@ -91,7 +90,7 @@ impl Fixture {
     }
 }
 
-/// A sink that sends nothing again because a busy machine made the answer late.
+/// A sink with long timeouts, so that it does not send again because a busy machine answers late.
 pub const CLICKHOUSE: &str =
     "kind = \"clickhouse\"\ntimeout = \"1m\"\nbatch_rows = 10\nbatch_wait = \"100ms\"";
 
@@ -103,7 +102,6 @@ pub async fn calls(process: &Process, count: usize, session: &str) {
     }
 }
 
-/// Waits for a metric to have at least this value.
 pub async fn metric(process: &Process, series: &str, least: f64) -> f64 {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -154,7 +152,7 @@ async fn a_store_that_fails_in_every_way_has_every_call_once() {
     .into_iter()
     .enumerate()
     {
-        // A connection that was kept and is closed is replaced by another one at once.
+        // A kept connection that was closed is replaced at once.
         fixture.warehouse.fault(fault, 2);
         calls(&process, 12, "s").await;
         fixture.stored((at + 1) * 12).await;
@@ -196,7 +194,7 @@ async fn a_store_that_fails_in_every_way_has_every_call_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pause() {
+async fn calls_that_wait_for_an_unreachable_store_follow_in_batches_without_a_pause() {
     let fixture = Fixture::new().await;
     let process = Process::start(&fixture.config(true, CLICKHOUSE)).await;
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
@@ -213,12 +211,12 @@ async fn what_waits_while_the_store_is_away_follows_batch_by_batch_without_a_pau
     fixture.warehouse.fault(Fault::Reset, 0);
     fixture.stored(205).await;
     assert_eq!(fixture.warehouse.ids(), fixture.ids());
-    // The first request of a batch and the next one are apart by what the ledger takes, not by a timer.
+    // Time between the first two requests of a batch comes from the ledger, not from a timer.
     let taken = fixture.warehouse.taken();
     assert!(taken.len() >= 21, "batches of ten: {taken:?}");
     let full = taken.iter().filter(|batch| batch.rows == 10).count();
     assert!(full >= 19, "{taken:?}");
-    process.line("the store takes calls again").await;
+    process.line("the store accepts calls again").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +233,7 @@ async fn a_call_that_the_store_refuses_is_named_and_left_out() {
     fixture.stored(8).await;
     let refused = "tokengauge_sink_lost_records_total{sink=\"clickhouse\",reason=\"refused\"}";
     assert_eq!(metric(&process, refused, 1.0).await, 1.0);
-    let line = process.line("the store does not take this call").await;
+    let line = process.line("the store refuses this call").await;
     let missing: Vec<_> = fixture
         .ids()
         .difference(&fixture.warehouse.ids())
@@ -243,7 +241,7 @@ async fn a_call_that_the_store_refuses_is_named_and_left_out() {
         .collect();
     assert_eq!(missing.len(), 1);
     assert!(line.contains(&missing[0]), "{line}");
-    // Nothing of it holds up what comes later.
+    // Later calls are not delayed.
     calls(&process, 2, "sound").await;
     fixture.stored(10).await;
 }
@@ -259,9 +257,9 @@ async fn a_killed_process_sends_the_same_batch_again_and_s3_has_no_call_twice() 
     let mut sent = 0.0;
     for round in 0..3 {
         let process = Process::start(&config).await;
-        // What the process before had sent is sent again, and the warehouse knows it.
+        // Calls that the previous process had sent are sent again, and the warehouse recognises them.
         fixture.stored(20 * round).await;
-        // The warehouse has the file, and nobody hears of it.
+        // The warehouse stores the file, but does not confirm it.
         fixture.warehouse.fault(Fault::StoredThenSilent, usize::MAX);
         calls(&process, 20, "s").await;
         sent += 20.0;
@@ -318,7 +316,7 @@ async fn without_a_ledger_calls_wait_in_memory_and_go_out_before_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() {
+async fn calls_that_wait_in_the_ledger_are_sent_at_the_end_or_after_the_next_start() {
     let fixture = Fixture::new().await;
     let sink = "kind = \"clickhouse\"\nbatch_wait = \"1h\"\ntimeout = \"1s\"";
     let config = fixture.config(true, sink);
@@ -334,7 +332,7 @@ async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() 
     assert!(process.ended().await.success());
     assert_eq!(fixture.warehouse.rows(), 5);
     fixture.warehouse.fault(Fault::Reset, 0);
-    // A batch that was under way goes out at once.
+    // A batch that was in flight is sent at once.
     let process = Process::start(&config).await;
     fixture.stored(10).await;
     assert_eq!(fixture.warehouse.ids(), fixture.ids());
@@ -342,7 +340,7 @@ async fn what_waits_in_the_ledger_goes_out_at_the_end_or_after_the_next_start() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_of_a_store_is_that_of_a_ledger_with_the_same_calls() {
+async fn a_report_of_a_store_equals_one_of_a_ledger_with_the_same_calls() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, CLICKHOUSE);
     let process = Process::start(&config).await;
@@ -422,7 +420,7 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_does_not_answer_holds_up_no_call() {
+async fn a_store_that_does_not_answer_delays_no_call() {
     let fixture = Fixture::new().await;
     fixture.warehouse.fault(Fault::Silent, usize::MAX);
     let sink = "kind = \"clickhouse\"\ntimeout = \"1h\"\nbatch_rows = 1\nbatch_wait = \"10ms\"";
@@ -433,10 +431,10 @@ async fn a_store_that_does_not_answer_holds_up_no_call() {
     assert!(process.ended().await.success(), "it ends within its grace");
 }
 
-/// Calls a second, of some hundred pods together.
+/// Calls per second of some hundred pods together.
 const RATE: usize = 5_000;
 
-/// The warehouse is away for the half of the time. tests/real/test_sink_load.py has real warehouses, for longer.
+/// The warehouse is unreachable for half of the time. tests/real/test_sink_load.py uses real warehouses for longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
     let seconds = 4;
@@ -455,7 +453,7 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
     }
     let generated = began.elapsed();
     let behind = load.sinks.statuses()[0].waiting;
-    // It has only what the cores have left.
+    // The sink gets only the CPU time that calls leave.
     let end = Instant::now() + 2 * TIMEOUT;
     while warehouse.rows() < seconds * RATE {
         assert!(Instant::now() < end, "{} are stored", warehouse.rows());
@@ -468,7 +466,7 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
         load.written(),
         (load::cpu() - cpu).as_secs_f64() * 1e6 / load.written() as f64,
     );
-    // What was too much for the ledger came from memory.
+    // Calls that exceeded the ledger's capacity were sent from memory.
     assert_eq!(warehouse.rows(), seconds * RATE, "no call twice, none lost");
     assert_eq!(load.written() + load.lost() as usize, seconds * RATE);
     assert_eq!(load.sinks.statuses()[0].lost, 0);

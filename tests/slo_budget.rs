@@ -1,4 +1,4 @@
-//! What becomes of counts: slices of time, budgets, burn rates, alerts, restarts.
+//! Counts over time: slices, budgets, burn rates, alerts, restarts.
 
 use crate::objectives::{ObjectivesFixture, TTFT, config, only, wall};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn slices_of_time_are_good_when_enough_of_their_calls_are() {
         let last = fixture.stream(&*call, begin + ttft, 20, 5, 1);
         fixture.complete(&*call, last + 1);
     };
-    // 1 700 000 000 is 200 s into a slice of 5 minutes: the first is over at 100 s.
+    // 1 700 000 000 is 200 s into a slice of 5 minutes, so the first slice ends after 100 s.
     (0..9).for_each(|n| play(n * 1_000, 100));
     play(20_000, 2_500);
     fixture.bench.finished_calls();
@@ -83,7 +83,7 @@ fn budget_burn_and_alerts_follow_from_the_counts() {
         "{}",
         status.budget_remaining
     );
-    // Pages at once; three seconds say nothing about days.
+    // Fast alerts fire at once. Three seconds are too short for alerts over days.
     for alert in &status.alerts {
         assert_eq!(alert.firing, !alert.tier.is_slow_ticket(), "{alert:?}");
         assert!(alert.observed_seconds < 4.0, "{alert:?}");
@@ -113,7 +113,7 @@ fn a_ticket_over_a_day_comes_when_its_short_window_was_observed() {
 }
 
 #[test]
-fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
+fn counts_continue_after_a_restart_and_keep_their_age_when_the_clock_is_set() {
     let spend = |fixture: &ObjectivesFixture, calls: usize| {
         for _ in 0..calls {
             let call = fixture.bench.chat();
@@ -210,7 +210,7 @@ fn an_objective_that_comes_back_finds_its_counts() {
 }
 
 #[test]
-fn reasoning_is_no_answer() {
+fn reasoning_is_not_an_answer() {
     let fixture =
         ObjectivesFixture::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
     let call = fixture.bench.chat();

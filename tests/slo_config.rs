@@ -1,4 +1,4 @@
-//! `[[workload]]` and `[[slo]]` are what they say, and name line and key where they are wrong.
+//! `[[workload]]` and `[[slo]]` have the values they state, and their errors name line and key.
 
 use std::time::Duration;
 use tokengauge_config::{Config, Invalid};
@@ -140,7 +140,7 @@ fn what_is_wrong_names_line_and_key() {
             format!("{slo}{ttft}preset = \"chat\"\n"),
             4,
             "preset",
-            "name no other",
+            "remove the others",
         ),
         (
             "[[slo]]\npreset = \"telepathy\"\n".to_owned(),

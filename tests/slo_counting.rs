@@ -1,4 +1,4 @@
-//! What a call counts as, when it counts, and that it counts once.
+//! Whether a call counts as good or bad, when it counts, and that it counts once.
 
 use crate::objectives::{ObjectivesFixture, TOKENS, TTFT, only};
 use std::collections::BTreeMap;
@@ -200,7 +200,7 @@ fn tokens_of_a_long_stream_count_by_segments_while_it_runs() {
     assert_eq!(
         fixture.counts(25_000),
         all,
-        "every token behind the first chunk, once"
+        "every token after the first chunk, once"
     );
     assert_eq!(fixture.status(25_000).good, 260.0);
 }
@@ -225,7 +225,7 @@ fn the_tokens_behind_a_gap_answer_for_it() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_keeps_what_was_judged_of_it() {
+fn a_stream_that_is_cut_off_keeps_its_earlier_verdicts() {
     let fixture = ObjectivesFixture::new(TOKENS);
     let call = fixture.bench.chat();
     let last = fixture.stream(&*call, 1_000, 50, 240, 1);

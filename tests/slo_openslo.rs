@@ -1,10 +1,10 @@
-//! OpenSLO v1 files of others and our own.
+//! OpenSLO v1 files of other tools and our own.
 
 use std::time::Duration;
 use tokengauge_config::Config;
 use tokengauge_slo::{Objective, Sli, as_toml, openslo};
 
-/// As the specification's examples have it: an SLI that stands alone, and one inline.
+/// From the examples of the specification: a separate SLI and an inline one.
 const THEIRS: &str = r#"
 apiVersion: openslo/v1
 kind: Service
@@ -101,7 +101,7 @@ fn what_cannot_be_measured_is_named() {
         (
             "op: lte",
             "op: gte",
-            "SLO `first`: ttft can only be promised with op lte",
+            "SLO `first`: ttft supports only op lte",
         ),
         ("duration: 4w", "duration: 1M", "`1M` is not a duration"),
         ("isRolling: true", "isRolling: false", "only rolling"),
@@ -165,7 +165,7 @@ fn every_objective_comes_back_as_it_went_in_both_languages() {
     let yaml = openslo::write(&config.slos).expect("YAML");
     let read = openslo::read(&yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"));
     for (read, slo) in read.iter().zip(&config.slos) {
-        // Without a description of its own, the promise in words is one.
+        // Without a description, the text of the objective is used.
         let described = Objective {
             description: slo
                 .description

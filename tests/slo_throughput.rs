@@ -1,4 +1,4 @@
-//! An objective on the throughput of a system: minutes in which enough calls are under way.
+//! An objective on the throughput of a system, which counts minutes with enough calls in flight.
 
 use crate::objectives::{ObjectivesFixture, wall};
 use serde_json::json;
@@ -10,12 +10,12 @@ const THROUGHPUT: &str = "[[slo]]\nname = \"x\"\nthroughput = { at_least = 45, m
                           select.upstream = \"upstream\"\n";
 
 #[test]
-fn minutes_are_judged_by_the_tokens_of_all_calls_in_which_enough_are_under_way() {
+fn minutes_with_enough_calls_in_flight_are_judged_by_the_tokens_of_all_calls() {
     let fixture = ObjectivesFixture::new(THROUGHPUT);
     let [one, other] = [fixture.bench.chat(), fixture.bench.chat()];
     for second in 0..190 {
         let at = second * 1000;
-        // 50 tokens a second, from the second minute on 30; from the third on one call.
+        // 50 tokens a second, 30 from the second minute on, and only one call from the third minute on.
         let words = if second < 60 { 25 } else { 15 };
         fixture.stream(&*one, at + 100, 0, 1, words);
         if second < 120 {
@@ -65,14 +65,14 @@ fn begin(fixture: &ObjectivesFixture, agent: &str, millis: u64) -> Arc<dyn Obser
 }
 
 #[test]
-fn where_an_agent_stops_the_cause_is_fewer_calls_and_not_the_upstream() {
+fn if_an_agent_stops_the_cause_is_fewer_calls_and_not_the_upstream() {
     let slo = "[[slo]]\nname = \"x\"\nthroughput.at_least = 45\nselect.upstream = \"upstream\"\n";
     let fixture = ObjectivesFixture::new(slo);
     let (stops, end) = (24 * 60, 40 * 60);
     let mut calls: Vec<Arc<dyn ObservedCall>> = Vec::new();
     for second in 0..end {
         let at = second * 1000;
-        // Each agent makes a call every half minute, whose tokens come 25 a second.
+        // Each agent makes a call every half minute, with 25 tokens a second.
         if second % 30 == 0 {
             for call in calls.drain(..) {
                 fixture.complete(&*call, at);

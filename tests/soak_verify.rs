@@ -1,4 +1,4 @@
-//! The checks of the soak test (`benches/soak`) find what is wrong.
+//! The checks of the soak test (`benches/soak`) find errors.
 
 #[path = "../benches/soak/verify.rs"]
 #[allow(dead_code)]
@@ -12,7 +12,6 @@ use verify::{
     verify,
 };
 
-/// The record of a chat of 40 tokens that came in 30 bytes.
 fn record(changes: &[(&str, Value)]) -> CallRecord {
     let mut record = json!({
         "id": "i", "started_at": "2026-11-21T00:00:00.000Z", "route": "one", "upstream": "one", "endpoint": null,
@@ -180,7 +179,7 @@ fn a_mismatch_is_found_where_it_is() {
 }
 
 #[test]
-fn a_slope_is_that_of_the_line_and_of_the_second_half() {
+fn a_slope_is_computed_over_the_line_and_over_the_second_half() {
     let line: Vec<(f64, f64)> = (0..60)
         .map(|n| (f64::from(n) * 2.0, 1000.0 + f64::from(n)))
         .collect();
@@ -191,7 +190,7 @@ fn a_slope_is_that_of_the_line_and_of_the_second_half() {
     let memory = memory(&fills).expect("enough");
     assert!(
         memory.slope.abs() < 1e-6,
-        "filling up is no leak: {memory:?}"
+        "filling up is not a leak: {memory:?}"
     );
     assert_eq!((memory.first, memory.most), (0.0, 3000.0));
     assert_eq!((memory.tenths[0], memory.tenths[9]), (250.0, 3000.0));

@@ -1,13 +1,12 @@
-//! What is built into tokengauge, beyond what `cargo deny` looks at (deny.toml).
+//! Dependencies of tokengauge, beyond what `cargo deny` checks (deny.toml).
 
 use crate::module_circles;
 use std::path::Path;
 use toml::Table;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// What the names of our own crates begin with.
 const OURS: &str = "tokengauge-";
-/// Which of our crates each may depend on, tests aside: those further up on those further down.
+/// Our crates that each crate may depend on, except in tests. Crates further up may depend on crates further down.
 const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
@@ -152,7 +151,7 @@ fn lines<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_dependency_says_what_it_is_there_for() {
+fn every_dependency_states_its_purpose() {
     let manifest = file("Cargo.toml");
     let named = lines(&manifest, "[workspace.dependencies]");
     let known = toml("Cargo.toml")["workspace"]["dependencies"]
@@ -209,7 +208,7 @@ fn dependencies_come_from_the_registry_with_a_version_and_a_sum() {
     }
 }
 
-/// Cargo refuses circles; this keeps the direction, and versions in one place.
+/// Cargo refuses circles. This test keeps the direction, and keeps versions in one place.
 #[test]
 fn crates_depend_one_way_and_take_versions_from_the_workspace() {
     let folders = std::fs::read_dir(Path::new(ROOT).join("crates")).expect("crates");
@@ -245,7 +244,7 @@ fn crates_depend_one_way_and_take_versions_from_the_workspace() {
     }
 }
 
-/// Cargo refuses circles of crates, but not of the files in a crate.
+/// Cargo refuses circles between crates, but not between the files of a crate.
 #[test]
 fn files_of_a_crate_use_each_other_one_way() {
     let root = Path::new(ROOT);
@@ -263,7 +262,7 @@ fn files_of_a_crate_use_each_other_one_way() {
     assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
 
-/// Whoever takes an exception says why, and every build of ours is of what is locked.
+/// Every exception states its reason, and every build uses the lock file.
 #[test]
 fn exceptions_have_reasons_and_builds_are_locked() {
     let deny = toml("deny.toml");
@@ -278,7 +277,7 @@ fn exceptions_have_reasons_and_builds_are_locked() {
     for script in ["Makefile", "Dockerfile"] {
         let text = file(script);
         let builds = text.lines().filter(|line| {
-            // Not what is said of a target.
+            // Skip descriptions of Makefile targets.
             !line.contains("## ")
                 && !line.starts_with('#')
                 && ["build", "rustc", "test", "bench", "clippy", "install"]

@@ -1,5 +1,5 @@
-//! The threads of the real binary: their priorities, and which of them serve agents. Linux only:
-//! there a priority is a thread's.
+//! Priorities of the real binary's threads, and which of them serve agents. Linux only, where each thread has a
+//! priority.
 
 use crate::process::Process;
 use std::collections::BTreeMap;
@@ -11,8 +11,7 @@ use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::connection::RawConnection;
 use tokio::process::Command;
 
-/// The threads and by how much their nice value exceeds that of traffic; probes have the priority
-/// of traffic.
+/// Threads, and by how much their nice value exceeds the value of traffic threads. Probes have the priority of traffic.
 const EXPECTED: [(&str, i64); 15] = [
     ("admin", 0),
     ("call-log", 5),
@@ -31,10 +30,10 @@ const EXPECTED: [(&str, i64); 15] = [
     ("traffic", 0),
 ];
 
-/// The policy SCHED_IDLE of `linux/sched.h`: its threads make way at once. All others have SCHED_OTHER.
+/// SCHED_IDLE of `linux/sched.h`, whose threads yield at once. All others have SCHED_OTHER.
 const IDLE_POLICY: i64 = 5;
 
-/// There is no lower priority.
+/// The lowest priority.
 const NICEST: i64 = 19;
 
 #[tokio::test]
@@ -42,13 +41,13 @@ async fn what_measures_makes_way_for_traffic() {
     makes_way(0).await;
 }
 
-/// A batch job's sidecar, say: what measures still comes after traffic.
+/// In a sidecar of a batch job, for example, measuring still has a lower priority than traffic.
 #[tokio::test]
 async fn what_measures_makes_way_in_a_process_that_is_nice_itself() {
     makes_way(15).await;
 }
 
-/// In a process that is so much nicer than this one.
+/// Runs the check in a process whose nice value is higher by `nicer`.
 async fn makes_way(nicer: i64) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
@@ -74,7 +73,7 @@ async fn makes_way(nicer: i64) {
         (name.to_owned(), ((base + nice).min(NICEST), policy))
     });
     let expected = BTreeMap::from(expected);
-    // A thread has its name, and steps back, a moment after it was started.
+    // A thread sets its name and priority a moment after it starts.
     let end = Instant::now() + TIMEOUT;
     loop {
         let mut threads = priorities(process.id());
@@ -91,7 +90,7 @@ async fn start(threads: usize, upstream: &CannedUpstream) -> (Process, TempDir) 
     Process::start_threads(threads, &format!("http://{}", upstream.address), "").await
 }
 
-/// The only thread of traffic that was given a core more than half of `turns` times during `work`.
+/// Returns the only traffic thread that was scheduled more than half of `turns` times during `work`.
 async fn busy_thread(process: &Process, turns: usize, work: impl Future<Output = ()>) -> u32 {
     let before = traffic_turns(process.id());
     work.await;
@@ -111,7 +110,7 @@ async fn call(agent: &mut RawConnection) {
     }
 }
 
-/// Each of two agents has a thread of its own, which does nothing for the other.
+/// Each of two agents has its own thread, which does no work for the other.
 #[tokio::test]
 async fn agents_are_spread_over_the_threads_of_traffic() {
     let upstream = CannedUpstream::start().await;
@@ -167,7 +166,7 @@ async fn a_tunnel_counts_as_a_connection_of_its_thread() {
     assert_ne!(of_next, of_tunnel);
 }
 
-/// How often each thread of traffic was given a core, by its id: `Documentation/scheduler/sched-stats`.
+/// How often each traffic thread was scheduled, by thread id; see `Documentation/scheduler/sched-stats`.
 fn traffic_turns(process: u32) -> BTreeMap<u32, usize> {
     let folder = format!("/proc/{process}/task");
     let threads = std::fs::read_dir(folder).expect("it runs");
@@ -182,7 +181,7 @@ fn traffic_turns(process: u32) -> BTreeMap<u32, usize> {
     threads.filter_map(|thread| turns(thread.ok()?)).collect()
 }
 
-/// Nice values and policies, by the threads' names.
+/// Nice values and policies by thread name.
 fn priorities(process: u32) -> BTreeMap<String, (i64, i64)> {
     let folder = format!("/proc/{process}/task");
     let threads = std::fs::read_dir(folder).expect("it runs");
@@ -192,7 +191,7 @@ fn priorities(process: u32) -> BTreeMap<String, (i64, i64)> {
 
 /// The fields of `proc_pid_stat(5)`.
 fn of_thread(folder: &Path) -> Option<(String, (i64, i64))> {
-    // One that has just ended has none.
+    // A thread that has just ended has no file.
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (before, after) = stat.rsplit_once(')')?;
     let name = before.split_once('(')?.1;

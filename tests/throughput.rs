@@ -1,4 +1,4 @@
-//! The throughput of all streams, held against calls whose tokens and instants are known.
+//! Throughput of all streams, compared with calls whose tokens and instants are known.
 
 use crate::ledger_retention::tidy;
 use std::collections::BTreeMap;
@@ -12,10 +12,8 @@ use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
-/// What is measured of the last chunks, in milliseconds.
 const DELAY: u64 = MAX_MEASURE_DELAY.as_millis() as u64;
 
-/// Calls played in the order of their instants.
 #[derive(Default)]
 struct CallScript {
     steps: BTreeMap<(u64, usize, u64), ScriptStep>,
@@ -35,8 +33,8 @@ impl CallScript {
         self.steps.insert((millis, call, turn), step);
     }
 
-    /// A stream that begins at `begin`, whose first chunk comes at `first` and the others in
-    /// steps of `gap`, all of `tokens`; its body ends `tail` later.
+    /// A stream that begins at `begin`. Its first chunk arrives at `first` and the others in steps of `gap`, all with
+    /// `tokens` tokens. Its body ends `tail` later.
     fn stream(
         &mut self,
         begin: u64,
@@ -76,7 +74,7 @@ impl CallScript {
         begin + took
     }
 
-    /// Plays everything, `look` once a second as a running proxy does.
+    /// Plays everything, and calls `look` once a second like a running proxy.
     fn run(self, bench: &Bench, until: u64, mut look: impl FnMut(&Bench, u64)) {
         let mut calls: BTreeMap<usize, Arc<dyn ObservedCall>> = BTreeMap::new();
         let mut next = 1000;
@@ -109,7 +107,7 @@ impl CallScript {
                         .remove(&call)
                         .expect("it runs")
                         .ended(bench.at(millis), End::Complete);
-                    // What is read in the background is read in real time, which is nothing here.
+                    // The background thread works in real time, while simulated time stands still here.
                     let _ = bench.meter.flush(tokengauge_test_support::TIMEOUT);
                 }
             }
@@ -130,7 +128,6 @@ fn near(is: f64, should: f64, share: f64) -> bool {
     (is - should).abs() <= share * should
 }
 
-/// The history of what was played, as a proxy without a ledger keeps it.
 fn history(bench: &Bench, play: CallScript, until: u64) -> Arc<ThroughputHistory> {
     let history = ThroughputHistory::new();
     play.run(bench, until, |bench, millis| {
@@ -149,11 +146,11 @@ fn by_second(history: &ThroughputHistory) -> BTreeMap<u64, (f64, f64)> {
 }
 
 #[test]
-fn the_speed_of_many_streams_is_that_of_all_of_them() {
+fn the_speed_of_many_streams_is_their_sum() {
     let bench = Bench::default();
     let mut play = CallScript::default();
     for stream in 0..1_500 {
-        // Ten tokens a second each, at a time of its own in the second.
+        // Ten tokens a second each, at different times within the second.
         play.stream(0, 500 + stream % 1000, 1000, 20, 10, 0);
     }
     let mut now = Vec::new();
@@ -208,7 +205,7 @@ fn tokens_are_in_the_second_in_which_they_came() {
     );
     for second in 2..=30 {
         let (streamed, spread) = seconds[&second];
-        // A token or two of a stream wait to be certain.
+        // A token or two of a stream are delayed until they are certain.
         assert!(near(streamed, 240.0, 0.06), "{streamed} in second {second}");
         assert_eq!(spread, 0.0);
     }
@@ -249,7 +246,7 @@ fn whole_answers_are_spread_over_their_time_and_kept_apart() {
         "{rates:?}"
     );
     assert_eq!(rates.spread.now, rates.now, "all of it is of whole answers");
-    // What is scraped cannot look back.
+    // Scraped gauges cannot correct the past.
     let scraped: Vec<_> = figures.throughput.values().collect();
     assert!(
         scraped
@@ -293,7 +290,7 @@ fn a_stream_that_was_held_back_is_spread_as_a_whole_answer_is() {
     assert_eq!(point.request_tps, None, "nobody knows how fast it streams");
 }
 
-/// The simulated engine's throughput: it grows up to the knee, and no further.
+/// Gap between tokens of the simulated engine, whose throughput grows up to the knee and then stays constant.
 fn engine_gap(concurrency: u64) -> f64 {
     const KNEE: f64 = 8.0;
     let streams = concurrency as f64;
@@ -301,8 +298,8 @@ fn engine_gap(concurrency: u64) -> f64 {
     20.0 * slower * (streams / KNEE).max(1.0)
 }
 
-/// Plays streams without a break at each of these concurrencies, and says what the capacity
-/// curve says of them: tokens per second by concurrency, and the knee.
+/// Plays streams without a break at each of these concurrencies. Returns the tokens per second by concurrency and the
+/// knee of the capacity curve.
 fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint>, u32) {
     let bench = Bench::default();
     let mut play = CallScript::default();
@@ -314,7 +311,7 @@ fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint
             let mut at = from;
             let mut number = stream * 7919;
             while at < from + 12_000 {
-                // All end at once: their speed is that of so many.
+                // All streams end at once, so all have the speed of this concurrency.
                 let left = ((from + 12_000 - at) as f64 / gap) as u64;
                 let chunks = length(number).min(left.max(1));
                 number += 1;
@@ -329,7 +326,7 @@ fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint
                 }
                 play.at(end + tail, call, ScriptStep::Chunk(finish(None) + DONE));
                 play.at(end + tail, call, ScriptStep::End);
-                // The agent goes on with its next call when the last token has come.
+                // The agent starts its next call when the last token has arrived.
                 at = end;
             }
             last = last.max(at);
@@ -382,7 +379,7 @@ fn short_calls_with_breaks_between_them_keep_their_tokens() {
     let bench = Bench::default();
     let mut play = CallScript::default();
     for call in 0..40 {
-        // 24 tokens in 0.2 seconds, then nothing for 0.3.
+        // 24 tokens in 0.2 seconds, then nothing for 0.3 seconds.
         play.stream(call * 500, call * 500 + 10, 8, 24, 1, 6);
     }
     let history = history(&bench, play, 40_000);
@@ -395,7 +392,7 @@ fn short_calls_with_breaks_between_them_keep_their_tokens() {
 }
 
 #[test]
-fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
+fn a_ledger_has_the_same_history_and_includes_late_tokens() {
     let bench = Bench::default();
     let mut play = CallScript::default();
     play.stream(0, 1000, 100, 300, 2, 0);
@@ -455,7 +452,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
         (sum(&model("m-1")).round(), sum(&model("other"))),
         (1_200.0, 0.0)
     );
-    // What is older than seconds and minutes are kept is there by the hour.
+    // Data older than the retention of seconds and minutes is kept by the hour.
     let days = 20 * 86_400_000;
     let limits = Limits {
         age: Duration::from_secs(30 * 86_400),
@@ -500,16 +497,15 @@ fn whole_answers_one_after_the_other_are_one_stream() {
     );
 }
 
-/// What a proxy says of one load while its wall clock is set by `step` seconds 20 s after the
-/// start: the rates of each second, those of streams that are scraped, the history, and the
-/// highest throughput of each concurrency.
+/// Figures of one load while the wall clock is changed by `step` seconds 20 s after the start: rates of each second,
+/// scraped rates of streams, history, and highest throughput of each concurrency.
 struct Stepped {
     rates: Vec<Rates>,
     scraped: Vec<Vec<Rates>>,
     history: Arc<ThroughputHistory>,
 }
 
-/// When the wall clock is set, in milliseconds.
+/// When the wall clock is changed, in milliseconds.
 const STEP_AT: u64 = 20_000;
 
 fn stepped(step: i64) -> Stepped {
@@ -572,7 +568,7 @@ fn tokens_lie_where_the_wall_clock_was_when_they_came() {
     };
     let should: BTreeMap<_, _> = still.iter().map(|(at, of)| (moved(at), *of)).collect();
     assert_eq!(ahead, should);
-    // The clock shows these seconds twice, and both have tokens.
+    // The clock shows these seconds twice, and both times have tokens.
     let behind = by_second(&stepped(-3).history);
     let twice = behind[&(step_at - 2)];
     let should = [still[&(step_at - 2)], still[&(step_at + 1)]];

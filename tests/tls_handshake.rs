@@ -1,5 +1,5 @@
-//! TLS on both sides of the proxy, without HTTP: our acceptor against our connector,
-//! over real sockets and with real files.
+//! TLS on both sides of the proxy, without HTTP: our acceptor with our connector, over real sockets and with real
+//! files.
 
 use std::io;
 use std::path::Path;
@@ -155,7 +155,7 @@ async fn another_server_name_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn an_upstream_without_tls_has_an_error_of_its_own() {
+async fn an_upstream_without_tls_has_a_separate_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let response = async {
@@ -201,7 +201,7 @@ async fn agents_without_the_right_certificate_are_refused() {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_used_for_new_connections_and_the_running_one_goes_on() {
+async fn a_renewed_certificate_is_used_for_new_connections_and_open_ones_continue() {
     let authority = Authority::new();
     let acceptor = Acceptor::new(&server_tls(&authority, "localhost", None)).expect("usable");
     let connector = Connector::new(&trusting(&authority), Protocol::Auto).expect("usable");
@@ -314,16 +314,16 @@ fn unusable_files_are_named_with_the_reason_and_without_their_content() {
         (key(&at("absent")), "absent: cannot be read: No such file"),
         (key(&at("secret")), "secret: a PEM section is not base64"),
         (key(&at("cut")), "cut: a PEM section has no END line"),
-        (key(&at("locked")), "locked: holds no private key"),
+        (key(&at("locked")), "locked: contains no private key"),
         (key(&at("junk")), "junk: "),
         (
             key(&foreign_key),
             "the key does not belong to the certificate",
         ),
-        (key(&tls.certificate), "server.pem: holds no private key"),
-        (certificate(&at("empty")), "empty: holds no certificate"),
-        (certificate(&tls.key), "server.key: holds no certificate"),
-        (ca(&at("empty")), "empty: holds no certificate"),
+        (key(&tls.certificate), "server.pem: contains no private key"),
+        (certificate(&at("empty")), "empty: contains no certificate"),
+        (certificate(&tls.key), "server.key: contains no certificate"),
+        (ca(&at("empty")), "empty: contains no certificate"),
     ];
     for (tls, expected) in cases {
         let said = Acceptor::new(&tls).expect_err("unusable").to_string();

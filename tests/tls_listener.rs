@@ -1,4 +1,4 @@
-//! Agents that speak TLS, HTTP/2, or both.
+//! Agents that use TLS, HTTP/2, or both.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Version};
@@ -128,7 +128,7 @@ async fn answers_http2(sender: &mut Http2) {
 }
 
 #[tokio::test]
-async fn agents_need_a_certificate_where_the_settings_say_so() {
+async fn agents_need_a_certificate_if_the_settings_require_it() {
     let (authority, agents, upstream) = (
         Authority::new(),
         Authority::new(),
@@ -140,7 +140,7 @@ async fn agents_need_a_certificate_where_the_settings_say_so() {
         .await;
 
     let mut unknown = RawConnection::new(connect(&proxy, &authority, Protocol::Http1).await);
-    // TLS 1.3 tells a client only with the first record after its handshake.
+    // A TLS 1.3 client learns of a refusal only with the first record after its handshake.
     let _ = unknown
         .try_write("GET /hello HTTP/1.1\r\nHost: h\r\n\r\n")
         .await;
@@ -224,7 +224,7 @@ async fn a_head_that_is_too_large_is_answered_with_431_on_http2_too() {
         .start()
         .await;
     let (mut sender, _) = http2(TcpStream::connect(proxy.address).await.expect("connected")).await;
-    // The first answer brings the bound, which a client of good will keeps to.
+    // The first answer announces the limit, which a well-behaved client observes.
     let request = |length: usize| {
         let request = Request::get("http://agent.example/hello").header("x-a", "a".repeat(length));
         request.body(Empty::<Bytes>::new()).expect("a request")

@@ -1,17 +1,17 @@
-//! The counter against tiktoken-rs on the whole text, however the text is cut.
+//! The counter must agree with tiktoken-rs on the whole text, however the text is cut.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use tiktoken_rs::o200k_base_singleton;
 use tokengauge_tokenizer::{self as tokens, Counter};
 
-/// What the whole text has, by the reference.
+/// Token count of the whole text by tiktoken-rs.
 fn reference(text: &str) -> u64 {
     o200k_base_singleton().encode_ordinary(text).len() as u64
 }
 
-/// Feeds the bytes cut at these places; after each piece the count must be that of
-/// all complete characters so far.
+/// Feeds the bytes cut at these places. After each piece the count must equal the count of all complete characters so
+/// far.
 fn assert_exact_at_every_cut(bytes: &[u8], mut cuts: Vec<usize>) {
     cuts.push(bytes.len());
     cuts.sort_unstable();
@@ -36,7 +36,7 @@ fn assert_exact_at_every_cut(bytes: &[u8], mut cuts: Vec<usize>) {
     assert_eq!((counter.count(), counter.settled()), (whole, whole));
 }
 
-/// The bytes without a character at their end that could still be completed.
+/// The bytes without an incomplete character at their end.
 fn complete(bytes: &[u8]) -> &[u8] {
     let incomplete = |at: &usize| {
         let end = std::str::from_utf8(&bytes[*at..]);
@@ -52,8 +52,7 @@ fn assert_exact_at_every_byte(text: &str) {
     assert_exact_at_every_cut(text.as_bytes(), (0..text.len()).collect());
 }
 
-/// Things that texts are made of, of every class the splitting expression knows and
-/// of every kind that is hard to count.
+/// Parts of texts, of every class in the splitting expression and of every kind that is hard to count.
 fn fragment() -> impl Strategy<Value = String> {
     let word = select(vec![
         "the",
@@ -166,7 +165,7 @@ fn counts_special_token_strings_as_plain_text() {
     }
 }
 
-/// What is hardest to count: hardly a boundary, or one that stays undecided for long.
+/// The hardest texts to count: few boundaries, or boundaries that stay undecided for long.
 const PATHOLOGICAL: [(&str, usize); 26] = [
     ("a", 700),
     ("S", 700),
@@ -254,7 +253,7 @@ fn counts_every_character() {
     }
 }
 
-/// One character of each class that the splitting expression knows.
+/// One character of each class in the splitting expression.
 const CHARACTERS: [char; 14] = [
     'S', 'a', '中', '\u{301}', '7', '\n', ' ', '\u{3000}', '\'', '/', '!', 's', 'r', 'e',
 ];

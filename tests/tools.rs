@@ -1,4 +1,4 @@
-//! The tools that answers call: in records, in what they cost and how fast they are, and nothing more of them.
+//! Tools that answers call: their names in records, their cost and speed, and nothing more about them.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -13,9 +13,9 @@ use tokengauge_test_support::sim::{self, Sim};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::process::Command;
 
-/// An argument of a call, which nobody may write down.
+/// An argument of a tool call, which must not be written anywhere.
 const ARGUMENT: &str = "a-question-of-nobody-else";
-/// What a model may make of a name.
+/// A tool name that a model may invent.
 const ODD: &str = "sh -c \\\"rm+*\\\"";
 
 struct Fixture {
@@ -53,7 +53,6 @@ impl Fixture {
         self.folder.path().join("state/ledger.sqlite")
     }
 
-    /// What a command prints of the ledger.
     async fn command(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(arguments).arg("--ledger").arg(self.ledger());
@@ -62,7 +61,7 @@ impl Fixture {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Everything that the process wrote into files.
+    /// All files that the process wrote.
     fn written(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.folder.path().join("state")).expect("a folder");
         let files = files.map(|file| file.expect("a file").path());
@@ -73,7 +72,7 @@ impl Fixture {
     }
 }
 
-/// Asks; the simulated backend calls the first of the tools that it is offered.
+/// Makes a call. The simulated backend calls the first tool that the request offers.
 async fn ask(process: &Process, path: &str, behaviour: &str, body: &Value) -> String {
     let body = body.to_string();
     let mut agent = RawConnection::connect(process.addresses()[0]).await;
@@ -96,7 +95,6 @@ fn asking(stream: bool, more: Value) -> Value {
     body
 }
 
-/// Answers one call with calls of these tools.
 async fn scripted(upstream: &Upstream, tools: &[&str]) {
     let calls = tools.iter().enumerate().map(|(index, name)| {
         format!(
@@ -123,7 +121,7 @@ async fn get(process: &Process, path: &str) -> Value {
     fetch_json(process.admin, &format!("/api/v1/{path}"), &[]).await
 }
 
-/// Waits until the ledger has so many calls.
+/// Waits until the ledger has this number of calls.
 async fn stored(process: &Process, count: usize) {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -166,7 +164,7 @@ async fn calls_are_grouped_filtered_and_paid_by_the_tools_that_they_call_each_on
         (completions, "tool=9x2", true, chat("fetch")),
         (messages, "tool=9", true, flat("fetch")),
         (completions, "tool=9", false, chat("search")),
-        // Offered, but not called.
+        // Tools that are offered, but not called.
         (completions, "tokens=20", true, chat("search")),
     ] {
         ask(&process, path, behaviour, &asking(stream, tools)).await;
@@ -249,7 +247,7 @@ async fn calls_are_grouped_filtered_and_paid_by_the_tools_that_they_call_each_on
         .position(|name| name == "tools")
         .expect("a column");
     let tools = lines.lines().skip(1).map(|line| {
-        // Values before it have no comma but in quotes, of which lists of reasons are the only ones.
+        // Values before this column contain no comma outside quotes, because only lists of reasons do.
         line.split(',').nth(at).expect("a value").to_owned()
     });
     let mut tools: Vec<String> = tools.collect();

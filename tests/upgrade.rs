@@ -1,5 +1,6 @@
-//! What 0.2 took, 0.3 takes, or says what to write instead. The fixtures are of 0.2: its commands with their options, its
-//! metrics with their labels, its alerts, every key of its example, and the values of its chart's examples.
+//! Everything that 0.2 accepted works in 0.3, or fails with a message that names the replacement. The fixtures come
+//! from 0.2: commands with their options, metrics with their labels, alerts, every key of its example, and the values
+//! of its chart's examples.
 
 use serde_json::Value;
 use std::fs;
@@ -9,7 +10,7 @@ use tokengauge_telemetry::export::names;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Keys that are gone, and what the message about each has to name.
+/// Removed keys, and the text that the error message must contain.
 const GONE_KEYS: [(&str, &str); 3] = [
     ("min_calls", "min_sessions"),
     ("after_max_wait", "max_wait"),
@@ -37,7 +38,7 @@ fn every_command_line_is_understood() {
     let mut refused = Vec::new();
     for line in text("commands.txt").lines() {
         let mut arguments: Vec<_> = line.split(' ').collect();
-        // What is before it is parsed, and nothing is done.
+        // Options before `--help` are parsed, and nothing is executed.
         arguments.push("--help");
         let output = run(&arguments);
         if !output.status.success() {
@@ -96,7 +97,7 @@ fn yaml(file: &Path) -> Value {
     serde_saphyr::from_str(&text).expect("YAML")
 }
 
-/// Replaces values by others as Helm does.
+/// Merges values as Helm does.
 fn overlay(values: &mut Value, others: Value) {
     match (values, others) {
         (Value::Object(values), Value::Object(others)) => {

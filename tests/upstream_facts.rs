@@ -1,5 +1,4 @@
-//! What is said of an upstream, on the real binary: with each call, in groups, reports and metrics,
-//! and how often and how long.
+//! Facts about upstreams on the real binary: in each call, in groups, reports and metrics, with counts and durations.
 
 use crate::process::Process;
 use rustix::process::Signal;
@@ -35,7 +34,6 @@ async fn json(process: &Process, path: &str) -> Value {
     serde_json::from_str(&response.body).expect("JSON")
 }
 
-/// A streamed call of `session` with a prompt of so many words.
 async fn call(process: &Process, session: &str, words: usize) {
     let body = format!(
         r#"{{"model":"m","stream":true,"messages":[{{"role":"user","content":"{}"}}]}}"#,
@@ -55,11 +53,10 @@ async fn call(process: &Process, session: &str, words: usize) {
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
-/// Waits until `count` calls are in the ledger.
 async fn kept(process: &Process, calls: u64) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
-        // A ledger that was just made may be busy.
+        // A ledger that was just created may be busy.
         let groups = fetch(process.admin, "/api/v1/groups").await.body;
         let groups: Value = serde_json::from_str(&groups).expect("JSON");
         if groups["groups"][0]["calls"] == calls {
@@ -71,7 +68,7 @@ async fn kept(process: &Process, calls: u64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_keep_what_was_said_of_their_upstream_then() {
+async fn calls_keep_the_facts_of_their_upstream_at_the_time() {
     let sim = sim::start("ttft=100ms,gap=10ms,tokens=60,usage=on,seed=7").await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy-config.toml");
@@ -138,7 +135,7 @@ async fn calls_keep_what_was_said_of_their_upstream_then() {
         ]
     );
 
-    // Every call has a speed and a first token; what it waited for that is a part of the whole.
+    // Every call has a speed and a first token. The wait for the first token is a part of the total time.
     assert_eq!(
         (&all["tps"]["calls"], &all["ttft"]["calls"]),
         (&4.into(), &4.into())

@@ -1,4 +1,4 @@
-//! A small ClickHouse and S3: takes inserts and files, answers selections with what it has, and fails as it is told.
+//! A small ClickHouse and S3: accepts inserts and files, answers queries with the stored rows, and fails on request.
 
 pub mod load;
 
@@ -19,15 +19,14 @@ use tokio::net::TcpListener;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// With this answer; nothing is stored.
+    /// Answers with this status and stores nothing.
     Status(u16, &'static str),
-    /// The connection is closed; nothing is stored.
     Reset,
-    /// It is stored, and the connection is closed.
+    /// Stores the data and closes the connection.
     StoredThenReset,
-    /// It is stored, and there is no answer.
+    /// Stores the data and does not answer.
     StoredThenSilent,
-    /// There is no answer, and nothing is stored.
+    /// Stores nothing and does not answer.
     Silent,
 }
 
@@ -40,7 +39,7 @@ pub struct Taken {
 struct WarehouseFiles {
     fault: Option<(Fault, usize)>,
     refused: Option<String>,
-    /// By start and id, as ReplacingMergeTree keeps them.
+    /// Keyed by start and id, like the sorting key of ReplacingMergeTree.
     rows: BTreeMap<(String, String), Value>,
     files: BTreeMap<String, Bytes>,
     taken: Vec<Taken>,
@@ -72,12 +71,10 @@ impl FakeWarehouse {
         self.state.lock().expect("no panic")
     }
 
-    /// The next so many requests fail in this way.
     pub fn fault(&self, fault: Fault, times: usize) {
         self.state().fault = Some((fault, times));
     }
 
-    /// Refuses inserts with this session in them.
     pub fn refuse(&self, session: &str) {
         self.state().refused = Some(format!("\"session\":\"{session}\""));
     }
@@ -88,7 +85,7 @@ impl FakeWarehouse {
         inserted.chain(state.files.values().flat_map(ids)).collect()
     }
 
-    /// Calls that are stored; one that is in two files counts twice.
+    /// Number of stored calls; a call that is in two files counts twice.
     pub fn rows(&self) -> usize {
         let state = self.state();
         let in_files: usize = state.files.values().map(|file| ids(file).len()).sum();
@@ -191,7 +188,7 @@ fn respond(
     said(200, lines.collect::<String>())
 }
 
-/// The rows within the times of a statement and behind its cursor, as many as it wants.
+/// The rows within the time range of a statement and after its cursor, up to its limit.
 fn selected<'a>(statement: &str, state: &'a WarehouseFiles) -> Vec<&'a Value> {
     let time = |before| between(statement, before, "'");
     let since = time("started_at >= toDateTime64('").unwrap_or_default();
@@ -213,7 +210,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     text.split_once(before)?.1.split(after).next()
 }
 
-/// How many rows began in each interval of so many milliseconds.
+/// Number of rows that began in each interval of `every` milliseconds.
 fn counted(rows: &[&Value], every: u128) -> Response<Full<Bytes>> {
     let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
     for row in rows {

@@ -1,5 +1,4 @@
-//! Any bytes at all, in every dialect, framing and encoding: no reader panics, and no cut
-//! changes what is read.
+//! Arbitrary bytes in every dialect, framing and encoding: no reader panics, and cuts do not change what is read.
 
 use crate::fuzz_corpora::targets::wire::DIALECTS;
 use proptest::prelude::*;

@@ -1,14 +1,13 @@
-//! Handwritten responses, one per oddity, each with the events it must give beside it
-//! in `<fixture>.events`; read whole and cut in two at every byte. Every registered dialect has
-//! a folder of them under `fixtures/`, which is called like it and found by itself.
+//! Handwritten responses, one per oddity, each with the expected events in `<fixture>.events`. Each is read whole and
+//! cut in two at every byte. Every registered dialect has a folder with its name under `fixtures/`, which is found
+//! automatically.
 //!
-//! `.sse`, `.ndjson` and `.json` are bodies as they are. A line of `.frames` is the
-//! type of an event and its payload, of `.chunks` the model's own JSON; `!` marks an
-//! exception. The test packs them into Amazon's framing.
+//! `.sse`, `.ndjson` and `.json` files are unmodified bodies. A line of a `.frames` file is an event's type and
+//! payload; a line of a `.chunks` file is the model's JSON. `!` marks an exception. The test packs them into Amazon's
+//! framing.
 //!
-//! `fixtures/sources.tsv` says of each fixture which shape it shows and where that shape is
-//! described: on a page of the vendor or in the source of a server. What is called recorded there
-//! came from a server. The texts are ours.
+//! `fixtures/sources.tsv` states for each fixture the shape it shows and the source of that shape: a page of the vendor
+//! or the source code of a server. Fixtures that are called recorded there came from a server. The texts are ours.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -24,18 +23,17 @@ use tokengauge_wire::{DIALECTS, Decoder, Limits, ResponseHead};
 
 /// Bodies up to this size are cut in two at every byte.
 const CUT_EVERYWHERE: usize = 2500;
-/// Larger ones are cut at every byte that this divides.
+/// Larger bodies are cut in two at every multiple of this number.
 const STEP: usize = 7;
 
 pub struct Fixture {
     pub path: PathBuf,
-    /// As it is sent.
     pub body: Vec<u8>,
-    /// Its events, a line each. `None`: `wire_openai.rs` says what is read of it.
+    /// Expected events, one a line. `None` if `wire_openai.rs` has the expected reading.
     pub events: Option<String>,
 }
 
-/// The folder of a dialect's fixtures: its name in records.
+/// The folder of a dialect's fixtures, which is its name in records.
 pub fn folder_of(dialect: Dialect) -> String {
     let name = serde_json::to_value(dialect).expect("a name");
     name.as_str().expect("a string").to_owned()
@@ -45,7 +43,6 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The fixtures of a dialect's folder, by name.
 pub fn fixtures(folder: &str) -> Vec<Fixture> {
     let folder = root().join(folder);
     let entries = std::fs::read_dir(&folder)
@@ -94,7 +91,6 @@ fn extension(path: &Path) -> &str {
     path.extension().and_then(|end| end.to_str()).unwrap_or("")
 }
 
-/// Lines of events in Amazon's framing.
 fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> Vec<u8> {
     let mut body = Vec::new();
     for line in std::str::from_utf8(lines).expect("UTF-8").lines() {
@@ -138,7 +134,7 @@ impl Fixture {
         extension(&self.path) != "json" || (is_gemini && self.body.starts_with(b"["))
     }
 
-    /// Media types that such bodies are sent with elsewhere, or none at all.
+    /// Other media types that servers send with such bodies; `None` omits the header.
     fn other_content_types(&self) -> &'static [Option<&'static str>] {
         match extension(&self.path) {
             "sse" => &[
@@ -166,7 +162,6 @@ impl Fixture {
         }
     }
 
-    /// The body as another server would write it, which means the same.
     fn other_bodies(&self) -> Vec<(&'static str, Cow<'_, [u8]>)> {
         if extension(&self.path) != "sse" {
             return Vec::new();
@@ -194,7 +189,7 @@ impl Fixture {
         owned.into()
     }
 
-    /// The events of a body cut at `cuts`, a line each.
+    /// The events of a body cut at `cuts`, one a line.
     fn read<'b>(
         &self,
         dialect: Dialect,
@@ -316,7 +311,7 @@ fn measured(report: &EngineReport) -> String {
     line
 }
 
-/// Every fixture of a folder gives its events, however it is cut, encoded, labelled and framed.
+/// Checks that every fixture of a folder gives its events, however it is cut, encoded, labelled and framed.
 fn check(folder: &str, dialect: Dialect) {
     for fixture in fixtures(folder) {
         let (body, name) = (&fixture.body, fixture.path.display());
@@ -375,8 +370,7 @@ fn check(folder: &str, dialect: Dialect) {
     }
 }
 
-/// Whether the file beside a body says what it must give: its events here, what is read of it in
-/// `wire_openai.rs`.
+/// Whether a file next to the body states the expected events here, or the expected reading in `wire_openai.rs`.
 fn is_described(body: &Path) -> bool {
     let mut events = body.as_os_str().to_owned();
     events.push(".events");

@@ -1,5 +1,5 @@
-//! Encodings and framings on hostile and merely odd bytes: what can be read is read,
-//! what cannot is said, nothing grows without a bound and nothing panics.
+//! Encodings and framings with hostile and unusual bytes: readable data is read, unreadable data is reported, memory is
+//! bounded, and nothing panics.
 
 use tokengauge_core::call::{Dialect, Event};
 use tokengauge_test_support::wire::encode::{encode, encoder, piece};
@@ -119,8 +119,8 @@ fn lone_surrogates_and_invalid_bytes_are_replaced_and_the_event_is_read() {
 }
 
 #[test]
-fn the_short_way_gives_what_the_long_way_gives() {
-    // All of these look alike but for their text; each is different somewhere.
+fn the_fast_path_gives_the_same_as_the_slow_path() {
+    // These events look equal except for their text, but each differs in one more place.
     let events = [
         chunk("plain"),
         chunk("escaped \\\" \\n \\u00e9"),
@@ -182,7 +182,7 @@ fn the_body_overrules_the_content_type() {
 }
 
 #[test]
-fn a_body_that_is_no_known_shape_is_said_to_be_unparsed() {
+fn a_body_of_an_unknown_shape_is_reported_as_unparsed() {
     for (content_type, body) in [
         (Some("text/html"), "<html>Bad gateway</html>"),
         (Some("application/json"), "{\"half\":"),
@@ -346,7 +346,7 @@ fn encodings_on_top_of_each_other_are_undone_in_order() {
 }
 
 #[test]
-fn members_of_a_gzip_body_follow_each_other_and_padding_behind_it_is_left_alone() {
+fn all_members_of_a_gzip_body_are_read_and_padding_after_it_is_ignored() {
     let mut body = encode("gzip", sse(&["a"]).as_bytes());
     body.extend(encode("gzip", sse(&["b"]).as_bytes()));
     body.extend_from_slice(&[0; 100]);

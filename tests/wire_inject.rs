@@ -1,5 +1,5 @@
-//! Asking for usage changes nothing else, and the agent never sees what only we
-//! asked for, wherever the bytes are cut.
+//! A request for usage that the proxy adds changes nothing else, and the agent never sees the added data, wherever the
+//! bytes are cut.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -1,6 +1,5 @@
-//! The OpenAI family's oddities, provider by provider: each body under `fixtures/`
-//! has beside it everything that is to be found in it. All are read whole, cut at
-//! every byte, and compressed.
+//! Oddities of the OpenAI family by provider: each body under `fixtures/` has a file with the expected reading. All are
+//! read whole, cut at every byte, and compressed.
 
 use crate::wire_dialects::folder_of;
 use serde_json::{Map, Value, json};
@@ -11,7 +10,6 @@ use tokengauge_test_support::wire::frames::{self, Frame};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
 
-/// Everything in a reading that is not as in an empty one.
 fn rendered(reading: &Reading) -> Value {
     let mut found = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -57,7 +55,7 @@ fn rendered(reading: &Reading) -> Value {
             .broken
             .map_or(Value::Null, |broken| json!(broken.to_string())),
     );
-    // 0 is a place like any other here.
+    // Index 0 must be rendered here, although an empty reading also has it.
     if reading.first_token_event == Some(0) {
         found.insert("first_token_event".to_owned(), json!(0));
     }
@@ -271,7 +269,7 @@ fn a_request_for_a_response_is_seen_on_the_agents_side() {
 }
 
 #[test]
-fn events_have_no_message_of_an_error() {
+fn events_do_not_contain_error_messages() {
     for folder in ["openai_chat", "openai_responses", "openai_realtime"] {
         for path in fixtures(folder) {
             let body = std::fs::read(&path).expect("body");

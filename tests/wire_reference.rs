@@ -1,4 +1,4 @@
-//! The reference of usage members and finish reasons is what the program understands.
+//! The reference of usage members and finish reasons matches the program.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn finish_reasons() -> String {
 }
 
 #[test]
-fn the_reference_says_what_is_understood() {
+fn the_reference_matches_the_readers() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/wire-reference.md");
     let there = std::fs::read_to_string(&path).expect("the reference");
     let (before, rest) = there.split_once("<!-- usage -->\n").expect("a mark");

@@ -1,7 +1,6 @@
-//! Path and body of a request must tell its dialect, model and stream flag, and give its prompt:
-//! for the requests of `fixtures/requests.json`, written by hand, and for those behind the
-//! recordings of real providers, whose folder `TOKENGAUGE_CORPUS` names. Without it the latter
-//! are skipped.
+//! Path and body of a request must give its dialect, model, stream flag and prompt. The requests are handwritten in
+//! `fixtures/requests.json`, or come from recordings of real providers in the folder `TOKENGAUGE_CORPUS`. Without that
+//! variable the recordings are skipped.
 
 use crate::corpus::corpus;
 use crate::wire_dialects::root;
@@ -15,7 +14,6 @@ use tokengauge_core::call::Dialect;
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire::{DIALECTS, detect, request_facts, request_texts};
 
-/// A request of `fixtures/requests.json` and what it must tell.
 #[derive(Deserialize)]
 pub struct WrittenRequest {
     source: String,
@@ -23,9 +21,7 @@ pub struct WrittenRequest {
     pub path: String,
     model: Option<String>,
     stream: Option<bool>,
-    /// The texts of its prompt, in the order of the body.
     texts: Vec<String>,
-    /// As it is sent.
     pub body: Box<RawValue>,
 }
 
@@ -50,16 +46,16 @@ fn written_requests_tell_dialect_model_stream_and_prompt() {
         assert_eq!(texts, request.texts, "{path}");
     }
     let asked: BTreeSet<Dialect> = requests.iter().map(|request| request.dialect).collect();
-    // Sockets are asked by messages.
+    // Socket dialects take requests in messages.
     let sockets = [Dialect::OpenaiRealtime, Dialect::GeminiLive];
     let dialects = DIALECTS.iter().map(|registration| registration.dialect);
     let all: BTreeSet<Dialect> = dialects.filter(|it| !sockets.contains(it)).collect();
     assert_eq!(asked, all, "each dialect has a request");
 }
 
-/// OpenAI's own example and count for gpt-4o: "How to count tokens with tiktoken",
-/// <https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>.
-/// Around a message are three tokens and its role, around a name one, before the answer three.
+/// OpenAI's example and token count for gpt-4o: "How to count tokens with tiktoken",
+/// <https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>. Each message
+/// has three extra tokens and its role, each name one, and the answer three.
 #[test]
 fn the_texts_of_a_prompt_are_as_many_tokens_as_openai_counts() {
     let body = r#"{"model":"gpt-4o","messages":[
@@ -78,7 +74,6 @@ fn the_texts_of_a_prompt_are_as_many_tokens_as_openai_counts() {
     assert_eq!(counted + 6 * 4 + around_names + 3, 124);
 }
 
-/// One recording's request.
 struct Request {
     folder: String,
     name: String,
@@ -144,12 +139,12 @@ impl Request {
         }
     }
 
-    /// Writer's chat has the path of Cohere's; only the response tells them apart.
+    /// Writer's chat has the same path as Cohere's. Only the response distinguishes them.
     fn is_ambiguous(&self) -> bool {
         self.folder == "openai-chat" && self.meta["request_path"] == "/v1/chat"
     }
 
-    /// The number of messages, where they are all that the model was given.
+    /// The number of messages, if they are the whole input of the model.
     fn plain_messages(&self) -> Option<u64> {
         let body: Value = serde_json::from_slice(self.body.as_deref()?).ok()?;
         let model = self.expected["model"].as_str()?;
@@ -224,8 +219,7 @@ fn path_and_body_have_model_and_stream() {
     assert!(read > 200, "{read} requests read");
 }
 
-/// OpenAI's chat models of this vocabulary put three tokens and a role around each
-/// message, and three in front of the answer.
+/// OpenAI's chat models with this vocabulary add three tokens and a role to each message, and three before the answer.
 #[test]
 fn the_prompt_texts_are_what_openai_counts() {
     let Some(corpus) = corpus() else { return };

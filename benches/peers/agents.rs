@@ -1,4 +1,4 @@
-//! Agents: connections to a peer, over which calls are made one after the other.
+//! Agents: connections to a peer that make calls one after the other.
 
 use crate::client::{Connection, EventReader, StreamStats};
 use crate::client_http2::Http2;
@@ -7,17 +7,15 @@ use crate::wire::StreamRequest;
 use bytes::Bytes;
 use std::net::SocketAddr;
 
-/// A request that is made often, ready to be sent.
+/// A request that is made often, prepared for sending.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub events: u32,
-    /// Its head and body in HTTP/1.1.
     pub http1: Bytes,
     pub body: Bytes,
 }
 
 impl Call {
-    /// The request for a response, with further header lines in HTTP/1.1.
     pub fn new(spec: StreamRequest, headers: &str) -> Call {
         Call {
             events: spec.events,
@@ -27,14 +25,13 @@ impl Call {
     }
 }
 
-/// One that makes calls, one after the other.
 pub enum Agent {
     Http1(Connection),
     Http2(Http2),
 }
 
 impl Agent {
-    /// Connects so many; `per_connection` of them share a connection of HTTP/2.
+    /// Opens `number` agents. Over HTTP/2, `per_connection` of them share a connection.
     pub async fn open(
         protocol: AgentProtocol,
         address: SocketAddr,
@@ -59,8 +56,7 @@ impl Agent {
         Ok(agents)
     }
 
-    /// Makes one call and reads its stream to the end. Gives the nanoseconds until its first
-    /// event.
+    /// Makes one call and reads its stream to the end. Returns the nanoseconds until its first event.
     pub async fn call(&mut self, call: &Call, stats: &StreamStats) -> anyhow::Result<u64> {
         let mut events = EventReader::new(stats);
         let read = match self {

@@ -1,5 +1,5 @@
-//! What arrives of a stream: whether its bytes are those of the backend, and whether its
-//! events come at once and one by one.
+//! Checks the delivery of a stream: whether its bytes equal the backend's, and whether events arrive at once and one by
+//! one.
 
 use crate::environment::Environment;
 use crate::peer::{Peer, RunningPeer};
@@ -11,19 +11,17 @@ use std::time::Duration;
 
 const EVENTS: u32 = 20;
 const INTERVAL: Duration = Duration::from_millis(50);
-/// A first token, ten streams to warm up, and a second of events.
+/// Time for a first token, ten warm-up streams, and a second of events.
 const LIMIT: Duration = Duration::from_secs(20);
 
 struct Arrived {
     body: Vec<u8>,
     sent: Vec<u64>,
-    /// Nanoseconds from the sending of the first event to its arrival.
     first_after: u64,
-    /// How often something with an event came.
+    /// Number of reads that contained an event.
     pieces: usize,
 }
 
-/// Prints for each peer what its agents would see.
 pub fn print(peers: &[Peer], environment: &Environment) {
     println!(
         "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",
@@ -78,7 +76,7 @@ async fn arrived(running: &RunningPeer) -> anyhow::Result<Arrived> {
 }
 
 impl Arrived {
-    /// What the backend sent, by the instants that stand in what came.
+    /// The bytes that the backend sent, reconstructed from the timestamps in the received ones.
     fn original(&self) -> String {
         let mut original = String::new();
         for (index, instant) in (0..).zip(&self.sent) {
@@ -96,7 +94,7 @@ impl std::fmt::Display for Arrived {
         } else {
             "no"
         };
-        // Held back is what came no sooner than the event after it was sent.
+        // An event counts as held back if it arrived no earlier than the next event was sent.
         let first_after = Duration::from_nanos(self.first_after);
         let held = if first_after < INTERVAL { "" } else { " HELD" };
         let first = format!("{:.1} ms{held}", first_after.as_secs_f64() * 1e3);

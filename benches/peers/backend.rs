@@ -1,5 +1,5 @@
-//! A bare, fast backend of HTTP/1.1 with keep-alive: a chunk and a write per event. With TLS where
-//! it is asked for; HTTP/2 is in [`crate::backend_http2`].
+//! A minimal, fast HTTP/1.1 backend with keep-alive: one chunk and one write per event, optionally over TLS.
+//! [`crate::backend_http2`] is the HTTP/2 backend.
 
 use crate::backend_http2;
 use crate::chunked::{LAST_CHUNK, push_chunk};
@@ -21,16 +21,16 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 
-/// As much of a request's body is looked at.
+/// Bytes of a request's body that the backend looks at.
 const BEGINNING: usize = 4096;
 const READ: usize = 64 * 1024;
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// From this interval between two events on, the backend watches for the peer's leaving while it waits.
+/// With longer intervals between events, the backend detects while it waits that the peer disconnects.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// What a backend speaks.
+/// Protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     Http1,
@@ -38,8 +38,8 @@ pub enum Kind {
     Http2,
 }
 
-/// Serves until its parent ends. Prints its address. `certificate` has the files of one and of
-/// its key, for TLS.
+/// Serves until its parent ends, and prints its address. `certificate` has the files of a certificate and its key, for
+/// TLS.
 pub fn serve(kind: Kind, certificate: Option<(&Path, &Path)>) -> anyhow::Result<()> {
     end_with_parent();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -58,7 +58,7 @@ pub fn serve(kind: Kind, certificate: Option<(&Path, &Path)>) -> anyhow::Result<
         loop {
             let (socket, _) = listener.accept().await?;
             socket.set_nodelay(true)?;
-            // That a peer leaves is no error.
+            // A disconnect of the peer is not an error.
             match (kind, tls.clone()) {
                 (Kind::Http2, _) => drop(spawn_local(backend_http2::connection(socket))),
                 (_, Some(tls)) => drop(spawn_local(with_tls(socket, tls, Rc::clone(&library)))),
@@ -86,7 +86,7 @@ async fn with_tls(
     connection(tls.accept(socket).await?, library).await
 }
 
-/// Answers requests until the peer leaves.
+/// Answers requests until the peer disconnects.
 async fn connection(
     socket: impl AsyncRead + AsyncWrite + Unpin,
     library: Rc<Library>,
@@ -106,7 +106,7 @@ enum Request {
     Recorded(RecordedSpec),
 }
 
-/// Reads one request; none when the connection was closed between two.
+/// Reads one request; `None` if the connection was closed between two requests.
 async fn request<S: AsyncRead + Unpin>(
     socket: &mut BufReader<S>,
 ) -> std::io::Result<Option<Request>> {
@@ -162,7 +162,7 @@ async fn answer(
         for index in 0..spec.per_write {
             push_event(index, spec, &mut scratch, &mut out);
         }
-        // The same events again and again: making them must not be what limits.
+        // Sends the same events repeatedly, so that making them does not limit the rate.
         for _ in 0..spec.events / spec.per_write {
             send(socket, &out).await?;
         }
@@ -174,7 +174,7 @@ async fn answer(
     send(socket, &out).await
 }
 
-/// Writes all of it now: TLS would keep some of it.
+/// Writes and flushes, because TLS buffers writes.
 async fn send(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
     socket.write_all(bytes).await?;
     socket.flush().await
@@ -188,7 +188,7 @@ async fn pace(
 ) -> std::io::Result<()> {
     let start = Instant::now() + Duration::from_micros(spec.phase_us);
     for index in 0..spec.events {
-        // A timer rounds up to its tick, even one that is due.
+        // A timer rounds up to its tick, even if it is due.
         if spec.interval_us > 0 {
             let next = start + Duration::from_micros(spec.interval_us * u64::from(index));
             if Duration::from_micros(spec.interval_us) >= SILENT {
@@ -207,7 +207,7 @@ async fn pace(
 /// Waits until `next`.
 ///
 /// # Errors
-/// If the peer leaves meanwhile: without it, streams that are silent for an hour would keep their sockets open for so long.
+/// The peer disconnected. Without this check, streams that are silent for an hour would keep their sockets open.
 async fn wait(next: Instant, socket: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
     tokio::select! {
         () = sleep_until(next) => Ok(()),
@@ -215,7 +215,7 @@ async fn wait(next: Instant, socket: &mut (impl AsyncRead + Unpin)) -> std::io::
     }
 }
 
-/// Sends a recorded body, so many of its events a write, each a chunk of its own.
+/// Sends a recorded body with several events per write, each in its own chunk.
 async fn replay(
     library: &Library,
     spec: RecordedSpec,

@@ -1,4 +1,4 @@
-//! The bare backend's HTTP/2, over cleartext with prior knowledge.
+//! HTTP/2 of the backend, over cleartext with prior knowledge.
 
 use crate::wire::{StreamRequest, answering_model, now, write_event};
 use bytes::Bytes;
@@ -10,12 +10,11 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 
-/// Streams at once on a connection: more than any proxy opens here.
+/// Concurrent streams on a connection, more than any proxy opens here.
 const STREAMS: u32 = 10_000;
-/// Bytes that may be sent unread.
 const WINDOW: u32 = 1 << 20;
 
-/// Answers requests until the peer leaves.
+/// Answers requests until the peer disconnects.
 pub async fn connection(socket: TcpStream) -> Result<(), h2::Error> {
     let mut builder = Builder::new();
     builder
@@ -57,7 +56,7 @@ async fn answer(
     out.send_data(spec.end().into(), true)
 }
 
-/// What is sent so is slow enough to need no look at the window.
+/// Sends paced events, which are slow enough to ignore the window.
 async fn pace(spec: &StreamRequest, out: &mut SendStream<Bytes>) -> Result<(), h2::Error> {
     let start = Instant::now() + Duration::from_micros(spec.phase_us);
     for index in 0..spec.events {

@@ -1,4 +1,4 @@
-//! The chunked coding of HTTP/1.1 bodies.
+//! The chunked transfer coding of HTTP/1.1 bodies.
 
 use anyhow::bail;
 
@@ -10,32 +10,30 @@ pub fn push_chunk(payload: &[u8], out: &mut Vec<u8>) {
 
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Takes the chunked coding off a body that comes in pieces of any size.
+/// Decodes a chunked body that arrives in pieces of any size.
 #[derive(Debug, Default)]
 pub enum Dechunk {
-    /// In the line before a chunk, with its size so far.
     #[default]
     Start,
-    /// In the line before a chunk, with its size so far.
     Size(usize),
-    /// In a chunk, with what is missing of it and of the line end after it.
+    /// In a chunk, with the number of missing bytes of the chunk and its line end.
     Data(usize),
-    /// After the last chunk, with the bytes of the final line end seen.
+    /// After the last chunk, with the number of bytes of the final line end that were read.
     Last(usize),
     Over,
 }
 
 impl Dechunk {
-    /// Appends the payload of `input` to `out`; tells whether the body is over.
+    /// Appends the payload of `input` to `out`. Returns whether the body has ended.
     ///
     /// # Errors
-    /// Where no size stands before a chunk: the framing was not kept.
+    /// A chunk has no size, so the framing is broken.
     pub fn feed(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> anyhow::Result<bool> {
         while !input.is_empty() {
             let taken = match *self {
                 Dechunk::Data(missing) => {
                     let taken = missing.min(input.len());
-                    // The last two bytes of what is missing are the line end.
+                    // The last two missing bytes are the line end.
                     let payload = missing.saturating_sub(2).min(taken);
                     out.extend_from_slice(&input[..payload]);
                     *self = if taken == missing {

@@ -1,4 +1,4 @@
-//! The load's side of HTTP/1.1: keep-alive connections, and what their events tell.
+//! The load client for HTTP/1.1: keep-alive connections, and timestamps in their events.
 
 use crate::chunked::Dechunk;
 use crate::wire::{now, take_instants};
@@ -9,25 +9,22 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What all streams of one run saw.
 #[derive(Debug, Default)]
 pub struct StreamStats {
-    /// Whether latencies are noted just now.
     pub noting: Cell<bool>,
-    /// Nanoseconds from the sending of an event to its arrival, while they are noted.
+    /// Nanoseconds from the sending of an event to its arrival, while recording.
     pub latencies: RefCell<Vec<u64>>,
-    /// Nanoseconds from a request to its first event, while they are noted.
+    /// Nanoseconds from a request to its first event, while recording.
     pub first_tokens: RefCell<Vec<u64>>,
     pub events: Cell<u64>,
-    /// Bytes of bodies that arrived.
     pub bytes: Cell<u64>,
     pub calls: Cell<u64>,
-    /// Streams whose first event has come and whose end has not.
+    /// Streams that have received their first event and not their end.
     pub open: Cell<usize>,
 }
 
 impl StreamStats {
-    /// Notes a call that ended, with the nanoseconds until its first event.
+    /// Records a call that ended, with the nanoseconds until its first event.
     pub fn ended(&self, first_token: u64) {
         self.calls.set(self.calls.get() + 1);
         if self.noting.get() {
@@ -40,12 +37,11 @@ pub struct EventReader<'a> {
     stats: &'a StreamStats,
     sent: u64,
     seen: u32,
-    /// When the first came; the stream counts as open from then on.
+    /// Time of the first event, after which the stream counts as open.
     first: Option<(u64, OpenStream<'a>)>,
 }
 
 impl EventReader<'_> {
-    /// For a request that is sent now.
     pub fn new(stats: &StreamStats) -> EventReader<'_> {
         EventReader {
             stats,
@@ -55,7 +51,6 @@ impl EventReader<'_> {
         }
     }
 
-    /// Takes the events out of what came of a body.
     pub fn read(&mut self, body: &mut Vec<u8>, arrived: u64) {
         let (before, stats) = (self.seen, self.stats);
         let noting = stats.noting.get();
@@ -73,7 +68,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// The nanoseconds until the first event of a response that was to have so many.
+    /// Returns the nanoseconds until the first event of a response that must have `events` events.
     pub fn finish(self, read: anyhow::Result<()>, events: u32) -> anyhow::Result<u64> {
         let EventReader { seen, .. } = self;
         read.with_context(|| format!("after {seen} events"))?;
@@ -85,7 +80,6 @@ impl EventReader<'_> {
     }
 }
 
-/// A keep-alive connection to a peer.
 pub struct Connection {
     socket: TcpStream,
     input: Vec<u8>,
@@ -105,8 +99,8 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads its response to the end. Each time some of its body came,
-    /// `each` gets what it left of it so far, and when that was.
+    /// Sends a request and reads its response to the end. After each read, `each` gets the unprocessed part of the body
+    /// and the time.
     pub async fn exchange(
         &mut self,
         request: &[u8],
@@ -137,7 +131,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes a request without a body and gives the answer to it; it closes the connection.
+    /// Makes a request without a body, returns its response, and closes the connection.
     pub async fn get(mut self, path: &str) -> anyhow::Result<String> {
         let request =
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -149,7 +143,7 @@ impl Connection {
     }
 }
 
-/// Where the body begins, once the head is there; an error where it is none of success.
+/// Returns the start of the body once the head is complete. Any status other than success is an error.
 fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     let Some(end) = memmem::find(head, b"\r\n\r\n") else {
         return Ok(None);
@@ -162,7 +156,6 @@ fn end_of_head(head: &[u8]) -> anyhow::Result<Option<usize>> {
     Ok(Some(end + 4))
 }
 
-/// Counts as open until it is dropped.
 struct OpenStream<'a>(&'a StreamStats);
 
 impl OpenStream<'_> {

@@ -1,4 +1,4 @@
-//! The load's side of HTTP/2, over cleartext with prior knowledge.
+//! The load client for HTTP/2, over cleartext with prior knowledge.
 
 use crate::agents::Call;
 use crate::client::EventReader;
@@ -10,18 +10,17 @@ use http::Request;
 use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
-/// Bytes that a peer may send unread, a stream and a connection: more than any stream here has
-/// in flight.
+/// Flow-control window of a stream and of a connection, larger than any stream here needs.
 const WINDOW: u32 = 1 << 24;
 
-/// One agent on a connection that several may share.
+/// An agent on a connection that several agents may share.
 #[derive(Clone)]
 pub struct Http2 {
     requests: SendRequest<Bytes>,
 }
 
 impl Http2 {
-    /// Connects; the connection is driven on this thread.
+    /// Connects, and drives the connection on this thread.
     pub async fn open(address: SocketAddr) -> anyhow::Result<Http2> {
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
@@ -31,13 +30,13 @@ impl Http2 {
             .initial_connection_window_size(WINDOW);
         let (requests, connection) = builder.handshake(socket).await?;
         tokio::task::spawn_local(async move {
-            // The calls on it fail with it, and say why.
+            // Calls on the connection fail with it and report the error.
             let _ = connection.await;
         });
         Ok(Http2 { requests })
     }
 
-    /// Makes one call and gives its body to `events` as it comes.
+    /// Makes one call and passes its body to `events` as it arrives.
     pub async fn exchange(
         &mut self,
         call: &Call,

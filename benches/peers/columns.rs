@@ -1,4 +1,4 @@
-//! Which figures the table of each kind of scenario has.
+//! Columns of the table for each kind of scenario.
 
 use crate::metrics::*;
 use crate::scenario::Work;

@@ -1,4 +1,4 @@
-//! The configuration of each proxy: as its makers advise for streams, nothing logged.
+//! The configuration of each proxy, as its authors advise for streams, without logging.
 
 use crate::peer::{Backends, NOISY_PATH};
 use crate::scenario::{AgentProtocol, BackendProtocol, Setup};
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a ledger of tokengauge keeps: all that a benchmark writes.
+/// Retention of tokengauge's ledger, long enough for everything that a benchmark writes.
 pub const KEPT_DAYS: u64 = 3_650;
 pub const KEPT_GB: u64 = 200;
 
-/// The file in its folder with what tokengauge says.
+/// File name of tokengauge's standard error.
 pub const STDERR: &str = "stderr";
 
 /// An experiment and a gate, for a configuration whose route is named `all`.
@@ -29,22 +29,20 @@ candidate = { upstream = "twin" }
 baseline = { upstream = "backend" }
 "#;
 
-/// What tokengauge does besides measuring.
+/// Features of tokengauge in addition to measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     Nothing,
-    /// An experiment and a gate, with a twin of the backend's upstream.
+    /// An experiment and a gate, with a copy of the backend's upstream.
     Comparisons,
     Ledger,
-    /// The ledger, and a sink; the backend answers it 200.
+    /// The ledger and a sink, whose requests the backend answers with 200.
     Sink,
 }
 
 pub struct Site<'a> {
     pub folder: &'a Path,
-    /// Where agents connect.
     pub address: SocketAddr,
-    /// Where tokengauge is administrated.
     pub admin: SocketAddr,
     pub backends: &'a Backends,
     pub setup: &'a Setup,
@@ -61,7 +59,7 @@ impl Site<'_> {
         Ok(path)
     }
 
-    /// nginx: one keep-alive pool a backend, and no buffering.
+    /// nginx with one keep-alive pool per backend and without buffering.
     pub fn nginx(&self) -> anyhow::Result<Command> {
         let Site { address, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
@@ -105,7 +103,6 @@ impl Site<'_> {
         Ok(command)
     }
 
-    /// haproxy: connections are reused without a limit.
     pub fn haproxy(&self) -> anyhow::Result<Command> {
         let Site { address, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
@@ -146,7 +143,7 @@ backend noisy
         Ok(command)
     }
 
-    /// tokengauge with its defaults: every call is measured, every token counted.
+    /// tokengauge with its defaults, which measure every call and count every token.
     pub fn tokengauge(&self, program: OsString, with: With) -> anyhow::Result<Command> {
         let Site { address, admin, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
@@ -167,7 +164,7 @@ backend noisy
         let own = self.folder.join("ledger.sqlite");
         let ledger = self.setup.ledger.as_ref();
         let ledger = ledger.or(matches!(with, With::Ledger | With::Sink).then_some(&own));
-        // Nothing of it is too old or too much.
+        // Retention must not delete anything.
         let keep = format!(
             "ledger.retention_age = \"{KEPT_DAYS}days\"\nledger.retention_bytes = \"{KEPT_GB}GB\"\n"
         );
@@ -207,14 +204,13 @@ upstream = \"backend\"
             .args(["run", "--config"])
             .arg(config)
             .env("TOKIO_WORKER_THREADS", self.setup.workers.to_string())
-            // The others write no line per request either.
+            // The other proxies do not log requests either.
             .env("TOKENGAUGE_LOG", "warn")
             .stderr(File::create(self.folder.join(STDERR))?);
         Ok(command)
     }
 }
 
-/// A program that Debian installs where only root's PATH looks.
 fn with_sbin(program: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);

@@ -1,23 +1,22 @@
-//! Which cores peer and load run on.
+//! The cores on which peer and load run.
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::OnceLock;
 
-/// The cores of the benchmark: the peer has its own where there are enough.
+/// Cores of the benchmark. The peer has separate cores if there are enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
     pub peer: CpuSet,
-    /// The one of load and backends.
     pub load: CpuSet,
     load_core: usize,
-    /// Whether the peer may run on the load's core, too.
+    /// Whether the peer may also run on the load's core.
     pub shared: bool,
 }
 
 impl Cores {
-    /// So many for the peer as it has workers, as far as there are; the second one this process
-    /// may use is the load's, and is shared where the others are too few.
+    /// Chooses one core per worker of the peer, as far as available. The second usable core is the load's, and is
+    /// shared if there are too few others.
     pub fn choose(workers: usize) -> anyhow::Result<Cores> {
         let mut usable = usable_cores()?;
         let first = *usable.first().context("no core to run on")?;
@@ -56,7 +55,7 @@ impl std::fmt::Display for Cores {
     }
 }
 
-/// Those this process might use when it began, before it chose one.
+/// The cores that this process could use at its start.
 fn usable_cores() -> anyhow::Result<Vec<usize>> {
     static USABLE: OnceLock<Vec<usize>> = OnceLock::new();
     let allowed = sched_getaffinity(None)?;
@@ -73,7 +72,7 @@ pub fn set_of(cores: &[usize]) -> CpuSet {
     set
 }
 
-/// Keeps this thread, and what it starts from now on, on these cores.
+/// Restricts this thread, and processes and threads that it starts later, to these cores.
 pub fn pin(cores: CpuSet) -> anyhow::Result<()> {
     Ok(sched_setaffinity(None, &cores)?)
 }

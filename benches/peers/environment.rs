@@ -1,4 +1,4 @@
-//! What all runs share: the backends, the cores, and what is asked of every run.
+//! The environment of all runs: backends, cores, and settings of each run.
 
 use crate::backend::Kind;
 use crate::cores::Cores;
@@ -15,16 +15,15 @@ use tokengauge_test_support::certificates::Authority;
 
 pub struct Environment {
     pub backends: Backends,
-    /// The seconds that are measured of a run.
+    /// Measured seconds of a run.
     pub length: Duration,
-    /// Whether `perf` records the peer in them.
+    /// Whether `perf` records the peer during these seconds.
     pub profile: bool,
     _processes: Vec<Processes>,
     _authority: Authority,
 }
 
 impl Environment {
-    /// Starts the backends on the load's core.
     pub fn start(cores: Cores, length: Duration, profile: bool) -> anyhow::Result<Environment> {
         let authority = Authority::new();
         let (certificate, key) = authority.issue("backend", "127.0.0.1");
@@ -63,7 +62,6 @@ impl Environment {
     }
 }
 
-/// Runs this program again as a backend.
 fn start_backend(mut command: Command, cores: Cores) -> anyhow::Result<(Processes, SocketAddr)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut processes = Processes::start(command, cores.load, cores.load)?;

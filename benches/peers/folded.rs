@@ -1,9 +1,9 @@
-//! Stacks as folded text, which flame graphs are drawn from.
+//! Folded stacks, the input of flame graphs.
 
 use std::collections::BTreeMap;
 
-/// What `perf script` printed, a line a stack: the command and its functions, the outermost
-/// first, by semicolons, and the number of samples.
+/// Converts the output of `perf script` to one line per stack: the command and its functions, outermost first,
+/// separated by semicolons, and the number of samples.
 pub fn fold(script: &str) -> String {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     for sample in script.split("\n\n") {
@@ -22,7 +22,7 @@ pub fn fold(script: &str) -> String {
     lines.collect()
 }
 
-/// The function of a line of a stack, which is its address and its name.
+/// The function in a line of a stack, which has an address and a name.
 fn symbol(line: &str) -> Option<&str> {
     let (_, symbol) = line.trim().split_once(' ')?;
     Some(symbol.split("+0x").next().unwrap_or(symbol))

@@ -1,11 +1,11 @@
-//! The gateways LiteLLM and Portkey, each as its makers advise to run it in production, without a database, one process, nothing logged.
+//! The gateways LiteLLM and Portkey, each in the production setup that its authors advise, without a database, in one
+//! process, without logging.
 
 use crate::wire::KEY;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// LiteLLM's proxy in front of `backend`.
 pub fn litellm(folder: &Path, address: SocketAddr, backend: SocketAddr) -> anyhow::Result<Command> {
     let text = format!(
         "model_list:
@@ -32,14 +32,14 @@ litellm_settings:
         .args(["--num_workers", "1"])
         .env("LITELLM_MODE", "PRODUCTION")
         .env("LITELLM_LOG", "ERROR")
-        // Its list of prices would be fetched from the network.
+        // LiteLLM would download its price list.
         .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     Ok(command)
 }
 
-/// Portkey's gateway; its requests say which backend they are for.
+/// Portkey's gateway. Requests name their backend.
 pub fn portkey(address: SocketAddr) -> Command {
     let mut command = Command::new("node");
     command
@@ -57,22 +57,18 @@ pub fn portkey(address: SocketAddr) -> Command {
     command
 }
 
-/// The header lines by which Portkey's gateway knows where to send them.
 pub fn portkey_headers(backend: SocketAddr) -> String {
     format!("x-portkey-provider: openai\r\nx-portkey-custom-host: http://{backend}/v1\r\n")
 }
 
-/// Where `make bench-gateways` puts LiteLLM.
 pub fn litellm_program() -> PathBuf {
     installed("litellm/bin/litellm")
 }
 
-/// Where `make bench-gateways` puts Portkey.
 pub fn portkey_program() -> PathBuf {
     installed("portkey/node_modules/@portkey-ai/gateway/build/start-server.js")
 }
 
-/// Where `make bench-tools` puts Envoy.
 pub fn envoy_program() -> PathBuf {
     installed("envoy/bin/envoy")
 }

@@ -1,4 +1,4 @@
-//! What was set as a goal for tokengauge, and what would be better still.
+//! Performance goals of tokengauge, and stretch goals.
 
 use crate::metrics::{
     CALLS_PER_SECOND, CHUNK_P50, CHUNK_P99, CPU_PER_CALL, CPU_PER_EVENT, EVENTS_PER_SECOND,
@@ -8,23 +8,22 @@ use crate::peer::Peer;
 use crate::scenario::{Scenario, Work};
 use crate::statistics::Bound;
 
-/// What a figure is divided by.
+/// The divisor of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Against {
-    /// The same figure of another peer in the same round.
+    /// The figure of another peer in this round.
     Peer(Peer),
-    /// The same figure of the same peer in the scenario's baseline in the same round.
+    /// The figure of this peer in the scenario's baseline in this round.
     Baseline,
     Nothing,
 }
 
-/// A figure or a ratio, and its bound.
 #[derive(Clone, Copy)]
 pub struct Goal {
     pub metric: &'static Metric,
     pub against: Against,
     pub bound: Bound,
-    /// Whether it is beyond the goal that must be reached.
+    /// Whether it is a stretch goal.
     pub moonshot: bool,
 }
 
@@ -88,16 +87,15 @@ static FLAT_OUT: [Goal; 2] = [
     goal(&EVENTS_PER_SECOND, NGINX, AtLeast(0.8)),
     moonshot(&EVENTS_PER_SECOND, NGINX, AtLeast(1.0)),
 ];
-/// That reading metrics costs others nothing is more than any measurement shows: 5 % is what two
-/// runs of one program differ by.
+/// No measurement can show that scrapes cost nothing: two runs of one program differ by 5 %.
 static SCRAPED: [Goal; 2] = [
     goal(&SCRAPE_P50, Nothing, AtMost(20.0)),
     goal(&CHUNK_P99, Baseline, AtMost(1.05)),
 ];
 static NOISY: [Goal; 1] = [goal(&CHUNK_P99, Baseline, AtMost(1.2))];
 
-/// The goals of a scenario. Only calls of which each is a stream's whole work have none for memory
-/// beyond those of long ones.
+/// The goals of a scenario. Scenarios whose calls are complete streams have no goal for memory, except those with long
+/// calls.
 pub fn goals(scenario: &Scenario) -> &'static [Goal] {
     match &scenario.work {
         Work::Short { .. } => &SHORT,

@@ -1,5 +1,4 @@
-//! What a call and an event cost where there are many streams, many series, or many calls in the
-//! ledger.
+//! Cost of a call and an event with many streams, many series, or many calls in the ledger.
 
 use crate::configs::{KEPT_DAYS, KEPT_GB};
 use crate::environment::Environment;
@@ -20,19 +19,18 @@ use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Now};
 use tokengauge_test_support::records::Records;
 
 const STREAMS: [usize; 4] = [10, 100, 1_000, 10_000];
-/// Events a second of all streams together.
 const EVENTS: usize = 10_000;
 const MODELS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const LEDGERS: [usize; 3] = [1_000_000, 10_000_000, 100_000_000];
-/// The calls of a ledger are of this time.
+/// Time range of the calls in a ledger.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
-/// The limits of the proxy that is measured.
+/// Retention of the measured proxy.
 const KEEP: Limits = Limits {
     age: Duration::from_secs(KEPT_DAYS * 86_400),
     bytes: KEPT_GB * 1_000_000_000,
 };
 const BATCH: usize = 1_000;
-/// Calls after which it is known how long the rest takes.
+/// After this number of calls, the remaining time can be estimated.
 const TRIAL: usize = 50_000;
 const PACE: Pace = Pace {
     streams: 50,
@@ -46,7 +44,7 @@ pub fn run(
     environment: &Environment,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    // A stream is two files of a proxy, and some are set apart.
+    // A stream needs two files of a proxy, and some files are reserved.
     let most = file_limit() * 7 / 20;
     if most < STREAMS[STREAMS.len() - 1] {
         println!(
@@ -74,7 +72,7 @@ pub fn run(
     Ok(())
 }
 
-/// Events of so many streams, and calls while so many connections are open.
+/// Events of `streams` streams, and calls while that many connections are open.
 fn with_streams(streams: usize) -> Vec<Scenario> {
     let paced = Work::Paced(Pace {
         streams,
@@ -113,7 +111,7 @@ fn with_setup(setup: &Setup, models: u32) -> Vec<Scenario> {
     scenarios.into()
 }
 
-/// A ledger of so many calls, made where there is none; none where that would take too long.
+/// Returns a ledger of `calls` calls, and creates it if necessary. Returns `None` if that would take too long.
 fn prepared(calls: usize, minutes: f64) -> anyhow::Result<Option<PathBuf>> {
     let program = std::env::current_exe()?;
     let target = program.ancestors().nth(3).context("no target folder")?;
@@ -143,8 +141,7 @@ fn prepared(calls: usize, minutes: f64) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
-/// Writes so many calls of the last month, or gives how long that would take where it is longer
-/// than `within`.
+/// Writes `calls` calls of the last month. Returns the estimated time instead if it is longer than `within`.
 fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Duration>> {
     let begin = Instant::now();
     let every = MONTH.as_millis() as f64 / calls as f64;
@@ -154,7 +151,8 @@ fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Du
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(BATCH).collect();
         if batch.is_empty() {
-            // A running proxy deletes old sums as it goes; it would otherwise delete those of weeks while it is measured.
+            // A running proxy deletes old sums from time to time. Otherwise it would delete sums of weeks during the
+            // measurement.
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
             let now = Now {
                 monotonic: Instant::now(),

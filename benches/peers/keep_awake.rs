@@ -1,4 +1,4 @@
-//! Cores that do not go to rest.
+//! Prevents cores from idling.
 
 use crate::cores::{Cores, pin, set_of};
 use rustix::process::setpriority_process;
@@ -9,16 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Keeps cores from going to rest while it lives: one of a virtual machine wakes up late
-/// where others want it, by milliseconds, which would be noted as latency. It naps on each
-/// core, at the end of the queue. To keep them busy instead would make the kernel's own
-/// threads wait for their turn, those that take packets among them.
+/// Prevents cores from idling until it is dropped: an idle core of a virtual machine wakes up milliseconds late, which
+/// would count as latency. A low-priority thread sleeps briefly on each core in a loop. Busy loops instead would delay
+/// kernel threads, such as those that receive packets.
 pub struct KeepAwake {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Shorter than what a hypervisor waits for a core that has gone to rest.
+/// Shorter than a hypervisor takes to wake an idle core.
 const NAP: Duration = Duration::from_micros(50);
 
 impl KeepAwake {
@@ -27,7 +26,7 @@ impl KeepAwake {
         let nap = |core| {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                // Where one of these is not allowed, it is as it was.
+                // If the system allows neither, the thread runs unchanged.
                 let _ = pin(set_of(&[core]));
                 let _ = setpriority_process(None, 19);
                 let _ = set_current_timer_slack(NonZeroU64::new(1000));

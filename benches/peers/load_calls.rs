@@ -1,4 +1,4 @@
-//! Calls one after the other, as fast as they go.
+//! Calls one after the other, as fast as possible.
 
 use crate::agents::Call;
 use crate::load_streams::spawn_once;
@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// After which no more first tokens are asked for.
 const FIRST_TOKENS_TIME: Duration = Duration::from_secs(8);
-/// After which calls begin though not all silent streams are open; the table says how many are.
+/// Calls begin after this time even if not all silent streams are open. The table shows how many are.
 const OPENING_TIME: Duration = Duration::from_secs(20);
-/// Between two events of a silent stream: longer than a run.
+/// Interval between events of a silent stream, longer than a run.
 const SILENCE: Duration = Duration::from_secs(3600);
 
 /// Calls of one token, whose response the backend writes at once.
@@ -42,7 +41,7 @@ pub async fn short_calls(run: &Run<'_>, agents: usize, silent: usize) -> anyhow:
     Ok(result)
 }
 
-/// Agents that make calls one after the other, in turn of all models.
+/// Starts agents that make calls one after the other and use all models in turn.
 async fn spawn_repeatedly(
     run: &Run<'_>,
     agents: usize,
@@ -68,7 +67,7 @@ async fn spawn_repeatedly(
     Ok(under_way)
 }
 
-/// Such calls until so many are made, of two events of which each is a write.
+/// Makes this number of calls, each with two events in separate writes.
 pub async fn first_tokens(run: &Run<'_>, agents: usize, calls: usize) -> anyhow::Result<RunResult> {
     let spec = StreamRequest {
         events: 2,

@@ -1,5 +1,5 @@
-//! Recorded bodies as fast as they go: every body in turn, so that nothing that a reader learns of
-//! one is there for the next.
+//! Recorded bodies as fast as possible, all bodies in turn, so that a reader cannot reuse what it learned from the
+//! previous one.
 
 use crate::client::{Connection, StreamStats};
 use crate::recorded::{Library, Recorded, RecordedSpec};
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 32;
 
-/// A request for a recorded body, and what must come.
+/// A request for a recorded body, and the expected bytes.
 struct Replay {
     request: Vec<u8>,
     body: Vec<u8>,
@@ -32,7 +32,7 @@ impl Replay {
         }
     }
 
-    /// Makes the call and compares what comes with what was recorded.
+    /// Makes the call and compares the response with the recording.
     async fn run(&self, connection: &mut Connection, stats: &StreamStats) -> anyhow::Result<()> {
         let (mut rest, mut same) = (&self.body[..], true);
         let each = |body: &mut Vec<u8>, _| {
@@ -50,7 +50,7 @@ impl Replay {
     }
 }
 
-/// All bodies, or those of a dialect, one after the other on each connection.
+/// All bodies, or only one dialect, one after the other on each connection.
 pub async fn recorded(
     run: &Run<'_>,
     dialect: Option<&str>,

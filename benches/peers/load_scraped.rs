@@ -1,4 +1,4 @@
-//! Paced streams while `/metrics` is read.
+//! Paced streams while `/metrics` is scraped.
 
 use crate::load_streams::{QUIET, paced};
 use crate::results::{RunResult, percentiles};
@@ -13,19 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Between two reads: a hundred times as often as Prometheus does.
+/// Scrape interval, a hundredth of Prometheus' usual one.
 const PERIOD: Duration = Duration::from_millis(100);
-/// After which a read is given up.
+/// Scrape timeout.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Nanoseconds that the reads took, and the bytes of the last.
+/// Durations of the scrapes in nanoseconds, and the size of the last one in bytes.
 #[derive(Default)]
 struct Scrapes {
     took: Vec<u64>,
     bytes: usize,
 }
 
-/// 50 paced streams, with reads of `/metrics` at the same time or without.
 pub async fn scraped(run: &Run<'_>, scraped: bool) -> anyhow::Result<RunResult> {
     let admin = run.running.admin().context("no /metrics")?;
     let scraper = scraped.then(|| Scraper::start(admin));
@@ -36,8 +35,8 @@ pub async fn scraped(run: &Run<'_>, scraped: bool) -> anyhow::Result<RunResult> 
     Ok(result)
 }
 
-/// Reads `/metrics` on a thread of its own, behind the agents' in the queue for their core: agents that waited until
-/// megabytes are read would note that as a latency of the proxy.
+/// Scrapes `/metrics` on a thread with a lower priority than the agents on its core. Agents that waited for a read of
+/// megabytes would count that as latency of the proxy.
 struct Scraper {
     over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Scrapes>>,
@@ -48,7 +47,7 @@ impl Scraper {
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
         let thread = thread::spawn(move || {
-            // Where this is not allowed, the agents wait for it.
+            // If the system refuses, the agents wait for the scrapes.
             let _ = setpriority_process(None, 19);
             let (mut scrapes, mut buffer) = (Scrapes::default(), vec![0; 64 << 10]);
             while !ended.load(Ordering::Relaxed) {
@@ -70,7 +69,7 @@ impl Scraper {
     }
 }
 
-/// Reads it once. Gives the bytes of the answer.
+/// Scrapes once. Returns the size of the answer in bytes.
 fn scrape(admin: SocketAddr, buffer: &mut [u8]) -> anyhow::Result<usize> {
     const SUCCESS: &[u8] = b"HTTP/1.1 200";
     let mut socket = TcpStream::connect(admin)?;

@@ -1,4 +1,4 @@
-//! Streams at a pace, and as fast as they go.
+//! Streams at a constant pace, and as fast as possible.
 
 use crate::agents::{Agent, Call};
 use crate::client::StreamStats;
@@ -12,20 +12,19 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Agents that share a connection of HTTP/2 where they have streams.
 const STREAMS_PER_CONNECTION: usize = 10;
-/// The streams that noisy neighbours and scrapes are next to.
+/// The measured streams next to noisy neighbours and scrapes.
 pub const QUIET: Pace = Pace {
     streams: 50,
     per_second: 50,
     per_call: None,
 };
-/// Events of each flat-out stream per second of the run: more than any backend manages.
+/// Events of each flat-out stream per second of the run, more than any backend can send.
 const FLAT_OUT_EVENTS: u32 = 960_000;
-/// After which streams that should have ended are given up.
+/// Time after which streams that should have ended are abandoned.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Streams of so many events a second.
+/// Streams with this number of events per second.
 pub async fn paced(run: &Run<'_>, pace: Pace) -> anyhow::Result<RunResult> {
     let interval_us = 1_000_000 / u64::from(pace.per_second);
     let (under_way, patience) = match pace.per_call {
@@ -42,7 +41,7 @@ pub async fn paced(run: &Run<'_>, pace: Pace) -> anyhow::Result<RunResult> {
     Ok(result)
 }
 
-/// Streams that go on before and after the time that is looked at.
+/// Streams that last longer than the measured time.
 async fn one_call_each(run: &Run<'_>, pace: Pace) -> anyhow::Result<UnderWay> {
     let interval_us = 1_000_000 / u64::from(pace.per_second);
     let time = settling(pace.streams) * 2 + run.environment.length;
@@ -60,7 +59,6 @@ async fn one_call_each(run: &Run<'_>, pace: Pace) -> anyhow::Result<UnderWay> {
     spawn_once(run, pace.streams, call).await
 }
 
-/// Agents that each make one call.
 pub async fn spawn_once(
     run: &Run<'_>,
     streams: usize,
@@ -75,8 +73,8 @@ pub async fn spawn_once(
     Ok(under_way)
 }
 
-/// Agents that make calls of so many events, one after the other. The first call of each is as
-/// much shorter as it takes for ends to come one by one.
+/// Starts agents that make calls of `events` events one after the other. The first calls have different lengths, so
+/// that ends are evenly distributed.
 async fn calls_in_a_row(run: &Run<'_>, pace: Pace, events: u32) -> anyhow::Result<UnderWay> {
     let interval_us = 1_000_000 / u64::from(pace.per_second);
     let mut under_way = JoinSet::new();
@@ -116,8 +114,8 @@ async fn repeat(
     }
 }
 
-/// Streams as fast as they go. Their latencies say something where each event is a write: events
-/// of one write are sent again and again with one instant.
+/// Streams as fast as possible. Latencies are meaningful only with one event per write, because events of one write
+/// share a timestamp.
 pub async fn flat_out(run: &Run<'_>, streams: usize, per_write: u32) -> anyhow::Result<RunResult> {
     let seconds = run.environment.length.as_secs().max(1) as u32;
     let call = run.running.call(StreamRequest {
@@ -134,7 +132,6 @@ pub async fn flat_out(run: &Run<'_>, streams: usize, per_write: u32) -> anyhow::
     Ok(result)
 }
 
-/// Streams while other agents take too much.
 pub async fn next_to(run: &Run<'_>, neighbours: Neighbours) -> anyhow::Result<RunResult> {
     let mut noisy = neighbours.start(run.running.noisy(), run.cores)?;
     let result = paced(run, QUIET).await?;

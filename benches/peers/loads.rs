@@ -1,4 +1,4 @@
-//! The loads: what the agents of each kind of scenario do.
+//! The loads: actions of the agents in each kind of scenario.
 
 use crate::load_calls::{first_tokens, short_calls};
 use crate::load_recorded::recorded;

@@ -1,5 +1,4 @@
-//! One long stream: its thousandth event must cost what its hundred-thousandth does, and
-//! what is held for it must not grow.
+//! One long stream: its thousandth event must cost as much as its hundred-thousandth, and memory must not grow.
 
 use crate::environment::Environment;
 use crate::peer::{Peer, RunningPeer};
@@ -11,25 +10,23 @@ use crate::wire::{StreamRequest, take_instants};
 use anyhow::ensure;
 use std::time::Duration;
 
-/// Streams of so many events, and how many of them make a measurement.
+/// Lengths of streams in events, and the number of streams for a measurement.
 const STREAMS: [(u32, u32); 3] = [(1_000, 10), (10_000, 3), (100_000, 1)];
-/// 25,000 events a second: what proxies keep up with, so that what a part of the stream
-/// costs is spent while it passes.
+/// 25,000 events a second. Proxies keep up with this rate, so CPU time is spent in the tenth that it belongs to.
 const INTERVAL_US: u64 = 40;
-/// Gateways do not keep up: the longest stream would take them a minute.
+/// Gateways are slower: the longest stream would take them a minute.
 const LIMIT: Duration = Duration::from_secs(40);
-/// What the last tenth of the longest stream may cost more than the first. Proxies that keep
-/// nothing show 1.0 to 1.2, as beginnings are cheap; work that grew with the stream, a multiple.
+/// Allowed cost of the last tenth of the longest stream relative to the first. Proxies without buffering show 1.0 to
+/// 1.2, because beginnings are cheap. Work that grew with the stream would cost a multiple.
 const GROWTH: f64 = 1.3;
-/// Kilobytes that may be there at its last event and not at its first.
+/// Allowed growth of memory in kilobytes from the first event to the last.
 const GROWN_KB: f64 = 512.0;
 
-/// What some streams of one length cost.
 #[derive(Default)]
 struct Cost {
-    /// Nanoseconds of processor and events, by tenth.
+    /// Nanoseconds of CPU time and number of events, by tenth.
     tenths: [(u64, u64); 10],
-    /// Kilobytes resident at the first event and at the last, of the last stream.
+    /// Kilobytes resident at the first event of the last stream.
     first_kb: f64,
     last_kb: f64,
 }
@@ -45,7 +42,6 @@ const COLUMNS: [(&str, usize); 8] = [
     ("KB grown", 0),
 ];
 
-/// Prints the table, and holds tokengauge's rows against the goals.
 pub fn print(peers: &[Peer], environment: &Environment, rounds: u32) {
     println!("\none long stream of 25,000 events a second");
     let mut table = Table::with_columns(COLUMNS.to_vec());
@@ -102,7 +98,7 @@ impl Cost {
             interval_us: INTERVAL_US,
             ..StreamRequest::default()
         };
-        // Processor used and events seen at the first event and at the end of each tenth.
+        // CPU time and events at the first event and at the end of each tenth.
         let mut marks: Vec<(u64, u64)> = Vec::with_capacity(11);
         let (mut seen, mut failed) = (0, None);
         let mut connection = running.connect().await?;
@@ -137,7 +133,7 @@ impl Cost {
 
     fn figures(&self, events: u32, streams: u32) -> Vec<Option<f64>> {
         let [first, .., last] = self.tenths;
-        // A tenth of the shortest is as much the beginning and the end of a call as its events.
+        // In the shortest stream, begin and end of the call cost as much as the events of a tenth.
         let tenth = |figure| (events > STREAMS[0].0).then_some(figure);
         let whole = self
             .tenths

@@ -1,13 +1,10 @@
-//! The whole proxy compared with nginx, haproxy, Envoy, LiteLLM and Portkey:
-//! `cargo bench --bench peers`.
+//! Benchmark of the whole proxy compared with nginx, haproxy, Envoy, LiteLLM and Portkey: `cargo bench --bench peers`.
 //!
-//! One bare backend, one load client, one core for the peer, the runs of all peers
-//! interleaved. tokengauge measures and counts every token while it runs. Shown is for each what
-//! calls a second it takes, the time to the first token, latency of each event, processor time
-//! per call and per event, memory per open stream, how much it moves flat out; what one long
-//! stream costs at its end; and whether what arrives is what was sent. With `--noisy-neighbours`:
-//! what slow and greedy agents cost the others. With `--growth`: what calls and events cost where
-//! there is much of everything.
+//! One minimal backend, one load client, one core for the peer, and interleaved runs of all peers. tokengauge measures
+//! and counts every token. The tables show calls per second, time to first token, latency of each event, CPU time per
+//! call and per event, memory per open stream, and throughput. They also show the cost of one long stream at its end,
+//! and whether the received bytes equal the sent ones. `--noisy-neighbours` measures the effect of slow and greedy
+//! agents on others. `--growth` measures calls and events with many streams, series and stored calls.
 
 mod agents;
 mod arrival;

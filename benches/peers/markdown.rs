@@ -8,7 +8,7 @@ use crate::report::{Report, Runs};
 use crate::table::with_thousands;
 
 impl Report {
-    /// Prints the table of docs/benchmarks.md: a line a figure.
+    /// Prints the table of docs/benchmarks.md with one line per figure.
     pub fn print_markdown(&self) {
         let all: Vec<Peer> = Peer::ALL
             .into_iter()

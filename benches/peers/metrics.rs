@@ -1,12 +1,12 @@
-//! The figures that are made of a run: the columns of the tables.
+//! Figures of a run, which are the columns of the tables.
 
 use crate::results::{Percentiles, RunResult};
 
 pub struct Metric {
-    /// As tables call it, with its unit.
+    /// Title in tables, with its unit.
     pub title: &'static str,
     pub decimals: usize,
-    /// Whether it says something as a multiple of another peer's.
+    /// Whether a ratio to another peer's figure is meaningful.
     pub ratio: bool,
     pub of: fn(&RunResult) -> Option<f64>,
 }
@@ -55,7 +55,7 @@ fn at(percentiles: Option<Percentiles>, share: usize) -> Option<f64> {
     percentiles.map(|percentiles| percentiles[share])
 }
 
-/// Microseconds of processor for each; none without a peer, or where there was nothing.
+/// Microseconds of CPU time for each; `None` without a peer or for a number of 0.
 fn per(cpu_seconds: Option<f64>, number: u64) -> Option<f64> {
     let seconds = cpu_seconds.filter(|_| number > 0)?;
     Some(seconds * 1e6 / number as f64)

@@ -1,6 +1,5 @@
-//! Agents that load a peer while other streams are measured. They and their backend are
-//! processes with idle priority on the load's core, so that the figures show what they cost
-//! the peer and not what they cost the load client.
+//! Agents that load a peer while other streams are measured. These agents and their backend are processes with idle
+//! priority on the load's core. Figures therefore show their effect on the peer, not on the load client.
 
 use crate::cores::Cores;
 use crate::peer::NOISY_PATH;
@@ -19,7 +18,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
-/// What other agents do while streams are measured.
+/// Behaviour of the other agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Neighbours {
     None,
@@ -32,22 +31,20 @@ pub enum Neighbours {
 
 /// Bytes that a slow reader reads ten times a second: 1 KB/s.
 const SLOW_READ_BYTES: usize = 102;
-/// Bytes of a slow reader's receive buffer.
 const SMALL_RECEIVE_BUFFER: u32 = 4096;
 const FLOOD_EVENTS_PER_WRITE: u32 = 48;
-/// Events of a flood, and of a stream of tiny chunks: more than a run lasts.
+/// Events of a flood or of a stream of tiny chunks, more than a run needs.
 const ENDLESS_EVENTS: u32 = 1_000_000_000;
-/// Microseconds between events of 330 bytes, each byte a chunk: 5,000 chunks a second.
+/// Microseconds between events of 330 bytes, with each byte in its own chunk: 5,000 chunks a second.
 const TINY_CHUNKS_INTERVAL_US: u64 = 66_000;
-/// Bytes of a prompt whose tokens are counted.
 const COUNTED_PROMPT_BYTES: usize = 1 << 20;
-/// Bytes of a prompt that is longer than what the meter reads.
+/// Bytes of a prompt that is longer than the meter reads.
 const LONG_PROMPT_BYTES: usize = 100 << 20;
-/// Bytes a second of each prompt: four are a network of 1 Gbit/s.
+/// Bytes per second of each prompt; four prompts fill a network of 1 Gbit/s.
 const UPLOAD_BYTES_PER_SECOND: usize = 30 << 20;
 /// Bytes of a prompt in each write.
 const BLOCK: usize = 64 * 1024;
-const WORDS: &str = " Every stream has a reader of its own.";
+const WORDS: &str = " Every stream has its own reader.";
 
 impl Neighbours {
     pub const ALL: [Neighbours; 6] = [
@@ -78,7 +75,7 @@ impl Neighbours {
         }
     }
 
-    /// Starts the agents in a process of their own, which ends when it is dropped.
+    /// Starts the agents in a separate process that ends on drop.
     pub fn start(self, address: SocketAddr, cores: Cores) -> anyhow::Result<Processes> {
         let mut command = Command::new(std::env::current_exe()?);
         let name = self.to_possible_value();
@@ -89,7 +86,7 @@ impl Neighbours {
         Processes::start(command, cores.load, cores.load)
     }
 
-    /// The agents' process: runs until its parent ends.
+    /// The agents' process, which runs until its parent ends.
     pub fn run(self, address: SocketAddr) -> anyhow::Result<()> {
         end_with_parent();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,7 +110,7 @@ impl Neighbours {
         for number in 0..self.number() {
             let request = Rc::clone(&request);
             under_way.spawn_local(async move {
-                // Agents do not start all at the same moment.
+                // Agents start at different times.
                 sleep(Duration::from_millis(7) * number as u32).await;
                 self.send_requests(address, &request).await
             });
@@ -121,7 +118,6 @@ impl Neighbours {
         under_way
     }
 
-    /// How the backend shall answer each request of these agents.
     fn stream_request(self) -> StreamRequest {
         let endless = StreamRequest {
             events: ENDLESS_EVENTS,
@@ -147,7 +143,6 @@ impl Neighbours {
         }
     }
 
-    /// The rest of the prompt of each request.
     fn prompt(self) -> String {
         let size = match self {
             Neighbours::CountedPrompts => COUNTED_PROMPT_BYTES,

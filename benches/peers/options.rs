@@ -8,98 +8,95 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// tokengauge compared with nginx, haproxy and Envoy, with `--long` with LiteLLM and Portkey, too.
-/// Without options it takes about eight minutes.
+/// Compare tokengauge with nginx, haproxy and Envoy, and with --long also with LiteLLM and Portkey. Without options it
+/// takes about eight minutes.
 #[derive(Debug, Parser)]
 pub struct Options {
-    /// All scenes, calls of every length, longer rounds, and the gateways
+    /// Run all scenes, calls of every length, longer rounds, and the gateways
     #[arg(long)]
     pub long: bool,
-    /// Only these scenes [default: short, first-token, paced, flat-out, arrival and long-stream;
-    /// all with --long]
+    /// Run only these scenes [default: short, first-token, paced, flat-out, arrival and long-stream; all with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub scenes: Vec<Scene>,
-    /// Paced: streams at once, one scenario each
+    /// Paced: numbers of concurrent streams, one scenario each
     #[arg(long, value_delimiter = ',', default_values_t = [50, 500, 2000])]
     pub streams: Vec<usize>,
-    /// Paced: events a second of each stream [default: 100 up to 50 streams, 50 up to 500, then 20]
+    /// Paced: events per second of each stream [default: 100 up to 50 streams, 50 up to 500, then 20]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pace: Option<u32>,
     /// Paced: events of a call; 0 is one call as long as the run [default: 100; 0,100,2000 with
     /// --long]
     #[arg(long, value_delimiter = ',')]
     pub per_call: Vec<u32>,
-    /// Recorded bodies: a row for each of these dialects, or for `all` of them, in place of one of
-    /// all together
+    /// Recorded bodies: one row for each of these dialects or for `all` of them, instead of one row for all together
     #[arg(long, value_delimiter = ',')]
     pub dialects: Vec<String>,
-    /// Worker threads or processes of the peers, one scenario each
+    /// Numbers of worker threads or processes of the peers, one scenario each
     #[arg(long, value_delimiter = ',', default_values_t = [1])]
     pub workers: Vec<usize>,
-    /// Seconds that are measured of each run [default: 2; 3 with --long]
+    /// Measured seconds of each run [default: 2; 3 with --long]
     #[arg(long)]
     pub seconds: Option<u64>,
-    /// Rounds; the gateways have one, and goals want 15 [default: 2; 3 with --long]
+    /// Number of rounds; gateways have one, and goals need 15 [default: 2; 3 with --long]
     #[arg(long)]
     pub rounds: Option<usize>,
-    /// Only these peers [default: all that are installed; the gateways with --long]
+    /// Run only these peers [default: all that are installed; the gateways with --long]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub peers: Vec<Peer>,
-    /// Instead, what slow and greedy agents cost 50 other streams: about 6 minutes
+    /// Measure only the effect of slow and greedy agents on 50 other streams, in about 6 minutes
     #[arg(long, conflicts_with_all = ["long", "scenes", "growth"])]
     pub noisy_neighbours: bool,
-    /// Instead, what a call and an event cost at 10 to 10,000 streams, with 1 to 10,000 models, and
-    /// with a ledger of 1 to 100 million calls
+    /// Measure only the cost of a call and an event at 10 to 10,000 streams, with 1 to 10,000 models, and with a ledger
+    /// of 1 to 100 million calls
     #[arg(long, conflicts_with_all = ["long", "scenes"])]
     pub growth: bool,
-    /// Minutes that the making of a ledger may take for --growth; those kept in target/ are used
-    /// again
+    /// Minutes that creating a ledger for --growth may take; existing ledgers in target/ are reused
     #[arg(long, default_value_t = 2.0)]
     pub prepare_minutes: f64,
-    /// Record the peers with `perf` while they are measured; print their symbols with most samples
-    /// and write their stacks to target/profiles; one round unless `--rounds` says otherwise
+    /// Record the peers with `perf` during the measurement, print the symbols with most samples and write stacks to
+    /// target/profiles; one round unless `--rounds` is given
     #[arg(long)]
     pub profile: bool,
-    /// Print the figures again as the table of docs/benchmarks.md
+    /// Also print the figures as the table of docs/benchmarks.md
     #[arg(long)]
     pub markdown: bool,
-    /// What cargo adds
+    /// Added by cargo
     #[arg(long, hide = true)]
     pub bench: bool,
-    /// Be a backend
+    /// Run as a backend
     #[arg(long, hide = true, value_enum)]
     pub backend: Option<Kind>,
-    /// The files of its certificate and of the key
+    /// Files of the backend's certificate and key
     #[arg(long, hide = true, num_args = 2)]
     pub certificate: Vec<PathBuf>,
-    /// Be noisy agents
+    /// Run as noisy agents
     #[arg(long, hide = true, value_enum, requires = "to")]
     pub neighbours: Option<Neighbours>,
-    /// Where they connect
+    /// Address that noisy agents connect to
     #[arg(long, hide = true)]
     pub to: Option<SocketAddr>,
 }
 
-/// Some scenarios, or a table of its own.
+/// A group of scenarios, or a separate table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scene {
     /// Calls of one token, flat out
     Short,
-    /// The time to the first token, of one agent and of eight
+    /// The time to first token of one agent and of eight
     FirstToken,
-    /// Streams of so many events a second
+    /// Streams with a constant number of events per second
     Paced,
-    /// 32 streams as fast as they go
+    /// 32 streams as fast as possible
     FlatOut,
-    /// Recorded bodies of all dialects as fast as they go
+    /// Recorded bodies of all dialects as fast as possible
     Recorded,
-    /// Short calls and paced ones with TLS to the backend
+    /// Short and paced calls with TLS to the backend
     Tls,
-    /// Short calls and paced ones with HTTP/2 on either side
+    /// Short and paced calls with HTTP/2 on either side
     Http2,
-    /// /metrics with 100 models
+    /// Scrapes of /metrics with 100 models
     Metrics,
-    /// Whether what arrives is what was sent, and when
+    /// Whether received bytes equal the sent ones, and when they arrive
     Arrival,
     /// One stream of 100,000 events
     LongStream,
@@ -137,7 +134,7 @@ impl Options {
         Duration::from_secs(self.seconds.unwrap_or(usual))
     }
 
-    /// The peers that are wanted and there; prints which are not.
+    /// Returns the selected peers that are installed, and prints the missing ones.
     pub fn installed_peers(&self) -> Vec<Peer> {
         let mut wanted = self.peers.clone();
         if wanted.is_empty() {

@@ -1,4 +1,4 @@
-//! What is compared: no proxy, proxies, gateways. One worker each.
+//! The compared peers: no proxy, proxies, gateways. Each has one worker.
 
 use crate::agents::{Agent, Call};
 use crate::client::Connection;
@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Something between the client and the backend, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Peer {
     Direct,
@@ -24,26 +23,26 @@ pub enum Peer {
     Haproxy,
     Envoy,
     Tokengauge,
-    /// tokengauge with an experiment that splits the route, and a gate; drift reads a ledger, which has a scene of
-    /// its own in `--growth`.
+    /// tokengauge with an experiment that splits the route, and a gate. Drift reads a ledger, which has its own scene
+    /// in `--growth`.
     Compared,
-    /// tokengauge with a ledger.
     Kept,
-    /// The same with a sink that reads it and sends every call to a ClickHouse, which takes all.
+    /// tokengauge with a ledger and a sink that sends every call to a ClickHouse that accepts all.
     Sent,
     Other,
     Litellm,
     Portkey,
 }
 
-/// The beginning of the paths that lead to the noisy agents' backend.
+/// Prefix of the paths that lead to the noisy agents' backend.
 pub const NOISY_PATH: &str = "/noisy";
-/// Names another build of tokengauge, to be compared with this one.
+/// Environment variable with the path of another build of tokengauge, to compare with this one.
 const OTHER: &str = "TOKENGAUGE_OTHER";
-/// Names the build of tokengauge to be measured, such as that of the image, in place of the one made with the benchmark.
+/// Environment variable with the path of the measured build of tokengauge, such as the image's. By default the
+/// benchmark's own build is measured.
 const PROGRAM: &str = "TOKENGAUGE_PROGRAM";
 
-/// The build of tokengauge that is measured.
+/// The measured build of tokengauge.
 fn program() -> OsString {
     std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_tokengauge").into())
 }
@@ -53,14 +52,13 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The backends: one a protocol, and one for noisy agents.
 #[derive(Clone, Debug)]
 pub struct Backends {
     pub http1: SocketAddr,
     pub tls: SocketAddr,
     pub http2: SocketAddr,
     pub noisy: SocketAddr,
-    /// The certificate that signed that of the backend with TLS, PEM.
+    /// The certificate that signed the TLS backend's, as PEM.
     pub authority: PathBuf,
 }
 
@@ -77,12 +75,11 @@ impl Backends {
 pub struct RunningPeer {
     peer: Peer,
     address: SocketAddr,
-    /// Where noisy agents connect: the same, but for `direct`.
+    /// Address for noisy agents, which differs from the others' only for `direct`.
     noisy: SocketAddr,
     protocol: AgentProtocol,
-    /// Header lines that its requests need.
     headers: String,
-    /// None for `direct`.
+    /// `None` for `direct`.
     processes: Option<Processes>,
     admin: Option<SocketAddr>,
     _folder: TempDir,
@@ -104,7 +101,6 @@ impl Peer {
         Peer::Portkey,
     ];
 
-    /// As tables call it.
     pub fn name(self) -> &'static str {
         match self {
             Peer::Direct => "direct",
@@ -121,22 +117,22 @@ impl Peer {
         }
     }
 
-    /// Whether it reads the dialect and rewrites it, and so is slower by far.
+    /// Whether it parses and rewrites the dialect, and is therefore much slower.
     pub fn is_gateway(self) -> bool {
         matches!(self, Peer::Litellm | Peer::Portkey)
     }
 
-    /// Whether it counts tokens and can be asked how many.
+    /// Whether it counts tokens and has a metric of their number.
     pub fn is_tokengauge(self) -> bool {
         self == Peer::Tokengauge || self == Peer::Other || self.is_this_build_with_more()
     }
 
-    /// Whether it is tokengauge with something that it can do without; it runs where it is named.
+    /// Whether it is tokengauge with an optional feature. Such a peer runs only if it is named.
     pub fn is_this_build_with_more(self) -> bool {
         matches!(self, Peer::Compared | Peer::Kept | Peer::Sent)
     }
 
-    /// The peer that its figures are a multiple of.
+    /// The peer to which its figures are compared.
     pub fn base(self) -> Peer {
         match self {
             Peer::Compared | Peer::Kept => Peer::Tokengauge,
@@ -164,7 +160,7 @@ impl Peer {
             Peer::Envoy => gateways::envoy_program().exists(),
             Peer::Litellm => gateways::litellm_program().exists(),
             Peer::Portkey => gateways::portkey_program().exists(),
-            // Debian puts both where only root's PATH looks.
+            // Debian installs both in a folder of root's PATH.
             Peer::Nginx | Peer::Haproxy => folders()
                 .iter()
                 .map(|folder| folder.as_path())
@@ -173,8 +169,7 @@ impl Peer {
         }
     }
 
-    /// Starts it in front of the backends, on cores of its own. The gateways know but one
-    /// backend.
+    /// Starts it in front of the backends on its own cores. The gateways support only one backend.
     pub fn start(
         self,
         backends: &Backends,
@@ -250,12 +245,11 @@ impl RunningPeer {
         }
     }
 
-    /// A connection to it of HTTP/1.1.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         Connection::open(self.address).await
     }
 
-    /// So many agents, of which `per_connection` share one where the protocol is HTTP/2.
+    /// Opens `number` agents. Over HTTP/2, `per_connection` of them share a connection.
     pub async fn agents(&self, number: usize, per_connection: usize) -> anyhow::Result<Vec<Agent>> {
         Agent::open(self.protocol, self.address, number, per_connection).await
     }
@@ -265,12 +259,10 @@ impl RunningPeer {
         Call::new(spec, &self.headers)
     }
 
-    /// A connection to its administration; none for others than tokengauge.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// The ids of its processes; none for `direct`.
     pub fn process_ids(&self) -> anyhow::Result<Vec<u32>> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(Vec::new()), Processes::ids)
@@ -284,19 +276,19 @@ impl RunningPeer {
         self.noisy
     }
 
-    /// Kilobytes it holds; 0 for `direct`.
+    /// Resident memory in kilobytes; 0 for `direct`.
     pub fn resident_kb(&self) -> anyhow::Result<f64> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(0.0), Processes::resident_kb)
     }
 
-    /// Nanoseconds of processor its threads used; 0 for `direct`.
+    /// CPU time of its threads in nanoseconds; 0 for `direct`.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(0), Processes::cpu_nanoseconds)
     }
 
-    /// The sum of a metric of tokengauge; none for the others.
+    /// The sum of a metric of tokengauge; `None` for other peers.
     pub async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
         let Some(admin) = self.admin else {
             return Ok(None);
@@ -311,7 +303,7 @@ impl RunningPeer {
     }
 }
 
-/// Two addresses on which nothing listens. Both are held until both are known, so that they differ.
+/// Returns two unused addresses. Both ports are held until both are known, so that they differ.
 fn free_addresses() -> anyhow::Result<[SocketAddr; 2]> {
     let bind = || TcpListener::bind("127.0.0.1:0");
     let (one, other) = (bind()?, bind()?);

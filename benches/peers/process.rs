@@ -1,5 +1,4 @@
-//! Processes: their priority and files, how much of their cores they used, how much memory they
-//! hold, and their end.
+//! Processes: priority, files, CPU time, memory, and their end.
 
 use crate::cores::pin;
 use anyhow::Context;
@@ -14,15 +13,14 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Puts this process, and what it starts, before others where that is allowed: what else the
-/// machine does then disturbs less.
+/// Raises the priority of this process and of processes that it starts, if the system allows it, so that other work of
+/// the machine disturbs less.
 pub fn raise_priority() -> bool {
     setpriority_process(None, -15).is_ok()
 }
 
-/// Makes the table of open files large before there are threads: one that opens a file too many
-/// waits for all processors then, which would be noted as latency. Raises the limit on them as
-/// far as it goes without being root, and to `files` where this is root.
+/// Enlarges the table of open files before there are threads, because growing it later waits for all processors, which
+/// would count as latency. Raises the limit as far as possible without root, and to `files` as root.
 pub fn make_room_for_files(files: u64) -> anyhow::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raise = |limit| {
@@ -32,7 +30,7 @@ pub fn make_room_for_files(files: u64) -> anyhow::Result<()> {
         };
         setrlimit(Resource::Nofile, both)
     };
-    // Only root may go beyond the maximum.
+    // Only root may exceed the maximum.
     let wanted = Some(maximum.unwrap_or(files).max(files));
     if raise(wanted).is_err() {
         raise(maximum)?;
@@ -48,7 +46,7 @@ pub fn file_limit() -> usize {
     limit.map_or(usize::MAX, |limit| limit as usize)
 }
 
-/// Ends this process when its standard input ends, which it does when the parent does.
+/// Ends this process when its standard input closes, which happens when the parent ends.
 pub fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::stdin().read(&mut [0]);
@@ -56,8 +54,7 @@ pub fn end_with_parent() {
     });
 }
 
-/// Makes a process one that runs only where no other wants its core: a command of
-/// util-linux does it.
+/// Wraps a command so that it runs only on idle cores, by a command of util-linux.
 pub fn with_idle_priority(command: &Command) -> Command {
     let mut behind = Command::new("chrt");
     behind
@@ -67,13 +64,13 @@ pub fn with_idle_priority(command: &Command) -> Command {
     behind
 }
 
-/// A process and its children, ended when this is dropped.
+/// A process and its children, ended on drop.
 pub struct Processes {
     root: Child,
 }
 
 impl Processes {
-    /// Starts it on `cores`; everything later starts on `back` again.
+    /// Starts it on `cores`; later processes start on `back` again.
     pub fn start(mut command: Command, cores: CpuSet, back: CpuSet) -> anyhow::Result<Processes> {
         pin(cores)?;
         let started = command
@@ -83,7 +80,7 @@ impl Processes {
         Ok(Processes { root: started? })
     }
 
-    /// The pipe from it, once.
+    /// Takes the pipe of its output.
     pub fn stdout(&mut self) -> Option<std::process::ChildStdout> {
         self.root.stdout.take()
     }
@@ -92,12 +89,11 @@ impl Processes {
         !matches!(self.root.try_wait(), Ok(None))
     }
 
-    /// Nanoseconds of processor used so far by the threads that are alive.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for id in self.ids()? {
             for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-                // A thread may end while it is looked at.
+                // A thread may end while its file is read.
                 let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else {
                     continue;
                 };
@@ -108,7 +104,7 @@ impl Processes {
         Ok(sum)
     }
 
-    /// Kilobytes resident, shared pages divided among their users.
+    /// Resident memory in kilobytes, with shared pages divided among their users.
     pub fn resident_kb(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for id in self.ids()? {
@@ -122,7 +118,7 @@ impl Processes {
         Ok(sum)
     }
 
-    /// Its own id and those of its children: nginx has a master and a worker.
+    /// Its id and its children's: nginx has a master and a worker.
     pub fn ids(&self) -> anyhow::Result<Vec<u32>> {
         let root = self.root.id();
         let mut ids = vec![root];
@@ -134,7 +130,7 @@ impl Processes {
             else {
                 continue;
             };
-            // A process may end while it is looked at.
+            // A process may end while its file is read.
             let parent = fields_of_stat(id)
                 .ok()
                 .and_then(|stat| stat[1].parse().ok());
@@ -145,7 +141,7 @@ impl Processes {
         Ok(ids)
     }
 
-    /// Sends it the signal of Ctrl-C and waits for its end.
+    /// Sends SIGINT and waits for the end.
     pub fn interrupt(&mut self) -> anyhow::Result<()> {
         let id = Pid::from_raw(self.root.id() as i32).context("no process")?;
         kill_process(id, Signal::INT)?;
@@ -177,7 +173,7 @@ impl Drop for Processes {
     }
 }
 
-/// The fields after the name, which may itself hold blanks and parentheses.
+/// The fields after the name, which may itself contain blanks and parentheses.
 fn fields_of_stat(id: u32) -> anyhow::Result<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("a strange stat")?;

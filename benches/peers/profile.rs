@@ -1,4 +1,4 @@
-//! Where a peer spends its processor time, by Linux's `perf`.
+//! Profiles of a peer's CPU time by Linux's `perf`.
 
 use crate::folded::fold;
 use crate::process::Processes;
@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Samples a second: not a divisor of any timer's rate.
+/// Samples per second, not a divisor of any timer's rate.
 const FREQUENCY: &str = "997";
-/// Bytes of stack copied with each sample: programs are built without frame pointers.
+/// Bytes of stack copied with each sample, because programs are built without frame pointers.
 const CALL_GRAPH: &str = "dwarf,8192";
 /// Lines of the table.
 const SYMBOLS: usize = 40;
@@ -22,8 +22,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Records the processes `ids`, on `cores`, into `target/profiles/NAME.perf.data`;
-    /// none where `perf` is not installed or there is no process.
+    /// Records the processes `ids`, on `cores`, into `target/profiles/NAME.perf.data`. Returns `None` if `perf` is not
+    /// installed or there is no process.
     pub fn start(name: &str, ids: &[u32], cores: CpuSet) -> anyhow::Result<Option<Profile>> {
         if ids.is_empty() {
             return Ok(None);
@@ -43,8 +43,7 @@ impl Profile {
         Ok(Some(Profile { perf, data }))
     }
 
-    /// Ends the recording, prints the symbols with most samples and writes the stacks as folded
-    /// text, which flame graphs are drawn from.
+    /// Ends the recording, prints the symbols with most samples, and writes folded stacks for flame graphs.
     pub fn finish(self) -> anyhow::Result<()> {
         let Profile { mut perf, data } = self;
         perf.interrupt()?;
@@ -62,7 +61,7 @@ fn is_installed() -> bool {
     version.is_ok_and(|done| done.status.success())
 }
 
-/// `target/profiles`, as this program is in `target/PROFILE/deps`.
+/// Returns `target/profiles`, derived from this program's folder `target/PROFILE/deps`.
 fn folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let target = program.ancestors().nth(3).context("no target folder")?;

@@ -1,6 +1,5 @@
-//! Recorded responses of all dialects, as the backend replays them: those of tests/fixtures, and of
-//! the folder that `TOKENGAUGE_CORPUS` names. Backend and load read them in the same order, so that
-//! a number says which one is meant.
+//! Recorded responses of all dialects, which the backend replays, from tests/fixtures and from the folder
+//! `TOKENGAUGE_CORPUS`. Backend and load read them in the same order, so an index identifies one.
 
 use crate::recorded_events::{longest_run, split};
 use crate::recorded_files::{corpus, fixtures};
@@ -8,36 +7,33 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Events of a body after its longest run of like events has been repeated.
+/// Number of events of a body after its longest run of similar events has been repeated.
 const REPEATED_EVENTS: usize = 1_000;
-/// Fewer like events in a row are not repeated: they are no stream of tokens.
+/// Shorter runs of similar events are not repeated, because they are not a stream of tokens.
 const SHORTEST_RUN: usize = 4;
 
-/// How events are told apart.
+/// How events are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Ends of events are blank lines.
+    /// Blank lines end events.
     Sse,
     Ndjson,
     /// Amazon's frames, which begin with their length.
     EventStream,
-    /// A body that is one event, or compressed: pieces of this many bytes.
+    /// Pieces of this many bytes, for a compressed body or one without several events.
     Pieces(usize),
 }
 
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// As a record names it.
     pub dialect: String,
-    /// Where it was read.
     pub name: String,
-    /// Path and query of its request.
     pub path: String,
     pub content_type: String,
     pub content_encoding: Option<String>,
     body: Vec<u8>,
     events: Vec<Range<usize>>,
-    /// Its longest run of like events, where that is long enough.
+    /// Its longest run of similar events, if it is long enough.
     run: Option<Range<usize>>,
 }
 
@@ -65,12 +61,11 @@ impl Recorded {
         }
     }
 
-    /// Whether it has a run of like events.
+    /// Whether it has a run of similar events.
     pub fn can_be_repeated(&self) -> bool {
         self.run.is_some()
     }
 
-    /// The head of the response in HTTP/1.1.
     pub fn head(&self) -> String {
         let encoding = self.content_encoding.as_ref();
         let encoding = encoding.map(|coding| format!("content-encoding: {coding}\r\n"));
@@ -81,7 +76,7 @@ impl Recorded {
         )
     }
 
-    /// Its events; with `repeated` its longest run is repeated until there are 1,000 of them.
+    /// Its events. With `repeated`, its longest run is repeated until there are 1,000 events.
     pub fn events(&self, repeated: bool) -> impl Iterator<Item = &[u8]> {
         let all = self.events.len();
         let run = match &self.run {
@@ -102,7 +97,7 @@ impl Recorded {
     }
 }
 
-/// All recorded responses, read when the first is wanted.
+/// All recorded responses, read on first use.
 #[derive(Debug, Default)]
 pub struct Library {
     recorded: RefCell<Option<Rc<[Recorded]>>>,
@@ -120,20 +115,17 @@ impl Library {
     }
 }
 
-/// Which body a response shall be, and how. It stands in a header line.
+/// The requested body and its form, sent in a header line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedSpec {
-    /// Its number in the [`Library`].
     pub index: usize,
     pub per_write: u32,
-    /// Whether its longest run of like events is repeated.
     pub repeated: bool,
 }
 
 impl RecordedSpec {
     pub const HEADER: &str = "x-recorded";
 
-    /// The request for it, with a small body.
     pub fn request(self, of: &Recorded) -> Vec<u8> {
         let RecordedSpec {
             index,
@@ -152,7 +144,7 @@ impl RecordedSpec {
         .into_bytes()
     }
 
-    /// What the header line says; none where it is none of ours.
+    /// Parses the header line; `None` if it has another format.
     pub fn of_header(value: &str) -> Option<RecordedSpec> {
         let mut numbers = value.split_ascii_whitespace();
         Some(RecordedSpec {

@@ -1,14 +1,14 @@
-//! Where the events of a recorded body are, and which of them are alike.
+//! Positions of the events in a recorded body, and runs of similar events.
 
 use crate::recorded::Framing;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::ops::Range;
 
-/// The first length of Amazon's frames, and its bytes before the headers.
+/// Bytes before the headers of Amazon's frames, which begin with the length.
 const PRELUDE: usize = 12;
 
-/// Where the events of a body are; together they are all of it.
+/// The ranges of the events, which cover the whole body.
 pub fn split(framing: Framing, body: &[u8]) -> Vec<Range<usize>> {
     let mut events = Vec::new();
     let mut start = 0;
@@ -27,7 +27,7 @@ pub fn split(framing: Framing, body: &[u8]) -> Vec<Range<usize>> {
     events
 }
 
-/// After the blank line.
+/// Position after the blank line.
 fn end_of_event(rest: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n"].into_iter().filter_map(|end| {
         let found = memchr::memmem::find(rest, end)?;
@@ -41,7 +41,7 @@ fn frame_length(rest: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes(*length) as usize)
 }
 
-/// The longest run of events that differ in texts, numbers and spaces alone.
+/// The longest run of events that differ only in texts, numbers and spaces.
 pub fn longest_run(framing: Framing, body: &[u8], events: &[Range<usize>]) -> Range<usize> {
     let shapes: Vec<_> = events
         .iter()
@@ -60,7 +60,7 @@ pub fn longest_run(framing: Framing, body: &[u8], events: &[Range<usize>]) -> Ra
     longest
 }
 
-/// An event without the values of its texts and numbers: names of members stay.
+/// An event without its texts and numbers, but with member names.
 fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
     let Framing::EventStream = framing else {
         return shape_of(event);
@@ -73,7 +73,6 @@ fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The event of a model that one of Bedrock's has inside, as base64.
 fn inside(event: &[u8]) -> Option<Vec<u8>> {
     const BYTES: &[u8] = b"{\"bytes\":\"";
     let start = memchr::memmem::find(event, BYTES)? + BYTES.len();
@@ -102,7 +101,6 @@ fn shape_of(mut rest: &[u8]) -> Vec<u8> {
     shape
 }
 
-/// Where the quotation mark is that ends a text.
 fn end_of_text(rest: &[u8]) -> usize {
     let mut escaped = false;
     let end = rest.iter().position(|byte| {

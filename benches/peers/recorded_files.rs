@@ -1,4 +1,4 @@
-//! The files of recorded responses.
+//! Files of recorded responses.
 
 use crate::recorded::{Framing, Recorded};
 use anyhow::Context;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where each dialect's requests go, by its name in records; those over WebSockets are not here.
+/// Request path by name of the dialect in records. Dialects over WebSocket are omitted.
 const PATHS: [(&str, &str); 20] = [
     ("anthropic", "/v1/messages"),
     ("anthropic_complete", "/v1/complete"),
@@ -42,11 +42,10 @@ const PATHS: [(&str, &str); 20] = [
     ("rerank", "/v1/rerank"),
     ("tgi", "/generate_stream"),
 ];
-/// Bytes of a write of a body that is not a stream, or compressed.
+/// Bytes per write of a body that is compressed or not a stream.
 const PIECE: usize = 1024;
 const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
-/// The names of the dialects that have recordings.
 pub fn dialects() -> impl Iterator<Item = &'static str> {
     PATHS.iter().map(|(dialect, _)| *dialect)
 }
@@ -71,7 +70,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Those of tests/fixtures, each dialect's in a folder with its name.
+/// The responses of tests/fixtures, in folders named by dialect.
 pub fn fixtures() -> anyhow::Result<Vec<Recorded>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let mut found = Vec::new();
@@ -112,7 +111,7 @@ pub fn fixtures() -> anyhow::Result<Vec<Recorded>> {
     Ok(found)
 }
 
-/// A fixture's lines, which are a type and a payload or a payload alone, in Amazon's framing.
+/// A fixture's lines in Amazon's framing. A line has a type and a payload, or only a payload.
 fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> anyhow::Result<Vec<u8>> {
     let mut body = Vec::new();
     for line in std::str::from_utf8(lines)?.lines() {
@@ -137,7 +136,7 @@ fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> anyhow::Result<Vec<
     Ok(body)
 }
 
-/// Those of the corpus; none where `TOKENGAUGE_CORPUS` is not set.
+/// The responses of the corpus; none if `TOKENGAUGE_CORPUS` is not set.
 pub fn corpus() -> anyhow::Result<Vec<Recorded>> {
     let Some(root) = std::env::var_os("TOKENGAUGE_CORPUS") else {
         return Ok(Vec::new());
@@ -161,7 +160,7 @@ pub fn corpus() -> anyhow::Result<Vec<Recorded>> {
     Ok(found)
 }
 
-/// A recording of a success; none of others.
+/// A recording of a successful response; `None` for others.
 fn of_corpus(
     folder: &Path,
     (dialect, usual_path): (&str, &str),

@@ -1,4 +1,4 @@
-//! Everything found, the tables of it, and what it says of the goals.
+//! All results, their tables, and the status of goals.
 
 use crate::columns::columns;
 use crate::goals::{Against, goals};
@@ -10,19 +10,19 @@ use crate::scenario::{Scenario, Work};
 use crate::statistics::{Interval, interval, median};
 use crate::table::{Row, Table};
 
-/// Events that must have come of those that were due.
+/// Required share of due events that arrived.
 const DELIVERED_AT_LEAST: f64 = 0.98;
-/// A peer that uses less of its core has not made the load late.
+/// A peer that uses less of its core did not cause missing events.
 const SATURATED: f64 = 0.9;
 
-/// The runs of a scenario through a peer, by round; none where one failed.
+/// The runs of a scenario through a peer, by round; `None` for a failed run.
 pub struct Runs {
     pub scenario: Scenario,
     pub peer: Peer,
     rounds: Vec<Option<RunResult>>,
 }
 
-/// Everything found, in the order it came.
+/// All results in the order of their arrival.
 #[derive(Default)]
 pub struct Report {
     runs: Vec<Runs>,
@@ -30,7 +30,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a round's run, or notes why there is none.
     pub fn add(&mut self, scenario: &Scenario, peer: Peer, result: anyhow::Result<RunResult>) {
         let found = match result {
             Ok(found) => {
@@ -57,7 +56,7 @@ impl Report {
         }
     }
 
-    /// Failures of others than the gateways: those make the benchmark itself worthless.
+    /// Number of failures of proxies other than gateways, which make the benchmark worthless.
     pub fn proxies_that_failed(&self) -> usize {
         let proxies = self.failures.iter().filter(|(_, by, _)| !by.is_gateway());
         proxies.count()
@@ -84,8 +83,7 @@ impl Report {
         }
     }
 
-    /// The medians of the rounds, and the other peers' ratios: to nginx, with comparisons to
-    /// tokengauge without.
+    /// The medians of the rounds, and ratios between peers: to nginx, and with comparisons to tokengauge without them.
     fn table(&self, scenario: &Scenario) -> Table {
         let columns = columns(&scenario.work);
         let mut table = Table::new(columns);
@@ -110,7 +108,6 @@ impl Report {
         table
     }
 
-    /// A figure of some runs, divided round by round.
     pub fn compared(&self, runs: &Runs, metric: &Metric, against: Against) -> Option<Interval> {
         let base = match against {
             Against::Nothing => return interval(&runs.values(metric)),
@@ -126,7 +123,7 @@ impl Report {
         interval(&ratios.collect::<Vec<_>>())
     }
 
-    /// Prints one figure of all scenarios of a kind: a row each, a column a peer.
+    /// Prints one figure of all scenarios of a kind, with a row per scenario and a column per peer.
     pub fn print_costs(&self, metric: &'static Metric, kind: impl Fn(&Work) -> bool) {
         let peers = Peer::ALL.into_iter().filter(|peer| self.has(*peer));
         let peers: Vec<_> = peers.collect();
@@ -163,7 +160,6 @@ impl Report {
         }
     }
 
-    /// The runs of tokengauge, in the order they came.
     pub fn of_tokengauge(&self) -> impl Iterator<Item = &Runs> {
         let runs = self.runs.iter();
         runs.filter(|runs| runs.peer == Peer::Tokengauge)
@@ -173,7 +169,6 @@ impl Report {
         self.runs.iter().any(|runs| runs.peer == peer)
     }
 
-    /// The runs of a scenario, in the order of the tables.
     fn of(&self, scenario: &Scenario) -> impl Iterator<Item = &Runs> {
         let peers = Peer::ALL.into_iter();
         peers.filter_map(|peer| self.find(scenario, peer))
@@ -194,12 +189,12 @@ impl Runs {
         self.done().filter_map(metric.of).collect()
     }
 
-    /// Of the rounds, so that one in which somebody else had the core does not decide.
+    /// The median of the rounds, so that a disturbed round does not decide.
     pub fn median(&self, metric: &Metric) -> Option<f64> {
         Some(median(&self.values(metric))).filter(|median| median.is_finite())
     }
 
-    /// Prints what was thrown away, and what was taken though it was disturbed.
+    /// Prints discarded runs, and disturbed runs that are used nevertheless.
     fn print_stolen(&self) {
         let runs = self.done().count();
         let again = self.done().map(|run| run.tries as usize).sum::<usize>() - runs;
@@ -214,7 +209,7 @@ impl Runs {
         }
     }
 
-    /// Prints why events that were due did not come: the peer was busy, or the load was.
+    /// Prints whether the peer or the load was busy when due events did not arrive.
     fn print_undelivered(&self) {
         let late = |run: &&RunResult| {
             run.delivered()

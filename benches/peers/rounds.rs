@@ -1,11 +1,9 @@
 //! The runs of all peers, in turns.
 //!
-//! Where the machine is a virtual one and its hypervisor gives one of the cores to
-//! others, whoever runs just then looks slow. So the cores are kept awake
-//! ([`crate::keep_awake::KeepAwake`]), and a run that lost more than [`MAX_STOLEN`] is made
-//! again, [`TRIES`] times in all, whichever peer it was; of those that all lost more, the
-//! one that lost least is taken, and the table says so. A figure in a table is the median
-//! of the rounds'.
+//! If a hypervisor takes a core during a run, that run looks slow. Therefore the cores are kept awake
+//! ([`crate::keep_awake::KeepAwake`]), and a run that lost more than [`MAX_STOLEN`] is repeated up to [`TRIES`] times,
+//! for any peer. If every attempt lost more, the best one is used, and the table says so. Figures in tables are medians
+//! of rounds.
 
 use crate::environment::Environment;
 use crate::peer::Peer;
@@ -15,13 +13,12 @@ use crate::run;
 use crate::scenario::Scenario;
 use std::time::Instant;
 
-/// The share of a core that may be taken in a run: two ticks of a hundredth in 3 seconds.
+/// The share of a core that may be lost in a run: two ticks of 10 ms in 3 seconds.
 pub const MAX_STOLEN: f64 = 0.007;
-/// Of a run, where each loses more.
 const TRIES: usize = 3;
 
-/// Runs scenarios in so many rounds, adds what is found to the report and prints their tables.
-/// Those of one group take turns, and so do the peers.
+/// Runs scenarios in rounds, adds the results to the report and prints their tables. Scenarios of one group alternate,
+/// and so do the peers.
 pub fn run_all(
     groups: &[Vec<Scenario>],
     peers: &[Peer],
@@ -30,12 +27,12 @@ pub fn run_all(
     report: &mut Report,
 ) {
     for group in groups {
-        // A machine that is never left alone may take half as long again, not for ever.
+        // On a machine that is disturbed all the time, repeats may add half of the time, not more.
         let mut again = rounds * group.len() * peers.len() / 2;
         for round in 0..rounds {
             for scenario in group {
                 for turn in 0..peers.len() {
-                    // Each round begins with another, so that none is always the first.
+                    // Each round begins with another peer, so that none is always the first.
                     let peer = peers[(round + turn) % peers.len()];
                     if scenario.is_for(peer) && !(peer.is_gateway() && round > 0) {
                         let result = run_undisturbed(scenario, peer, environment, &mut again);
@@ -50,8 +47,8 @@ pub fn run_all(
     }
 }
 
-/// Runs it until nobody took a core meanwhile, or gives the run that was disturbed least.
-/// `again` is how many runs may be made again, all in all; the gateways' are not.
+/// Runs a scenario until no core was taken during a run, or returns the least disturbed run. `again` is the remaining
+/// number of repeats. Runs of gateways are not repeated.
 fn run_undisturbed(
     scenario: &Scenario,
     peer: Peer,

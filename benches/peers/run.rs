@@ -1,4 +1,4 @@
-//! One run of a scenario: a fresh peer, a load, and the seconds that are looked at.
+//! One run of a scenario: a new peer, a load, and the measured seconds.
 
 use crate::client::StreamStats;
 use crate::cores::Cores;
@@ -16,16 +16,15 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{sleep, timeout, timeout_at};
 
-/// A load settles before anything is noted.
+/// Time for a load to settle before the measurement.
 const WARM_UP: Duration = Duration::from_millis(1000);
-/// What it takes to open a stream while a peer has others.
+/// Time to open a stream while a peer has others.
 const OPENING: Duration = Duration::from_micros(1000);
 
 pub fn settling(streams: usize) -> Duration {
     WARM_UP + OPENING * streams as u32
 }
 
-/// Runs a scenario once through a fresh peer.
 pub fn run(
     scenario: &Scenario,
     peer: Peer,
@@ -52,7 +51,7 @@ pub fn run(
     })
 }
 
-/// Does something with a fresh peer, within a time limit.
+/// Calls a function with a new peer, within a time limit.
 pub fn with_peer<T>(
     peer: Peer,
     setup: &Setup,
@@ -71,8 +70,7 @@ pub fn with_peer<T>(
     })
 }
 
-/// A few short streams of each model, so that what is made once is there before memory is
-/// looked at.
+/// Runs a few short streams of each model, so that lazily created state exists before memory is read.
 pub async fn warm(running: &RunningPeer, models: u32) -> anyhow::Result<()> {
     let stats = StreamStats::default();
     let mut agents = running.agents(1, 1).await?;
@@ -96,7 +94,6 @@ pub async fn warm(running: &RunningPeer, models: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A run through a peer that is warm.
 pub struct Run<'a> {
     pub scenario: &'a Scenario,
     pub running: &'a RunningPeer,
@@ -107,11 +104,10 @@ pub struct Run<'a> {
     pub stats: Rc<StreamStats>,
 }
 
-/// Streams or agents that go on until they are dropped.
 pub type UnderWay = JoinSet<anyhow::Result<()>>;
 
 impl Run<'_> {
-    /// The model that the agent of that number uses; 0 is the usual one.
+    /// The model of an agent; 0 is the default one.
     pub fn model(&self, agent: usize) -> u32 {
         match self.scenario.models {
             0 | 1 => 0,
@@ -119,7 +115,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets so many streams that are under way settle, and looks at them for the length of a run.
+    /// Waits until `streams` running streams have settled, and measures them for the length of a run.
     pub async fn measure(&self, streams: usize) -> anyhow::Result<RunResult> {
         sleep(settling(streams)).await;
         let length = self.environment.length;
@@ -132,8 +128,8 @@ impl Run<'_> {
         .await
     }
 
-    /// Looks at what is under way while `what` goes on, which gives the streams that were open in
-    /// its middle, and the kilobytes resident.
+    /// Measures running streams during `what`, which returns the number of streams open in its middle and the resident
+    /// kilobytes.
     pub async fn measure_while(
         &self,
         what: impl AsyncFnOnce(&Run<'_>) -> anyhow::Result<(usize, f64)>,
@@ -179,8 +175,8 @@ impl Run<'_> {
     }
 }
 
-/// Waits so long for streams to end, and notes which of them failed. The table shows how much
-/// of the others did not come.
+/// Waits up to `patience` for streams to end, and records failed ones. The table shows how many events of the others
+/// are missing.
 pub async fn await_ends(
     mut under_way: UnderWay,
     result: &mut RunResult,

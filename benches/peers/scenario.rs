@@ -1,4 +1,4 @@
-//! What is measured: a kind of load, over some protocols, with some threads.
+//! A scenario: a kind of load, its protocols, and the number of workers.
 
 use crate::neighbours::Neighbours;
 use crate::peer::Peer;
@@ -16,7 +16,7 @@ pub enum AgentProtocol {
 pub enum BackendProtocol {
     #[default]
     Http1,
-    /// HTTP/1.1 over TLS; the certificate is checked by tokengauge alone.
+    /// HTTP/1.1 over TLS. Only tokengauge verifies the certificate.
     Tls,
     /// Over cleartext, with prior knowledge.
     Http2,
@@ -26,13 +26,11 @@ pub enum BackendProtocol {
 pub struct Setup {
     pub agents: AgentProtocol,
     pub backend: BackendProtocol,
-    /// Its worker threads or processes.
     pub workers: usize,
-    /// Sockets that nginx and haproxy make room for.
     pub connections: usize,
-    /// The bound on tokengauge's distinct models, where it is not the default.
+    /// Limit of tokengauge's distinct models, if it is not the default.
     pub max_models: Option<u32>,
-    /// The file of tokengauge's ledger, where calls are kept.
+    /// The file of tokengauge's ledger, if calls are stored.
     pub ledger: Option<PathBuf>,
 }
 
@@ -52,43 +50,39 @@ impl Default for Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     pub streams: usize,
-    /// Events a second of each.
     pub per_second: u32,
-    /// Events of one call, after which the next begins on the same connection; none for one call
-    /// that lasts as long as the run.
+    /// Events of one call, after which the next begins on its connection; `None` for one call as long as the run.
     pub per_call: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Calls of one token by each of so many agents, one after the other, as fast as they go, while
-    /// so many other streams are open and silent.
+    /// Calls of one token by several agents, one after the other, as fast as possible, while other streams are open and
+    /// silent.
     Short {
         agents: usize,
         silent: usize,
     },
-    /// The same calls for the time to the first event, until so many calls are made.
+    /// A fixed number of short calls, for the time to the first event.
     FirstToken {
         agents: usize,
         calls: usize,
     },
     Paced(Pace),
-    /// So many streams as fast as they go, so many events in each write of the backend.
+    /// Streams as fast as possible, with several events in each write of the backend.
     FlatOut {
         streams: usize,
         per_write: u32,
     },
-    /// Recorded bodies as fast as they go, one after the other on each of 32 connections.
+    /// Recorded bodies as fast as possible, one after the other on each of 32 connections.
     Recorded {
-        /// Only those of this dialect, as a record names it.
         dialect: Option<String>,
         per_write: u32,
-        /// Whether the longest run of like events is repeated until there are 1,000 of them.
+        /// Whether the longest run of similar events is repeated until there are 1,000 events.
         repeated: bool,
     },
-    /// 50 paced streams while other agents take too much.
     Noisy(Neighbours),
-    /// 50 paced streams while `/metrics` is read ten times a second, or not.
+    /// 50 paced streams, with or without ten scrapes of `/metrics` per second.
     Scraped(bool),
 }
 
@@ -96,7 +90,6 @@ pub enum Work {
 pub struct Scenario {
     pub work: Work,
     pub setup: Setup,
-    /// Distinct models in use.
     pub models: u32,
 }
 
@@ -124,12 +117,12 @@ impl Scenario {
         match peer {
             peer if peer.is_tokengauge() => true,
             _ if of_tokengauge => false,
-            // Gateways know one backend and read one dialect.
+            // Gateways support one backend and one dialect.
             Peer::Litellm | Peer::Portkey => {
                 let noisy = matches!(self.work, Work::Noisy(_) | Work::Recorded { .. });
                 default && self.models == 1 && self.setup.workers == 1 && !noisy
             }
-            // nginx 1.22 speaks no HTTP/2 to a backend.
+            // nginx 1.22 does not support HTTP/2 to a backend.
             Peer::Nginx => backend != BackendProtocol::Http2,
             // Without a proxy there is one hop.
             Peer::Direct => backend == BackendProtocol::Http1 && self.setup.workers == 1,
@@ -137,7 +130,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario to compare the figures with: those of the same peer.
+    /// The scenario with which this peer's figures are compared.
     pub fn baseline(&self) -> Option<Scenario> {
         let work = match &self.work {
             Work::Noisy(_) => Work::Noisy(Neighbours::None),
@@ -150,7 +143,6 @@ impl Scenario {
         })
     }
 
-    /// As tables and messages call it.
     pub fn title(&self) -> String {
         let mut title = self.work.title();
         match (self.setup.agents, self.setup.backend) {

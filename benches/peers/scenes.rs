@@ -1,16 +1,14 @@
-//! The scenarios that the command line names.
+//! The scenarios that the command line selects.
 
 use crate::neighbours::Neighbours;
 use crate::options::{Options, Scene};
 use crate::recorded_files::dialects;
 use crate::scenario::{AgentProtocol, BackendProtocol, Pace, Scenario, Setup, Work};
 
-/// The agents of short calls, and the models in use while `/metrics` is read.
 const AGENTS: usize = 8;
 const MODELS: u32 = 100;
 
 impl Options {
-    /// The scenarios of the wanted scenes; those of a group take turns.
     pub fn groups(&self) -> Vec<Vec<Scenario>> {
         if self.noisy_neighbours {
             let scenarios = Neighbours::ALL.map(|kind| Work::Noisy(kind).into());
@@ -28,7 +26,6 @@ impl Options {
         groups
     }
 
-    /// The same with one worker.
     fn groups_of_scenes(&self) -> Vec<Vec<Scenario>> {
         let mut groups = Vec::new();
         let mut add = |scene: Scene, scenarios: Vec<Scenario>| {
@@ -113,7 +110,6 @@ impl Options {
         scenarios
     }
 
-    /// Short calls and paced ones over these protocols.
     fn over(&self, agents: AgentProtocol, backend: BackendProtocol) -> Vec<Scenario> {
         let setup = Setup {
             agents,
@@ -133,7 +129,6 @@ impl Options {
     }
 }
 
-/// Calls of one token by eight agents.
 pub fn short_calls() -> Scenario {
     let work = Work::Short {
         agents: AGENTS,

@@ -1,26 +1,22 @@
-//! Ratios of figures that were taken in the same round, and the interval their mean lies in.
+//! Ratios of figures of the same round, with the confidence interval of their mean.
 //!
-//! Rounds differ in what the machine did meanwhile, so figures are compared within a round.
-//! Ratios are averaged as logarithms: twice as much and half as much cancel out.
+//! The load of the machine differs between rounds, so figures are compared within a round. Ratios are averaged as
+//! logarithms, so that 2 and 0.5 cancel out.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The probability with which the interval has the true ratio in it.
 const CONFIDENCE: f64 = 0.95;
 
-/// A mean and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The geometric mean.
     pub estimate: f64,
     pub low: f64,
     pub high: f64,
-    /// How many values it is of.
     pub rounds: usize,
 }
 
-/// The geometric mean of positive values and its interval, by Student's t on their logarithms;
-/// unbounded for a single value, and none where there is no value or one is not above 0.
+/// The geometric mean of positive values and its interval, by Student's t on their logarithms. The interval of a single
+/// value is unbounded. Returns `None` without values or if one is not positive.
 pub fn interval(values: &[f64]) -> Option<Interval> {
     if values.is_empty()
         || values
@@ -52,7 +48,7 @@ fn half_width(values: &[f64], mean: f64) -> f64 {
     students_t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * standard_error
 }
 
-/// The middle value, or the mean of the two in the middle; not a number where there is none.
+/// The median; NaN without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -64,7 +60,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Rounds that a goal must have been measured in to be met.
+/// Number of rounds that a goal must have to be met.
 pub const ROUNDS_TO_MEET: usize = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,10 +73,11 @@ pub enum Bound {
 pub enum Verdict {
     /// The whole interval is on the right side of the bound, over enough rounds.
     Met,
-    /// The whole interval is on its wrong side.
     Missed,
-    /// The bound is in the interval, or the rounds were too few.
-    Undecided { rounds: usize },
+    /// The bound is in the interval, or there were too few rounds.
+    Undecided {
+        rounds: usize,
+    },
 }
 
 impl Bound {

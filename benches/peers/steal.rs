@@ -1,17 +1,16 @@
-//! Processor time that a hypervisor gives to others.
+//! CPU time that a hypervisor gives to other machines.
 
 use crate::cores::Cores;
 use std::fs;
 use std::time::Instant;
 
-/// What a hypervisor gives to others of the cores, from when it is made.
 pub struct StealTime {
     cores: Cores,
     since: Instant,
     ticks: Vec<u64>,
 }
 
-/// Ticks of `/proc/stat` in a second.
+/// Ticks of `/proc/stat` per second.
 const TICKS: f64 = 100.0;
 
 impl StealTime {
@@ -23,7 +22,7 @@ impl StealTime {
         }
     }
 
-    /// The share that was taken of the core of which more was.
+    /// The stolen share of the core that lost most.
     pub fn share(&self) -> f64 {
         let taken = stolen_ticks(self.cores).into_iter().zip(&self.ticks);
         let most = taken
@@ -34,14 +33,14 @@ impl StealTime {
     }
 }
 
-/// 0 where the kernel does not say, as it does not for a machine of its own.
+/// Stolen ticks per core; 0 if the kernel does not report them, as on physical machines.
 fn stolen_ticks(cores: Cores) -> Vec<u64> {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks = cores.all().map(|core| {
         let name = format!("cpu{core}");
         let mut lines = text.lines().map(str::split_ascii_whitespace);
         let line = lines.find_map(|mut fields| (fields.next()? == name).then_some(fields));
-        // User, nice, system, idle, wait for disks, interrupts, soft ones, stolen.
+        // User, nice, system, idle, iowait, irq, softirq, steal.
         let stolen = line.and_then(|mut fields| fields.nth(7)?.parse().ok());
         stolen.unwrap_or(0)
     });

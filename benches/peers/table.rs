@@ -3,20 +3,17 @@
 use crate::metrics::Metric;
 use crate::statistics::Interval;
 
-/// A row: a figure or a ratio a column, where there is one.
 pub enum Row {
     Figures(Vec<Option<f64>>),
     Ratios(Vec<Option<Interval>>),
 }
 
-/// Rows under titles.
 pub struct Table {
-    /// Titles, and the decimals of figures.
+    /// Title and decimals of each column.
     columns: Vec<(&'static str, usize)>,
     rows: Vec<(String, Row)>,
 }
 
-/// The least width of a column.
 const WIDTH: usize = 9;
 
 impl Table {
@@ -25,7 +22,6 @@ impl Table {
         Table::with_columns(columns.collect())
     }
 
-    /// With these titles and decimals.
     pub fn with_columns(columns: Vec<(&'static str, usize)>) -> Table {
         Table {
             columns,
@@ -77,7 +73,7 @@ impl Table {
     }
 }
 
-/// Without decimals and with commas where it is large.
+/// Large figures get thousands separators and no decimals.
 pub fn with_thousands(figure: f64, decimals: usize) -> String {
     if figure.abs() < 1000.0 {
         return format!("{figure:.decimals$}");

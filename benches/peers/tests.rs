@@ -1,5 +1,5 @@
-//! What the benchmark of the peers computes, without a clock: intervals of ratios and what they
-//! say of a goal, chunks, the events of recorded bodies, and what is asked of the backend.
+//! Tests of the benchmark's computations: intervals of ratios and their verdicts, chunks, events of recorded bodies,
+//! and requests to the backend.
 
 #![allow(dead_code)]
 
@@ -25,7 +25,7 @@ fn assert_near(is: f64, should: f64) {
 /// The mean of the logarithms is 0.0430678, their standard deviation 0.1238410, and a table has
 /// 3.182446 for t at 3 degrees of freedom.
 #[test]
-fn an_interval_is_that_of_students_t_on_logarithms() {
+fn an_interval_uses_students_t_on_logarithms() {
     let found = interval(&[0.9, 1.1, 1.0, 1.2]).expect("an interval");
     assert_near(found.estimate, 1.044_008_68);
     assert_near(found.low, 0.857_285_56);
@@ -168,7 +168,7 @@ fn events_are_cut_where_their_framing_ends_them() {
 }
 
 #[test]
-fn like_events_differ_in_texts_numbers_and_spaces_alone() {
+fn similar_events_differ_only_in_texts_numbers_and_spaces() {
     let body = b"data: {\"start\":1}\n\n\
         data: {\"text\":\"a\",\"at\":1}\n\ndata: {\"text\":\"b\\\"\",\"at\":22}  \n\ndata: {\"text\":\"\",\"at\":-3.5}\n\n\
         data: {\"stop\":1}\n\n";
@@ -177,7 +177,7 @@ fn like_events_differ_in_texts_numbers_and_spaces_alone() {
     assert_eq!(longest_run(Framing::Sse, body, &events), 1..4);
 }
 
-/// With the corpus, where it is named, these are some hundred.
+/// With the corpus, if it is set, these are some hundred.
 #[test]
 fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
     let library = Library::default();
@@ -191,7 +191,7 @@ fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
     let bedrock = bodies.find(|body| body.name == "bedrock_invoke/anthropic.chunks");
     assert!(
         !bedrock.expect("a fixture").can_be_repeated(),
-        "its events are alike on the outside alone"
+        "its events are similar only on the outside"
     );
     for body in all.iter() {
         let once = body.events(false).count();

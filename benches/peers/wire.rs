@@ -1,5 +1,5 @@
-//! What backend and client of the benchmark say to each other: the request's prompt, and the
-//! events with the instant they were sent at.
+//! The protocol between backend and client of the benchmark: the prompt of a request, and events with their sending
+//! time.
 
 use crate::chunked::{LAST_CHUNK, push_chunk};
 use memchr::memmem;
@@ -7,55 +7,52 @@ use rustix::time::{ClockId, clock_gettime};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Stands before the sending instant in every event with text.
+/// Text before the sending time in every event with text.
 const MARK: &[u8] = b"\"obfuscation\":\"";
-/// Decimal digits of an instant.
 const DIGITS: usize = 20;
-/// Some text to generate: a token or two each.
+/// Words of the generated text, one or two tokens each.
 const WORDS: [&str; 12] = [
     " river", " boats", " carried", " grain", ",", " and", " the", " towns", " along", " it",
     " grew", ".",
 ];
 
-/// Nanoseconds of the clock that all processes of a machine share.
+/// Nanoseconds of the monotonic clock, which all processes of a machine share.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What LiteLLM wants to hear as the key of its master; the same to all.
+/// LiteLLM's master key, which all peers get.
 pub const KEY: &str = "sk-bench-0123456789abcdef0123456789abcdef";
-/// Where the prompt begins to say how it wants to be answered.
 const PROMPT: &[u8] = b"Tell me of rivers: ";
 
-/// How the backend shall answer. It stands in the prompt, which every gateway passes on.
+/// The requested behaviour of the backend, sent in the prompt because every gateway forwards it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamRequest {
     pub events: u32,
-    /// Between two of them; 0 sends them as fast as they go.
+    /// Microseconds between two events; 0 sends them as fast as possible.
     pub interval_us: u64,
-    /// Before the first, so that streams do not beat in time.
+    /// Microseconds before the first event, so that streams do not send in step.
     pub phase_us: u64,
-    /// Events of one write; a multiple of it is sent, unpaced, where it is above 1.
+    /// Events per write. If it is above 1, a multiple of it is sent without a pace.
     pub per_write: u32,
-    /// Bytes of one chunk of a paced event; 0 sends it as one.
+    /// Bytes per chunk of a paced event; 0 sends it as one chunk.
     pub per_chunk: u32,
-    /// Whether the end has no `usage`, so that who wants to know has to count.
+    /// Whether the end has no `usage`, so that a peer must count tokens itself.
     pub without_usage: bool,
-    /// Whether head, events and end are one write, as a server answers a call of one token.
+    /// Whether head, events and end are one write, as for a call of one token.
     pub one_write: bool,
-    /// Which model is asked for and answers, `bench-N`; 0 is the one that gateways know.
+    /// The requested and answering model, `bench-N`; 0 is the one that gateways know.
     pub model: u32,
 }
 
 impl StreamRequest {
-    /// The request for it, as an SDK would send it, with the header lines that a peer wants.
+    /// The request in the form of an SDK's, with the header lines that a peer needs.
     pub fn request(self, headers: &str) -> Vec<u8> {
         self.request_to("", headers, "")
     }
 
-    /// The same below a prefix of its path, with a prompt that goes on with `more`, which needs
-    /// no escaping.
+    /// The request below a prefix of its path, with a prompt that continues with `more`, which needs no escaping.
     pub fn request_to(self, prefix: &str, headers: &str, more: &str) -> Vec<u8> {
         let body = self.body(more);
         format!(
@@ -66,7 +63,6 @@ impl StreamRequest {
         .into_bytes()
     }
 
-    /// The body of a request for it, as an SDK would send it.
     pub fn body(self, more: &str) -> String {
         let StreamRequest {
             events,
@@ -89,7 +85,6 @@ impl StreamRequest {
         )
     }
 
-    /// What ends its stream.
     pub fn end(&self) -> String {
         if self.without_usage {
             "data: [DONE]\n\n".to_owned()
@@ -98,7 +93,7 @@ impl StreamRequest {
         }
     }
 
-    /// What the beginning of a request's body asks for; none where it is none of ours.
+    /// Parses the beginning of a request's body; `None` if it has another format.
     pub fn of_body(body: &[u8]) -> Option<StreamRequest> {
         let start = memmem::find(body, PROMPT)? + PROMPT.len();
         let mut numbers = body[start..]
@@ -125,7 +120,6 @@ fn model_name(model: u32) -> String {
     }
 }
 
-/// The model of that number, as events name it.
 pub fn answering_model(model: u32) -> Cow<'static, str> {
     match model {
         0 => "bench-2026-01-01".into(),
@@ -133,7 +127,7 @@ pub fn answering_model(model: u32) -> Cow<'static, str> {
     }
 }
 
-/// Appends event `index` of a response, with the present as its sending instant.
+/// Appends event `index` of a response with the current time as its sending time.
 pub fn push_event(index: u32, spec: &StreamRequest, scratch: &mut String, out: &mut Vec<u8>) {
     scratch.clear();
     write_event(index, now(), &answering_model(spec.model), scratch);
@@ -146,7 +140,6 @@ pub fn push_event(index: u32, spec: &StreamRequest, scratch: &mut String, out: &
     }
 }
 
-/// Writes the event of that number as it leaves the backend at `instant`.
 pub fn write_event(index: u32, instant: u64, model: &str, out: &mut String) {
     let word = WORDS[index as usize % WORDS.len()];
     let _ = write!(
@@ -158,13 +151,12 @@ pub fn write_event(index: u32, instant: u64, model: &str, out: &mut String) {
     );
 }
 
-/// Appends what ends a stream, and the last chunk.
 pub fn push_end(spec: &StreamRequest, out: &mut Vec<u8>) {
     push_chunk(spec.end().as_bytes(), out);
     out.extend_from_slice(LAST_CHUNK);
 }
 
-/// What ends a stream: the finish, the usage, the terminator.
+/// The end of a stream: finish reason, usage, terminator.
 pub fn end(events: u32, model: &str) -> String {
     format!(
         "data: {{\"id\":\"end\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"{model}\",\
@@ -174,15 +166,15 @@ pub fn end(events: u32, model: &str) -> String {
     )
 }
 
-/// Calls back with the sending instant of every event in `body` and takes them out of it.
+/// Calls back with the sending time of every event in `body` and removes these events.
 pub fn take_instants(body: &mut Vec<u8>, each: impl FnMut(u64)) {
     let taken = instants(body, each);
-    // What is left may end with the beginning of a mark.
+    // The rest may end with the beginning of a mark.
     let keep = (body.len() - taken).min(MARK.len() + DIGITS - 1);
     body.drain(..body.len() - keep);
 }
 
-/// Calls back with the sending instant of every event in `body`; gives where the last one ends.
+/// Calls back with the sending time of every event in `body`. Returns the end of the last one.
 pub fn instants(body: &[u8], mut each: impl FnMut(u64)) -> usize {
     let mut from = 0;
     while let Some(found) = memmem::find(&body[from..], MARK) {

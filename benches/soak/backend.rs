@@ -12,7 +12,7 @@ use tokengauge_sim::{Profile, Seen, Setup, Simulator, Witness};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// What the backends sent for each call that is not verified yet, by the call's id.
+/// Bytes that the backends sent for each unverified call, by call id.
 #[derive(Clone, Default)]
 pub struct SentCalls(Arc<Mutex<HashMap<String, SentCall>>>);
 
@@ -27,7 +27,7 @@ impl SentCalls {
         calls.remove(id).unwrap_or_default()
     }
 
-    /// Calls that reached a backend and were never taken.
+    /// Ids of calls that reached a backend and were never verified.
     pub fn unclaimed(&self) -> Vec<String> {
         let calls = self.0.lock();
         let reached = calls.iter().filter(|(_, written)| written.begun > 0);
@@ -35,7 +35,6 @@ impl SentCalls {
     }
 }
 
-/// The addresses of the backends.
 #[derive(Clone, Copy, Debug)]
 pub struct Backend {
     pub simulator: SocketAddr,
@@ -44,7 +43,7 @@ pub struct Backend {
     pub closed: SocketAddr,
 }
 
-/// Starts the backend. The recordings are in `bodies`.
+/// Starts the backends. The recordings are in `bodies`.
 pub async fn start(sent_calls: &SentCalls, bodies: &Path) -> anyhow::Result<Backend> {
     let simulated = sent_calls.clone();
     let witness = Witness::new(move |id, seen| {
@@ -69,7 +68,7 @@ pub async fn start(sent_calls: &SentCalls, bodies: &Path) -> anyhow::Result<Back
         rogue: rogue.local_addr()?,
         closed: closed.local_addr()?,
     };
-    // It stays bound without listening, so that no other process can listen there.
+    // The socket stays bound without listening, so that no other process can listen there.
     std::mem::forget(closed);
     tokio::spawn(simulator.serve(listener, std::future::pending()));
     let sent_calls = sent_calls.clone();
@@ -81,7 +80,6 @@ pub async fn start(sent_calls: &SentCalls, bodies: &Path) -> anyhow::Result<Back
     Ok(backend)
 }
 
-/// A request to the rogue backend: the behaviour that is requested, and the call's id.
 struct RogueRequest {
     behaviour: String,
     id: String,
@@ -161,7 +159,7 @@ async fn engine_metrics(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(format!("{head}{text}").as_bytes()).await
 }
 
-/// Reads one request; `None` where the connection was closed between two.
+/// Reads one request; `None` if the connection was closed between two requests.
 async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<RogueRequest>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -190,7 +188,6 @@ async fn read_request(stream: &mut TcpStream) -> std::io::Result<Option<RogueReq
     }))
 }
 
-/// A streamed chat of so many tokens: ` the` is one token, whatever comes before and after.
 fn chat(tokens: usize, terminated: bool) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..tokens {
@@ -208,7 +205,7 @@ fn delta(text: &str) -> String {
     )
 }
 
-/// The tokens of a behaviour or recording by its name; `None` where they are not checked.
+/// The tokens of a behaviour or recording by its name; `None` if they are not checked.
 pub fn tokens_of(name: &str) -> Option<u64> {
     Some(match name {
         "short" => 20,
@@ -220,7 +217,6 @@ pub fn tokens_of(name: &str) -> Option<u64> {
     })
 }
 
-/// Writes the recorded bodies that the simulator serves.
 pub fn record(bodies: &Path) -> anyhow::Result<()> {
     let mut invalid = chat(10, false);
     invalid.extend(

@@ -12,7 +12,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Paths of the admin API that are requested at random.
 const API_PATHS: &[&str] = &[
     "/api/v1/calls?limit=50",
     "/api/v1/calls?since=1m&outcome=complete&limit=100",
@@ -35,8 +34,7 @@ pub const API_RESPONSES: &str = "API answers";
 /// Counts requests that the API ended with 503 at its time limit.
 pub const API_TIMEOUTS: &str = "API timeouts";
 
-/// Counters of losses, panics and refusals, which must stay 0: the limits behind them are
-/// far above what this traffic needs.
+/// Counters of losses, panics and refusals, which must stay 0, because their limits are far above this traffic.
 pub const ZERO_COUNTERS: &[(&str, &[&str])] = &[
     ("tokengauge_meter_panics_total", &[]),
     ("tokengauge_observer_panics_total", &[]),
@@ -80,8 +78,7 @@ pub async fn query_api(admin: SocketAddr, mut random: Random, report: Arc<Report
     }
 }
 
-/// Requests every path twice at once, so that connections and files that are opened lazily
-/// are open before anything is compared.
+/// Requests every path twice at once, so that lazily opened connections and files exist before any comparison.
 pub async fn query_all_endpoints(admin: SocketAddr, report: &Arc<Report>) {
     let mut requests = tokio::task::JoinSet::new();
     for path in API_PATHS.iter().chain(API_PATHS) {
@@ -100,7 +97,7 @@ async fn query(admin: SocketAddr, path: &str, report: &Report) {
             }
             report.count(API_RESPONSES);
         }
-        // A busy machine may need longer than the limit of 5 s; one of many at most.
+        // On a busy machine, at most one of many requests may exceed the limit of 5 s.
         Ok((503, body)) if body.contains("took longer") => report.count(API_TIMEOUTS),
         Ok((status, body)) => report.violation(format!("{path} answers {status}: {body:.200}")),
         Err(error) => report.violation(format!("{path}: {error:#}")),
@@ -138,7 +135,7 @@ pub async fn open_slow_connections(proxy: SocketAddr, mut random: Random, report
     loop {
         let half = "POST /one/v1/chat/completions HTTP/1.1\r\nhost: soak\r\nx-slow: ";
         let part = &half[..random.between(0, half.len() as u64) as usize];
-        // The limit on a head is 10 s.
+        // The timeout for a head is 10 s.
         let closed = timeout(Duration::from_secs(40), async {
             let mut stream = TcpStream::connect(proxy).await?;
             for byte in part.as_bytes() {

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
-/// A response that takes longer hangs.
+/// Time limit of a response.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An agent's connection, and the task that drives it, which ends with it.
+/// An agent's connection with the task that drives it, which is aborted on drop.
 pub struct Connection {
     sender: Sender,
     used: Instant,
@@ -29,7 +29,7 @@ enum Sender {
 }
 
 impl Connection {
-    /// Connects; `resets` makes the end of the connection a reset.
+    /// Connects. With `resets`, the connection ends with a reset.
     pub async fn open(
         proxy: SocketAddr,
         version: Version,
@@ -60,8 +60,8 @@ impl Connection {
         })
     }
 
-    /// Whether it can be used again. One that has been idle for a second is not: the proxy
-    /// might close it while the next request is on its way.
+    /// Whether the connection can be reused. After one idle second it cannot, because the proxy might close it while
+    /// the next request is on its way.
     pub fn usable(&self) -> bool {
         let closed = match &self.sender {
             Sender::Http1(sender) => sender.is_closed(),
@@ -86,13 +86,11 @@ impl Connection {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadBehaviour {
-    /// How long it waits after each chunk.
     pub pause: Duration,
-    /// When it disconnects, from the start of the call.
+    /// Time from the start of the call to the disconnect.
     pub leaves: Option<Duration>,
 }
 
-/// The response as far as it came.
 pub struct ReceivedResponse {
     pub head: Option<ReceivedHead>,
     pub body: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Checks after the traffic: gauges are back at their idle values, counters equal the sums
-//! of the records, the ledger equals the call log.
+//! Checks after the traffic: gauges are back at their idle values, counters equal the sums of the records, the ledger
+//! equals the call log.
 
 use crate::background::{API_RESPONSES, API_TIMEOUTS};
 use crate::otlp_receiver::OtlpReceiver;
@@ -14,11 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
 
-/// Longer than idle connections (2 s) and blocking threads (10 s) live, and than an
-/// exporter retries.
+/// Longer than the lifetime of idle connections (2 s) and blocking threads (10 s), and than the retries of an exporter.
 const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Gauges that are 0 when the proxy is idle.
 const GAUGES: &[&str] = &[
     "tokengauge_streams_in_flight",
     "tokengauge_streams_stalled",
@@ -26,8 +24,8 @@ const GAUGES: &[&str] = &[
     "tokengauge_event_listeners",
 ];
 
-/// Waits until the proxy is idle: until its gauges are at `before` again or, without it,
-/// until they have not changed for longer than idle resources are kept. Returns the gauges.
+/// Waits until the proxy is idle and returns its gauges. Idle means that the gauges equal `before`. Without `before`,
+/// they must not change for longer than idle resources are kept.
 pub async fn wait_until_idle(
     proxy: &Proxy,
     before: Option<&BTreeMap<String, f64>>,
@@ -72,7 +70,6 @@ async fn idle_gauges(proxy: &Proxy) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(figures)
 }
 
-/// Compares the proxy's counters with the sums of the records.
 pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyhow::Result<()> {
     let series = scrape(proxy.admin).await?;
     let many = records.summaries.len() as f64;
@@ -95,8 +92,8 @@ pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyh
             "{lagged} calls were not measured in time, more than 1 in 100"
         ));
     }
-    // Tokens of calls that lagged or could not be parsed were counted up to that point, but
-    // are not in their records. A token has at least a byte.
+    // Tokens of calls that lagged or could not be parsed were counted up to that point, but are not in their records. A
+    // token has at least one byte.
     let most = match lagged {
         0 => (records.output + records.unreadable) as f64,
         _ => f64::INFINITY,
@@ -123,7 +120,7 @@ pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyh
         let label = format!("result=\"{result}\"");
         let reloads = sum(&series, "tokengauge_config_reloads_total", &[&label]);
         let written = report.counted(kind);
-        // The last may have come too late to be found.
+        // The proxy may not have noticed the last change.
         if reloads + 1.0 < written as f64 {
             report.violation(format!(
                 "{reloads} configurations were {result} of {written} {kind}"
@@ -155,7 +152,7 @@ pub fn otlp(receiver: &OtlpReceiver, report: &Report) {
     }
 }
 
-/// The ledger has every record of the call log exactly once, with the same figures.
+/// The ledger must have every record of the call log exactly once, with the same figures.
 pub fn ledger(
     folder: &Path,
     begin: SystemTime,

@@ -1,13 +1,11 @@
 //! Half an hour of mixed traffic with faults: `cargo bench --bench soak`.
 //!
-//! The real binary runs with everything on that production has: a ledger, a call log,
-//! objectives, quotas, budgets, OTLP, an engine's metrics. Agents call it in every dialect,
-//! over HTTP/1.1, HTTP/2 and WebSocket, with random numbers from a seed; backends, agents
-//! and receivers fail as [`scenarios::Scenario`] lists. Each call is verified: its bytes are
-//! those that the backend sent, its record has the tokens of the backend's ground truth, and
-//! it is once in the call log and once in the ledger. At the end memory has not grown, and
-//! file descriptors, tasks and gauges are back at their values of before. Each violation is
-//! printed as a sentence; if there is one, the exit code is 1.
+//! The real binary runs with every production feature: a ledger, a call log, objectives, quotas, budgets, OTLP, an
+//! engine's metrics. Agents call it in every dialect, over HTTP/1.1, HTTP/2 and WebSocket, with random numbers from a
+//! seed. Backends, agents and receivers fail as [`scenarios::Scenario`] lists. Each call is verified: its bytes equal
+//! the backend's, its record has the tokens of the backend's ground truth, and it is in the call log and in the ledger
+//! exactly once. At the end memory must not have grown, and file descriptors, tasks and gauges must be back at their
+//! initial values. Each violation is printed as a sentence, and any violation leads to exit code 1.
 
 mod backend;
 mod background;
@@ -40,19 +38,19 @@ use tokio::task::JoinSet;
 use traffic::Shared;
 use verify::memory;
 
-/// Mixed traffic with faults; prints everything that goes wrong, with exit code 1.
+/// Run mixed traffic with faults; prints every violation, and exits with code 1 if there is one.
 #[derive(Debug, Parser)]
 struct Options {
     /// Length of the run; under 2 minutes not every scenario occurs
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// Seed of all random numbers [default: another one each time]
+    /// Seed of all random numbers [default: a new one for each run]
     #[arg(long)]
     seed: Option<u64>,
-    /// Agents at the same time
+    /// Number of concurrent agents
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1000))]
     agents: u64,
-    /// Falsify one thing, which must be found: bytes, tokens, record, memory or descriptors
+    /// Falsify one item, which must be detected: bytes, tokens, record, memory or descriptors
     #[arg(long = "break", value_name = "WHAT")]
     broken: Option<String>,
     /// Added by cargo
@@ -60,25 +58,24 @@ struct Options {
     bench: bool,
 }
 
-/// Traffic before the first figures are taken, until pools, rings, lazily opened files and
-/// the allocator's arenas are filled.
+/// Traffic before the first measurements, until pools, rings, lazily opened files and the allocator's arenas are
+/// filled.
 const WARM_UP: Duration = Duration::from_secs(15);
 
-/// Calls in the ledger before the run: more than its page caches hold where the run is so
-/// long that filling them would look like a leak.
+/// Calls in the ledger before the run: more than its page caches hold, if the run is long enough that filling them
+/// would look like a leak.
 fn seeded_calls(minutes: f64) -> usize {
     if minutes >= 10.0 { 300_000 } else { 10_000 }
 }
 
-/// What memory may grow by in the second half of a run, in KB a minute.
+/// Allowed growth of memory in the second half of a run, in KB per minute.
 ///
-/// Everything bounded is full by then: `recent_calls` after some ten seconds, the queues of
-/// OTLP once its receiver has failed, the labels of metrics once every scenario has
-/// occurred, the page caches of the ledger (8 MB for its writer, 16 MB for each of four
-/// readers) from the start. The allocator needs some ten minutes with random bodies of a
-/// megabyte until its memory is stable: in 19 runs of three minutes without a leak it grew by
-/// 3,000 KB a minute on average, with a standard deviation of 3,500. The bound is almost five
-/// of these above, so that a leak of less than 12 KB a call is not found in so short a time.
+/// By then everything bounded is full: `recent_calls` after some ten seconds, the queues of OTLP once its receiver has
+/// failed, the labels of metrics once every scenario has occurred. The page caches of the ledger (8 MB for its writer,
+/// 16 MB for each of four readers) are full from the start. With random bodies of a megabyte the allocator needs some
+/// ten minutes to become stable. In 19 runs of three minutes without a leak, memory grew by 3,000 KB a minute on
+/// average, with a standard deviation of 3,500. The bound is almost five standard deviations above, so a short run does
+/// not detect a leak of less than 12 KB a call.
 fn bound(minutes: f64) -> f64 {
     match minutes {
         20.0.. => 1000.0,
@@ -96,7 +93,7 @@ fn main() -> anyhow::Result<ExitCode> {
         "seed {seed}, {} minutes, {} agents",
         options.minutes, options.agents
     );
-    // The backend has a thread of its own, so that the agents do not delay it.
+    // The backend has a separate thread, so that the agents do not delay it.
     let backends = runtime(1)?;
     let load = runtime(1)?;
     let report = Arc::new(Report::new(options.broken.clone()));
@@ -179,7 +176,7 @@ impl Soak {
         let background = self.spawn_background(proxy, began, &samples);
         tokio::select! {
             () = self.traffic(1, took) => {}
-            // It never ends; it borrows the proxy, which a task could not.
+            // This future never ends. It borrows the proxy, which a task could not.
             () = background::reload_configuration(proxy, self.backend, self.random(1), Arc::clone(report)) => {}
         }
         let took = began.elapsed();
@@ -216,7 +213,7 @@ impl Soak {
         .await;
     }
 
-    /// Starts the load other than the calls; it ends when the set is dropped.
+    /// Starts the load other than the calls, which ends when the set is dropped.
     fn spawn_background(
         &self,
         proxy: &Proxy,
@@ -250,7 +247,6 @@ impl Soak {
         tasks
     }
 
-    /// Starts to verify records as they are written.
     fn sweep(&self, records: Arc<Mutex<Records>>) -> tokio::task::JoinHandle<()> {
         let Shared {
             inbox,
@@ -269,7 +265,7 @@ impl Soak {
         })
     }
 
-    /// Waits until every call is verified or its record is given up.
+    /// Waits until every call is verified or its record has timed out.
     async fn verify(&self, records: &Mutex<Records>) {
         let unverified = || {
             let records = records.lock();
@@ -281,7 +277,6 @@ impl Soak {
         }
     }
 
-    /// Checks what can only be checked after the run.
     async fn check(
         &self,
         proxy: &Proxy,

@@ -24,7 +24,7 @@ pub enum ReceiverMode {
     Slow,
     /// 503 with `retry-after`.
     Unavailable,
-    /// Closes every connection that it accepts.
+    /// Closes every accepted connection.
     Closed,
 }
 
@@ -38,7 +38,7 @@ const MODES: [ReceiverMode; 4] = [
 #[derive(Default)]
 pub struct OtlpReceiver {
     mode: AtomicU8,
-    /// Requests, by mode; for `Closed`, connections.
+    /// Requests by mode; for `Closed`, connections.
     pub requests: [AtomicU64; 4],
     pub spans: AtomicU64,
     pub logs: AtomicU64,

@@ -1,5 +1,4 @@
-//! The real binary as a process, configured as in production, and its figures from `/proc`
-//! and from its metrics.
+//! The real binary as a process, configured as in production, with its figures from `/proc` and its metrics.
 
 use crate::backend::Backend;
 use anyhow::Context;
@@ -19,11 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// Finished calls that the proxy keeps in memory: a ring that is full long before
-/// memory is judged.
+/// Finished calls that the proxy keeps in memory, few enough that the ring is full long before memory is checked.
 pub const RECENT_CALLS: usize = 200;
 
-/// A running proxy; ends with this value.
+/// A running proxy that is killed on drop.
 pub struct Proxy {
     child: Child,
     pub folder: PathBuf,
@@ -32,7 +30,6 @@ pub struct Proxy {
     log: Arc<Mutex<Vec<String>>>,
 }
 
-/// The configuration, as of its `generation`th change.
 pub fn configuration(folder: &Path, backend: Backend, generation: u64) -> String {
     let Backend {
         simulator,
@@ -157,7 +154,7 @@ tokens_per_minute = 1000000000
 }
 
 impl Proxy {
-    /// Starts it with everything in `folder`, its OTLP exporters sending to `sink`.
+    /// Starts the proxy with all files in `folder` and OTLP exporters that send to `sink`.
     pub fn start(folder: &Path, backend: Backend, sink: SocketAddr) -> anyhow::Result<Proxy> {
         fs::create_dir_all(folder.join("state"))?;
         fs::write(folder.join("proxy.toml"), configuration(folder, backend, 0))?;
@@ -181,7 +178,7 @@ impl Proxy {
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let mut lines = written.lock();
-                // What it says at the start is looked for; later the newest lines count.
+                // The first lines are needed for addresses, later only the newest ones.
                 if lines.len() > 2000 {
                     lines.drain(100..1000);
                 }
@@ -215,7 +212,6 @@ impl Proxy {
         anyhow::bail!("the proxy never said `{before}`: {:#?}", self.log())
     }
 
-    /// The newest lines of its log.
     pub fn log(&self) -> Vec<String> {
         let lines = self.log.lock();
         lines.clone()
@@ -229,7 +225,7 @@ impl Proxy {
         signal(self.id(), Signal::HUP);
     }
 
-    /// Ends it as Kubernetes would, and says whether it ended well.
+    /// Ends it as Kubernetes would, and returns whether it exited successfully.
     pub fn end(&mut self) -> anyhow::Result<bool> {
         signal(self.id(), Signal::TERM);
         let end = Instant::now() + Duration::from_secs(20);
@@ -245,7 +241,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -265,7 +261,7 @@ pub fn resident_kb(process: u32) -> Option<f64> {
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// Open file descriptors: what each is, for whoever has to explain one too many.
+/// Open file descriptors with their targets, which help to explain an extra one.
 pub fn descriptors(process: u32) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{process}/fd"))
         .into_iter()
@@ -274,7 +270,6 @@ pub fn descriptors(process: u32) -> Vec<String> {
     links.map(|link| link.display().to_string()).collect()
 }
 
-/// A response of the operators' address.
 pub async fn ask(admin: SocketAddr, path: &str) -> anyhow::Result<(u16, String)> {
     let exchange = async {
         let stream = TcpStream::connect(admin).await?;
@@ -293,7 +288,6 @@ pub async fn ask(admin: SocketAddr, path: &str) -> anyhow::Result<(u16, String)>
         .with_context(|| format!("{path} within 20 s"))?
 }
 
-/// Every series of `/metrics`.
 pub async fn scrape(admin: SocketAddr) -> anyhow::Result<BTreeMap<String, f64>> {
     let (status, text) = ask(admin, "/metrics").await?;
     anyhow::ensure!(status == 200, "/metrics answers {status}");
@@ -306,7 +300,7 @@ pub async fn scrape(admin: SocketAddr) -> anyhow::Result<BTreeMap<String, f64>> 
         .collect()
 }
 
-/// The sum of a metric's series whose labels hold all of `labels`.
+/// The sum of a metric's series whose labels contain all of `labels`.
 pub fn sum(series: &BTreeMap<String, f64>, metric: &str, labels: &[&str]) -> f64 {
     let of = series.iter().filter(|(name, _)| {
         let rest = name.strip_prefix(metric);

@@ -2,7 +2,6 @@
 
 use tokengauge_test_support::records::SplitMix64;
 
-/// Random numbers of one agent or task.
 pub struct Random(SplitMix64);
 
 impl Random {
@@ -18,7 +17,6 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number in `low..=high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.bits() % (high - low + 1)
     }

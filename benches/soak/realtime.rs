@@ -13,8 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Runs a session of one to three turns; in [`Scenario::RealtimeLeft`] it disconnects within
-/// the last.
+/// Runs a session of one to three turns. With [`Scenario::RealtimeLeft`] it disconnects during the last turn.
 pub async fn converse(
     shared: &Shared,
     plan: &Plan,
@@ -102,7 +101,7 @@ async fn say(socket: &mut WebSocketStream<TcpStream>, event: &Value) -> anyhow::
     Ok(socket.send(Message::text(event.to_string())).await?)
 }
 
-/// The type of the next event. Events of a turn are appended to `heard`, a line each.
+/// Returns the type of the next event, and appends events of a turn to `heard`, one per line.
 async fn hear(
     socket: &mut WebSocketStream<TcpStream>,
     heard: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Follows the call log, and verifies each record against what agent and backend saw.
+//! Follows the call log, and verifies each record against the observations of agent and backend.
 
 use crate::backend::SentCalls;
 use crate::report::{LAGGED, Report, VerifiedCall};
@@ -12,18 +12,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{CallRecord, TpsUnavailable};
 
-/// How long to wait after a call's end for a record too many.
 const EXTRA_RECORD_WAIT: Duration = Duration::from_millis(500);
-/// How long to wait for a record that a call may or may not have: on a busy machine the
-/// proxy sees late that an agent has disconnected.
+/// Time to wait for a record that a call may or may not have: on a busy machine the proxy notices late that an agent
+/// has disconnected.
 const OPTIONAL_RECORD_WAIT: Duration = Duration::from_secs(15);
-/// A record that has not come after this is missing.
+/// Time after which a record counts as missing.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct EndedCall {
     pub id: String,
     pub received: ReceivedCall,
-    /// These three are for tables and messages.
+    /// This field and the next two are for tables and messages.
     pub scenario: &'static str,
     pub endpoint: &'static str,
     pub what: String,
@@ -48,22 +47,20 @@ impl RecordSummary {
     }
 }
 
-/// Calls that wait for their records, and records that wait for their calls.
+/// Calls without their records yet, and records without their calls yet.
 pub struct Records {
     log: BufReader<File>,
     rest: Vec<u8>,
     waiting: HashMap<String, Vec<CallRecord>>,
     ended: Vec<EndedCall>,
     verified: HashSet<String>,
-    /// Every record of the call log, by its id.
     pub summaries: HashMap<String, RecordSummary>,
     pub output: u64,
-    /// Response bytes of calls that could not be parsed: tokens before the error were
-    /// counted, but are not in the records.
+    /// Response bytes of calls that could not be parsed. Tokens before the error were counted, but are not in the
+    /// records.
     pub unreadable: u64,
 }
 
-/// Where agents put calls that have ended.
 #[derive(Clone, Default)]
 pub struct Inbox(Arc<Mutex<Vec<EndedCall>>>);
 
@@ -91,12 +88,10 @@ impl Records {
         })
     }
 
-    /// How many calls are not verified yet.
     pub fn unverified(&self) -> usize {
         self.ended.len()
     }
 
-    /// Reads new records, and verifies the calls that are complete.
     pub fn sweep(
         &mut self,
         inbox: &Inbox,
@@ -136,7 +131,7 @@ impl Records {
             match serde_json::from_slice::<CallRecord>(&line) {
                 Ok(record) => self.take(record, report),
                 Err(error) => report.violation(format!(
-                    "a line of the call log is no record ({error}): {:.200}",
+                    "a line of the call log is not a record ({error}): {:.200}",
                     String::from_utf8_lossy(&line)
                 )),
             }
@@ -203,7 +198,6 @@ impl Records {
         });
     }
 
-    /// Records that belong to no call.
     pub fn unclaimed(&self) -> impl Iterator<Item = &CallRecord> {
         self.waiting.values().flatten()
     }

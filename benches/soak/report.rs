@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokengauge_core::call::Outcome;
 
-/// Violations that are printed; all are counted.
+/// Number of printed violations. All are counted.
 const PRINTED: usize = 60;
 
-/// Violations that are printed again at the very end: of output that is cut, the end is kept.
+/// Violations that are repeated at the very end, because truncated output keeps its end.
 const REPEATED: usize = 10;
 
 /// Counts calls whose record says that the meter lagged.
@@ -18,16 +18,14 @@ pub const LAGGED: &str = "calls not measured in time";
 #[derive(Default)]
 pub struct Report {
     totals: Mutex<Totals>,
-    /// What to falsify once on purpose, to test that it is found.
+    /// An item to falsify once on purpose, to test that it is detected.
     broken: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
 struct Totals {
     violations: u64,
-    /// The first of them, briefly.
     first_violations: Vec<String>,
-    /// Names of violations that are reported once only.
     reported_once: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
     scenarios: BTreeMap<&'static str, Row>,
@@ -57,14 +55,12 @@ pub struct RunSummary {
     pub took: Duration,
     pub seed: u64,
     pub memory: Option<Memory>,
-    /// The greatest slope that memory may have, in KB a minute.
+    /// The maximum allowed slope of memory, in KB per minute.
     pub bound: f64,
-    /// Gauges of the idle proxy before and after the run.
     pub idle_gauges: (BTreeMap<String, f64>, BTreeMap<String, f64>),
 }
 
 impl Report {
-    /// A report that falsifies `broken` once.
     pub fn new(broken: Option<String>) -> Report {
         Report {
             totals: Mutex::default(),
@@ -72,7 +68,7 @@ impl Report {
         }
     }
 
-    /// Whether `what` is to be falsified now; true only once.
+    /// Whether to falsify `what` now; true only once.
     pub fn breaks(&self, what: &str) -> bool {
         let mut broken = self.broken.lock();
         broken.take_if(|broken| broken == what).is_some()
@@ -97,9 +93,9 @@ impl Report {
         }
     }
 
-    /// Reports a violation only the first time, where it would repeat.
+    /// Reports a repeating violation only the first time.
     pub fn once(&self, what: &str) {
-        // What is before ` is ` identifies it; the figure after it may change.
+        // The text before ` is ` identifies the violation; the figure after it may change.
         let name = what.split(" is ").next().unwrap_or(what).to_owned();
         if self.lock().reported_once.insert(name) {
             self.violation(what.to_owned());
@@ -110,7 +106,6 @@ impl Report {
         self.lock().violations
     }
 
-    /// The first violations, a line each.
     pub fn first_violations(&self) -> String {
         self.lock().first_violations.join("\n")
     }
@@ -134,7 +129,6 @@ impl Report {
         }
     }
 
-    /// The scenarios, endpoints and counts of `expected` that did not occur.
     pub fn missing(&self, expected: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
         let sums = self.lock();
         let came = |name: &&str| {

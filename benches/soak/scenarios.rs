@@ -1,15 +1,15 @@
-//! What calls are made: the endpoint of each dialect, and scenarios, which are mostly faults.
+//! Scenarios of calls, most of which are faults, and the endpoint of each dialect.
 
 use serde_json::{Value, json};
 
 pub struct Endpoint {
     pub name: &'static str,
-    /// The path for a streamed response; `None` where it does not stream.
+    /// The path for a streamed response; `None` if it does not stream.
     pub streamed: Option<&'static str>,
     /// The path for a response that is not streamed.
     pub whole: Option<&'static str>,
     pub body: fn(&str) -> Value,
-    /// Whether it is for embeddings or reranking: only the provider's input count is checked.
+    /// Whether it is for embeddings or reranking, for which only the provider's input count is checked.
     pub vectors: bool,
 }
 
@@ -56,7 +56,7 @@ fn prompt(text: &str) -> Value {
     json!({"prompt": text, "max_tokens": 500})
 }
 
-/// The first is used by all scenarios that are of one dialect.
+/// Scenarios of one dialect use the first endpoint.
 pub const ENDPOINTS: &[Endpoint] = &[
     endpoint("openai_chat", "/v1/chat/completions", |text| {
         with_usage(messages("gpt-soak", text))
@@ -169,7 +169,7 @@ fn contents(text: &str) -> Value {
     json!({"contents": [{"role": "user", "parts": [{"text": text}]}]})
 }
 
-/// How a call goes: mostly which side fails, and how.
+/// The course of a call: mostly which side fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scenario {
     /// Nothing fails.
@@ -181,43 +181,32 @@ pub enum Scenario {
     Flood,
     /// The proxy requests usage for the agent, and removes it from the response.
     Injected,
-    /// A Realtime session of several turns.
     Realtime,
     /// A Realtime session that the agent closes within a turn.
     RealtimeLeft,
-    /// An error inside a 200.
     ErrorEvent,
-    /// The upstream resets in mid-stream.
     Reset,
-    /// The upstream closes in mid-stream.
     Close,
-    /// A status of 400 and above.
     Status,
-    /// The agent closes its connection, at any time.
     Leaves,
-    /// The agent resets its connection, at any time.
     AgentResets,
     /// The agent closes its connection in the middle of its request.
     Abandoned,
-    /// Bytes that are no UTF-8.
+    /// Bytes that are not UTF-8.
     InvalidText,
-    /// A compressed body whose bytes are wrong.
+    /// A corrupted compressed body.
     BrokenGzip,
-    /// A byte a chunk.
+    /// One byte per chunk.
     Trickle,
-    /// One event of a megabyte.
     GiantEvent,
-    /// The upstream sends what is not HTTP.
+    /// The upstream sends bytes that are not HTTP.
     Garbage,
-    /// The upstream closes the connection before it answers.
     HangUp,
-    /// Fewer bytes than `content-length` says.
+    /// Fewer bytes than `content-length` announces.
     Short,
-    /// Interim responses before the answer.
     Interim,
     /// A body without length that ends with the connection.
     Bare,
-    /// The upstream never answers.
     Silent,
     /// The upstream's port is closed.
     Refused,

@@ -1,5 +1,4 @@
-//! Fills the ledger before the run, as it would be in production: its page caches are then
-//! full from the start, and do not look like a leak.
+//! Fills the ledger before the run, so that its page caches are full from the start and do not look like a leak.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -7,9 +6,8 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase};
 use tokengauge_test_support::records::Records;
 
-/// The calls are spread over this time.
 const SPAN: Duration = Duration::from_secs(3000);
-/// The last of them is about this old; the gaps between calls are random, so it may be newer.
+/// The approximate age of the last call; random gaps can make it newer.
 const AGE_OF_LAST: Duration = Duration::from_secs(300);
 
 /// Writes `calls` calls of the last hour, none of the last minute.

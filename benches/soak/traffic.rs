@@ -1,4 +1,4 @@
-//! Agents, each of which makes one call after the other, with scenarios from its seed.
+//! Agents that make one call after the other, with scenarios from their seed.
 
 use crate::backend::{SentCalls, tokens_of};
 use crate::client::{Connection, ReadBehaviour, ReceivedResponse, ask};
@@ -29,8 +29,8 @@ pub struct Shared {
     pub seed: u64,
 }
 
-/// Runs `agents` agents until `end`, and waits for their last calls. Their seeds depend on
-/// `phase`, so that those of two phases differ.
+/// Runs `agents` agents until `end`, and waits for their last calls. Their seeds depend on `phase`, so that phases
+/// differ.
 pub async fn run(shared: &Shared, phase: u64, agents: u64, end: Instant) {
     let mut tasks = JoinSet::new();
     for number in 0..agents {
@@ -66,13 +66,12 @@ struct Agent {
     session: String,
 }
 
-/// A call that is going to be made.
 pub struct Plan {
     pub id: String,
     pub scenario: Scenario,
     pub endpoint: &'static Endpoint,
     pub path: String,
-    /// How the simulator shall answer: the value of `x-sim`.
+    /// The behaviour that the simulator is asked for: the value of `x-sim`.
     pub behaviour: String,
     pub body: String,
     pub expected: Expected,
@@ -82,9 +81,8 @@ pub struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionUse {
-    /// The agent's HTTP/1.1 connection of the call before.
+    /// The agent's HTTP/1.1 connection of the previous call.
     Reused,
-    /// A new HTTP/1.1 connection.
     New,
     Http2,
 }
@@ -103,7 +101,7 @@ impl Agent {
         }
     }
 
-    /// The next scenario: every third is the next of the list, the others are random.
+    /// The next scenario: every third comes from the list in order, the others are random.
     fn scenario(&mut self) -> Scenario {
         if self.random.once_in(3) {
             self.next = (self.next + 1) % SCENARIOS.len();
@@ -235,7 +233,7 @@ impl Agent {
             }
         };
         let response = ask(&mut connection, request, plan.reading).await;
-        // An HTTP/1.1 connection whose response was not read to its end cannot be used again.
+        // An HTTP/1.1 connection whose response was not read to its end cannot be reused.
         match plan.connection {
             ConnectionUse::Reused if response.ended == CallEnd::Complete => {
                 self.http1 = Some(connection)
@@ -323,7 +321,7 @@ impl Agent {
         let half = &plan.body[..plan.body.len() / 2];
         let wait = Duration::from_millis(self.random.between(0, 200));
         if let Ok(mut stream) = TcpStream::connect(self.shared.proxy).await {
-            // Whether it got that far shows in the record.
+            // The record shows whether the write succeeded.
             let _ = stream
                 .write_all(format!("{head}\r\n{half}").as_bytes())
                 .await;
@@ -378,7 +376,7 @@ fn expected(scenario: Scenario, endpoint: &Endpoint, text: &str) -> Expected {
     }
 }
 
-/// The value of `x-sim`: how the simulated model behaves.
+/// The value of `x-sim`, which sets the behaviour of the simulated model.
 fn behaviour(scenario: Scenario, random: &mut Random) -> String {
     let tokens = random.between(8, 140);
     let mut settings = match scenario {
@@ -403,7 +401,7 @@ fn behaviour(scenario: Scenario, random: &mut Random) -> String {
     settings += tools;
     settings += random.of(&["", "", "", ",reasoning=20"]);
     if scenario != Scenario::Injected {
-        // The proxy can remove usage only from what is not compressed.
+        // The proxy can remove usage only from uncompressed streams.
         settings += random.of(&["", "", "", ",gzip"]);
     }
     settings += random.of(&[

@@ -1,5 +1,4 @@
-//! Checks of what was observed, without any I/O, so that `tests/soak_verify.rs` can test
-//! that they find what is wrong.
+//! Checks of observations without I/O, so that `tests/soak_verify.rs` can test that they find errors.
 
 use std::collections::BTreeMap;
 use tokengauge_core::call::{CallRecord, Dialect, Event, Outcome, Segment, TpsUnavailable, Usage};
@@ -9,13 +8,11 @@ use tokengauge_wire::{Decoder, Limits, ResponseHead};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
     Complete,
-    /// The response broke off.
     Truncated,
-    /// The agent closed or reset the connection.
     Cancelled,
 }
 
-/// What is known beforehand of a call's outcome.
+/// The known facts about a call's outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
     /// The simulator's ground truth has the outcome.
@@ -26,48 +23,40 @@ pub enum Expected {
     /// A recorded body, or a behaviour of the rogue backend.
     Fixed {
         outcome: Outcome,
-        /// Output tokens of its text.
         output: Option<u64>,
     },
     /// A Realtime session, which has one record per turn.
     Realtime,
 }
 
-/// The response head, as far as it decides how the body is read.
+/// The parts of the response head that decide how the body is read.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedHead {
     pub status: u16,
     pub content_type: Option<String>,
     pub encoding: Option<String>,
-    /// The proxy answered instead of the backend.
     pub from_proxy: bool,
 }
 
-/// A call as its agent saw it.
 #[derive(Clone, Debug)]
 pub struct ReceivedCall {
     pub expected: Expected,
-    /// Bytes of the request body.
     pub sent: u64,
-    /// `None` where none came before the call ended.
+    /// `None` if the call ended before a head arrived.
     pub head: Option<ReceivedHead>,
-    /// Bytes of the response body.
     pub received: u64,
     /// The offset of the first byte that differs from the backend's.
     pub mismatch: Option<u64>,
-    /// Bytes that the agent should receive, where the proxy removes some of the backend's.
+    /// Bytes that the agent should receive, if the proxy removes some of the backend's.
     pub due: Option<u64>,
     pub ended: CallEnd,
 }
 
-/// A call as the backend saw it.
 #[derive(Clone, Debug, Default)]
 pub struct SentCall {
-    /// The response body.
     pub bytes: Vec<u8>,
     /// How often the call reached the backend; for Realtime the number of turns.
     pub begun: u32,
-    /// The simulator's ground truth, one per turn.
     pub truths: Vec<Truth>,
 }
 
@@ -78,8 +67,8 @@ pub fn mismatch(written: &[u8], received: &[u8]) -> Option<u64> {
     (same < received.len()).then_some(same as u64)
 }
 
-/// A stream without the usage that the proxy requested for the agent: without the event
-/// that has only usage, and without `"usage":null` in the others.
+/// A stream without the usage that the proxy requested for the agent: without the event that has only usage, and
+/// without `"usage":null` in the others.
 pub fn without_usage(written: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(written);
     let events = text.split_inclusive("\n\n");
@@ -89,7 +78,6 @@ pub fn without_usage(written: &[u8]) -> Vec<u8> {
 }
 
 impl ReceivedCall {
-    /// The least and the greatest number of records that the call may have.
     pub fn records(&self, written: &SentCall) -> (usize, usize) {
         let complete = |truth: &&Truth| truth.outcome == Ending::Complete;
         match (&self.expected, self.ended, &self.head) {
@@ -97,7 +85,7 @@ impl ReceivedCall {
                 (written.begun as usize, written.begun as usize)
             }
             (Expected::Realtime, ..) => {
-                // The turn that the agent left in may have no record.
+                // The turn in which the agent disconnected may have no record.
                 let turns = written.truths.iter().filter(complete).count();
                 (turns.saturating_sub(1), (written.begun as usize).max(1))
             }
@@ -116,7 +104,7 @@ impl ReceivedCall {
     }
 }
 
-/// Everything that is wrong with a call, and how many tokens were checked.
+/// Returns all violations of a call, and the number of checked tokens.
 pub fn verify(
     done: &ReceivedCall,
     written: &SentCall,
@@ -177,13 +165,12 @@ fn may_break(done: &ReceivedCall, written: &SentCall) -> bool {
     }
 }
 
-/// Whether the record has no counts because the meter lagged: that may happen on a slow
-/// machine, and then there must be no number rather than a wrong one.
+/// Whether the record has no counts because the meter lagged. On a slow machine that may happen, and then a missing
+/// number is better than a wrong one.
 pub fn lagged(record: &CallRecord) -> bool {
     record.tps.unavailable == Some(TpsUnavailable::Lagged)
 }
 
-/// Checks a call that has one record.
 fn verify_record(
     done: &ReceivedCall,
     written: &SentCall,
@@ -192,7 +179,7 @@ fn verify_record(
 ) -> u64 {
     let mut outcomes = outcomes(done, written);
     if lagged(record) {
-        // An error inside a 200 may be among what was not read.
+        // An error inside a 200 may be in the unread part.
         outcomes.push(Outcome::Complete);
     }
     if !outcomes.contains(&record.outcome) {
@@ -282,7 +269,7 @@ fn outcomes(done: &ReceivedCall, written: &SentCall) -> Vec<Outcome> {
         (_, None) => vec![],
     };
     if done.ended == CallEnd::Cancelled {
-        // The agent may have left before or after the proxy was through with it.
+        // The agent may have left before or after the proxy completed the response.
         outcomes.extend([Outcome::ClientCancelled, Outcome::Complete]);
     }
     outcomes
@@ -320,8 +307,7 @@ fn token_counts(tokens: TruthTokens) -> [u64; 4] {
     ]
 }
 
-/// Compares the counts of a truncated response with what a decoder finds in the bytes that
-/// were forwarded.
+/// Compares the counts of a truncated response with a decoder's results for the forwarded bytes.
 fn verify_prefix(
     head: &ReceivedHead,
     written: &SentCall,
@@ -387,13 +373,13 @@ pub struct Memory {
     pub middle: f64,
     pub last: f64,
     pub most: f64,
-    /// On average in each tenth of the run.
+    /// Average of each tenth of the run.
     pub tenths: [f64; 10],
-    /// KB a minute over the second half.
+    /// KB per minute over the second half.
     pub slope: f64,
 }
 
-/// Summarises the samples (seconds, KB) of a run; `None` where there are fewer than 10.
+/// Summarises the samples (seconds, KB) of a run; `None` for fewer than 10 samples.
 pub fn memory(samples: &[(f64, f64)]) -> Option<Memory> {
     if samples.len() < 10 {
         return None;
@@ -416,8 +402,8 @@ fn mean(samples: &[(f64, f64)], of: fn(&(f64, f64)) -> f64) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len() as f64
 }
 
-/// How many threads more are accepted: tokio keeps a blocking thread for 10 s after its last
-/// task, so that their number varies.
+/// Number of additional threads that are accepted: tokio keeps a blocking thread for 10 s after its last task, so their
+/// number varies.
 const THREADS_TOLERANCE: f64 = 4.0;
 
 /// The gauges that are higher after the run than before, each in a sentence.

@@ -1,4 +1,4 @@
-//! Lists the files of the live page, so that a new one is served without being named anywhere.
+//! Lists the files of the live page, so that a new file is served without being named anywhere.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -23,9 +23,8 @@ fn main() -> io::Result<()> {
     )
 }
 
-/// Adds the files of the page in `folder` and below.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    // A folder changes when a file is added or removed; changes of a file are the compiler's.
+    // Cargo checks a folder for added and removed files. The compiler tracks changes of a file.
     println!("cargo::rerun-if-changed={}", folder.display());
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

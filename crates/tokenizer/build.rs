@@ -1,6 +1,6 @@
-//! Turns the o200k_base vocabulary, and the Unicode classes that its splitting
-//! expression names, into compact tables. They are embedded in the binary, so
-//! they cost no heap and no work at start, and processes share their pages.
+//! Converts the o200k_base vocabulary and the Unicode classes of its splitting expression into
+//! compact tables. The tables are embedded in the binary, so they need no heap and no work at
+//! start, and processes share their pages.
 
 use regex_syntax::hir::{Class, HirKind};
 use std::collections::{HashMap, VecDeque};
@@ -17,12 +17,12 @@ mod hash;
 #[allow(dead_code)]
 mod trie;
 
-/// Tokens without the special ones, which are plain text to the counter.
+/// The number of tokens without the special tokens, which count as plain text.
 const TOKENS: u32 = 199_998;
-/// Slots of a hash table of all tokens: 38% full.
+/// Slots of the hash table of all tokens, 38% full.
 const SLOTS: usize = 1 << 19;
 
-/// Bytes of the set of the pairs that merge.
+/// Bytes of the bit set of the pairs that merge.
 const MERGES: usize = 1 << 18;
 
 fn main() -> io::Result<()> {
@@ -86,7 +86,6 @@ fn starts(vocabulary: &[Vec<u8>]) -> Vec<u32> {
     starts
 }
 
-/// Open addressing, linear probing.
 fn hash_table(entries: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
     let mut table = vec![hash::EMPTY; SLOTS];
     for (token, hash) in entries {
@@ -99,7 +98,7 @@ fn hash_table(entries: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
     table
 }
 
-/// A set of bits, with that of the hash of each pair that merges: 9% full.
+/// A bit set with a bit for the hash of each pair that merges, 9% full.
 fn merges(halves: &[(u32, u32)]) -> Vec<u8> {
     let mut bits = vec![0; MERGES];
     for (id, &(left, right)) in (0..).zip(halves) {
@@ -111,8 +110,6 @@ fn merges(halves: &[(u32, u32)]) -> Vec<u8> {
     bits
 }
 
-/// The two tokens that the last merge to each token joins; a token that no merge
-/// makes, such as a single byte, has itself.
 fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> {
     let halves = |(id, token): (u32, &Vec<u8>)| {
         let mut ends: Vec<usize> = (0..=token.len()).collect();
@@ -132,8 +129,6 @@ fn halves(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<(u32, u32)> 
     (0..).zip(vocabulary).map(halves).collect()
 }
 
-/// For each two bytes the first merge of two tokens of which one ends and the other begins
-/// with them; more than any merge if there is none.
 fn borders(vocabulary: &[Vec<u8>], halves: &[(u32, u32)]) -> Vec<u32> {
     let mut borders = vec![u32::MAX; 1 << 16];
     for (id, &(left, right)) in (0..).zip(halves) {
@@ -146,8 +141,6 @@ fn borders(vocabulary: &[Vec<u8>], halves: &[(u32, u32)]) -> Vec<u32> {
     borders
 }
 
-/// For each token the longest shorter one that it ends with, and that one's length; a
-/// single byte has itself.
 fn shorter(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<u32> {
     let shorter = |token: &Vec<u8>| {
         let ends = (1..token.len()).map(|start| &token[start..]);
@@ -157,7 +150,6 @@ fn shorter(vocabulary: &[Vec<u8>], ids: &HashMap<&[u8], u32>) -> Vec<u32> {
     vocabulary.iter().map(shorter).collect()
 }
 
-/// The trie of the tokens read backwards.
 fn suffix_trie(vocabulary: &[Vec<u8>]) -> Vec<u8> {
     let reversed = |token: &Vec<u8>| token.iter().rev().copied().collect();
     let mut backwards: Vec<(Vec<u8>, u32)> = vocabulary.iter().map(reversed).zip(0..).collect();
@@ -167,7 +159,7 @@ fn suffix_trie(vocabulary: &[Vec<u8>]) -> Vec<u8> {
     let mut nodes = Vec::new();
     let mut open = VecDeque::from([(&backwards[..], 0, None)]);
     while let Some((mut below, depth, place)) = open.pop_front() {
-        // Sorted, so a token that ends here comes first.
+        // The entries are sorted, so a token that ends at this node comes first.
         let mut token = trie::NO_TOKEN;
         if let Some(((bytes, id), rest)) = below.split_first()
             && bytes.len() == depth
@@ -192,17 +184,17 @@ fn suffix_trie(vocabulary: &[Vec<u8>]) -> Vec<u8> {
             below.map(|(byte, child)| (child, depth + 1, Some((byte, base + usize::from(byte))))),
         );
     }
-    // After every base there is a place for every byte.
+    // Adds slots so that base plus byte is always in bounds.
     nodes.resize(places.bases.len() + (1 << 8), Node::EMPTY);
     nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect()
 }
 
-/// The places of a double array that are taken, and its bases.
+/// The slots of a double array that are taken, and its bases.
 #[derive(Default)]
 struct Places {
     taken: Vec<bool>,
     bases: Vec<bool>,
-    /// Where to look first for a place of so many children.
+    /// The slot at which to start the search, by number of children.
     from: HashMap<usize, usize>,
 }
 
@@ -218,7 +210,7 @@ impl Places {
         places
     }
 
-    /// The first free base with a place for each of these children.
+    /// Takes the first free base with a free slot for each of these children.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let from = *self.from.entry(bytes.len()).or_default();
         let is_free = |places: &[bool], at| places.get(at).is_none_or(|taken| !taken);
@@ -226,7 +218,7 @@ impl Places {
             let mut places = bytes.iter().map(|&byte| base + usize::from(byte));
             is_free(&self.bases, *base) && places.all(|at| is_free(&self.taken, at))
         });
-        let base = base.expect("there is room behind the last");
+        let base = base.expect("there is room after the last");
         self.from.insert(bytes.len(), base);
         let last = base + usize::from(bytes.last().copied().unwrap_or_default());
         self.taken.resize(self.taken.len().max(last + 1), false);
@@ -239,8 +231,7 @@ impl Places {
     }
 }
 
-/// The class of every code point, by the tables of the regex crate: the reference
-/// splits by an expression that it compiles.
+// The reference tokenizer splits with the regex crate, so its Unicode tables apply.
 fn classes() -> io::Result<Vec<u8>> {
     use class::Class::*;
     let mut classes = vec![Symbol as u8; 0x11_0000];
@@ -280,7 +271,7 @@ fn ranges(kind: &HirKind) -> Vec<std::ops::RangeInclusive<usize>> {
     }
 }
 
-/// Two stages: the block of each 128 code points, and the blocks, each once.
+/// A two-stage table: the block number of each 128 code points, and the distinct blocks.
 fn class_table(classes: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut index = Vec::new();
     let mut blocks: Vec<&[u8]> = Vec::new();

@@ -1,5 +1,5 @@
-//! Reviews that an API server sends to the webhook: a pod is always let through, a patch applies
-//! and makes a pod that asks for no other.
+//! Reviews that an API server sends to the webhook. A pod is always allowed, and a patch applies and produces a pod
+//! that needs no further patch.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! Whatever an upstream answers: an agent behind the proxy is told what it would be told without,
-//! or that the upstream failed; never more, and nothing hangs.
+//! Arbitrary answers of an upstream: an agent behind the proxy gets the same response as without it, or an error that
+//! names the upstream. It never gets additional bytes, and nothing hangs.
 
 use super::proxy::{Between, TIMEOUT};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ thread_local! {
 
 pub fn run(input: &[u8]) {
     let [cut, response @ ..] = input else { return };
-    // What becomes another protocol is for tunnels, which go on until somebody ends them.
+    // An upgraded connection becomes a tunnel, which lasts until one side closes it.
     if response.windows(4).any(|four| four == b" 101") {
         return;
     }
@@ -42,7 +42,7 @@ pub fn run(input: &[u8]) {
 struct ReceivedResponse {
     status: StatusCode,
     headers: HeaderMap,
-    /// As far as it came.
+    /// The received part.
     body: Vec<u8>,
     trailers: Option<HeaderMap>,
     whole: bool,
@@ -50,8 +50,8 @@ struct ReceivedResponse {
 
 fn compare(direct: Option<&ReceivedResponse>, through: Option<&ReceivedResponse>) {
     let Some(through) = through else {
-        // Where the break comes at once with the head, the head may be lost; and the proxy
-        // reads chunks more strictly.
+        // If the break arrives together with the head, the head may be lost. The proxy also parses chunks more
+        // strictly.
         let may_break = |direct: &ReceivedResponse| {
             !direct.whole || direct.headers.contains_key("transfer-encoding")
         };
@@ -83,8 +83,7 @@ fn compare(direct: Option<&ReceivedResponse>, through: Option<&ReceivedResponse>
     }
 }
 
-/// Each connection has its own way of saying where a message ends, and several fields that
-/// announce trailers leave as one.
+/// Each connection has its own framing, and several fields that announce trailers are merged into one.
 fn framing(name: &HeaderName) -> bool {
     let own = [
         "connection",
@@ -97,7 +96,7 @@ fn framing(name: &HeaderName) -> bool {
     own.contains(&name.as_str())
 }
 
-/// Takes one request and answers it.
+/// Reads one request and answers it.
 async fn upstream(listener: &TcpListener, response: &[u8], length: usize) {
     let (mut socket, _) = listener.accept().await.expect("a connection");
     let mut head = Vec::new();

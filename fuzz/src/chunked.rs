@@ -1,5 +1,5 @@
-//! The chunked coding: what is read, and whether it is malformed, does not depend on how it
-//! is cut; and what may leave as it came says the same.
+//! The chunked coding: content and validity do not depend on cuts, and the bytes that are forwarded unchanged have the
+//! same content.
 
 use tokengauge_proxy::ChunkedDecoder;
 
@@ -16,11 +16,11 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// A body that was read.
+/// A decoded body.
 #[derive(Default)]
 struct Whole {
     payload: Vec<u8>,
-    /// What of it may leave as it came: all but the end.
+    /// The part that is forwarded unchanged: everything except the end.
     forwarded: Vec<u8>,
     /// `over`, `open` or `malformed`.
     end: &'static str,
@@ -33,7 +33,7 @@ fn read(body: &[u8], length: usize) -> Whole {
     for piece in body.chunks(length) {
         unread.extend_from_slice(piece);
         let Ok(read) = chunked.read(&unread) else {
-            // How much of it was read before depends on the cut.
+            // The amount that was read before the error depends on the cut.
             return Whole {
                 end: "malformed",
                 ..Whole::default()

@@ -1,5 +1,5 @@
-//! Configuration files, what the injector is told, and OpenSLO documents: nothing panics, what
-//! is wrong is said, and objectives come back from OpenSLO as they were.
+//! Configuration files, settings of the injector, and OpenSLO documents: nothing panics, errors are reported, and
+//! objectives survive a round trip through OpenSLO.
 
 use tokengauge_config::Config;
 use tokengauge_inject::Settings;
@@ -18,7 +18,7 @@ pub fn run(input: &[u8]) {
             let read = openslo::read(&written).unwrap_or_else(|error| panic!("{error}\n{written}"));
             assert_eq!(read.len(), config.slos.len(), "{written}");
             for (read, slo) in read.into_iter().zip(&config.slos) {
-                // Without a description of its own, the promise in words is one.
+                // Without a description, the text of the objective is used.
                 let described = slo.description.is_some();
                 let description = read.description.clone().filter(|_| described);
                 let read = Objective {

@@ -1,4 +1,4 @@
-//! The counter against tiktoken on the whole text, however it is cut.
+//! The counter must agree with tiktoken on the whole text, however it is cut.
 
 use std::sync::LazyLock;
 use tiktoken_rs::CoreBPE;

@@ -1,5 +1,4 @@
-//! Metrics as engines write them: nothing panics, and neither comments nor line ends change what
-//! is read.
+//! Metrics of engines: nothing panics, and neither comments nor line ends change the result.
 
 use tokengauge_telemetry::engine::View;
 
@@ -9,7 +8,7 @@ pub fn run(input: &[u8]) {
     if let Some(share) = view.kv_cache {
         assert!(!share.is_nan(), "{view:?}");
     }
-    // A carriage return amid a line is white space to one reader and a line end to another.
+    // Readers disagree whether a carriage return within a line is white space or a line end.
     let lines: Vec<&str> = text.split('\n').map(|line| line.trim_end()).collect();
     for between in ["\r\n", "\n# HELP a b\n", "\n\nother{a=\"}\"} 1\n"] {
         let other = View::read(&lines.join(between));

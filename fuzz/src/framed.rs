@@ -1,5 +1,5 @@
-//! The same messages in every framing and under every content coding: they say the same,
-//! however the bytes are cut, masked, fragmented and compressed.
+//! Messages in every framing and content coding must have the same content, however the bytes are cut, masked,
+//! fragmented and compressed.
 
 use super::wire::{DIALECTS, read};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tokengauge_test_support::wire::event_stream;
 use tokengauge_test_support::wire::frames::{Frame, socket};
 use tokengauge_wire::{Decoder, Framing, Limits};
 
-/// Without names of events, which only some framings have.
+/// Without event names, which only some framings have.
 const FRAMINGS: [Framing; 5] = [
     Framing::Ndjson,
     Framing::Sse,
@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
         let decoder = Decoder::with_framing(dialect, framing, None, Limits::default());
         read(decoder, bytes, bytes.len().max(1))
     };
-    // Over a socket responses are several.
+    // A socket carries several responses.
     let expected = match (dialect, framing) {
         (Dialect::OpenaiResponses, Framing::WebSocket) => {
             told(framing, &socket(&messages, &Frame::default()))
@@ -65,7 +65,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// JSON without the ends of lines that server-sent events have beside the line feed.
+/// JSON without the additional line ends of server-sent events.
 fn is_line(line: &[u8]) -> bool {
     !line.contains(&b'\r') && serde_json::from_slice::<Value>(line).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Asking for usage on the agent's behalf: what is taken out of a response does not depend on
-//! how it is cut, and a request stays JSON.
+//! Requesting usage for the agent: the bytes removed from a response do not depend on cuts, and a request stays valid
+//! JSON.
 
 use bytes::Bytes;
 use tokengauge_core::observer::Filter;

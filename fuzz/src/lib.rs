@@ -1,6 +1,5 @@
-//! What is fuzzed, one file per target: what it does with any bytes, and what must hold then.
-//! `fuzz/run` lets libFuzzer find inputs; `tests/fuzz_corpora.rs` plays the kept ones, and
-//! random ones made of them, in every run of the tests.
+//! The fuzz targets, one file each: a function of arbitrary bytes, and the properties that must hold. libFuzzer finds
+//! inputs in `fuzz/run`. `tests/fuzz_corpora.rs` runs the kept inputs and random mutations of them in every test run.
 
 pub mod admission;
 pub mod answers;

@@ -1,5 +1,4 @@
-//! Manifests as `tokengauge inject -f` gets them: what comes out can be read again, and there is
-//! nothing left to do in it.
+//! Manifests for `tokengauge inject -f`: the output can be parsed again, and injecting it again changes nothing.
 
 use std::sync::LazyLock;
 use tokengauge_inject::manifest::inject_all;

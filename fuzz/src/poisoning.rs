@@ -1,5 +1,5 @@
-//! Whatever an upstream sends in answer to one agent, and after that answer: the next agent gets
-//! its own answer, or an error that names the upstream. Nothing of the earlier answer is in it.
+//! Arbitrary bytes of an upstream during and after its answer to one agent: the next agent gets its own answer, or an
+//! error that names the upstream, without any part of the earlier answer.
 
 use super::proxy::{Between, TIMEOUT};
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Nothing comes for so long: the answer of the first agent is over, or never will be.
+/// After this time without data, the answer of the first agent has ended or never will.
 const QUIET: Duration = Duration::from_millis(2);
-/// The victim's answer: no input has these bytes by chance.
+/// The victim's answer, whose bytes no input has by chance.
 const OWN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nQ7-my-own-Q7";
 
 thread_local! {
     static BETWEEN: Between = Between::start(8);
 }
 
-/// The first byte is the size of the pieces and the method; the rest is sent, in pieces.
+/// The first byte sets the size of the pieces and the method. The rest is sent in pieces.
 pub fn run(input: &[u8]) {
     let [how, sent @ ..] = input else { return };
-    // What becomes another protocol is for tunnels, which go on until somebody ends them.
+    // An upgraded connection becomes a tunnel, which lasts until one side closes it.
     if sent.windows(4).any(|four| four == b" 101") {
         return;
     }
@@ -60,7 +60,7 @@ fn judge(response: &[u8]) {
     assert_eq!(body, "Q7-my-own-Q7");
 }
 
-/// Each connection answers requests for `/attack` with the input, others as they should be.
+/// Each connection answers requests for `/attack` with the input, and others correctly.
 async fn upstream(
     listener: &TcpListener,
     sent: &[u8],
@@ -100,7 +100,7 @@ async fn converse(mut socket: TcpStream, pieces: Vec<Vec<u8>>, written: watch::S
     }
 }
 
-/// Takes what comes until nothing more does, and leaves.
+/// Reads until nothing more arrives, and disconnects.
 async fn attacked(between: &Between, method: &str, mut written: watch::Receiver<bool>) {
     let mut agent = TcpStream::connect(between.proxy).await.expect("connected");
     let request = format!("{method} /open/attack HTTP/1.1\r\nHost: h\r\n\r\n");

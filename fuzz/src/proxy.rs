@@ -10,7 +10,7 @@ use tokengauge_proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-/// Nothing takes longer unless it hangs.
+/// Anything that takes longer hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn runtime() -> Runtime {
@@ -30,7 +30,6 @@ pub struct Between {
 }
 
 impl Between {
-    /// `max_idle` is how many connections to the upstream are kept.
     pub fn start(max_idle: usize) -> Between {
         let runtime = runtime();
         let _entered = runtime.enter();
@@ -62,7 +61,6 @@ impl Between {
         }
     }
 
-    /// Forgets the connections to the upstream, and what was learned of how it treats them.
     pub fn forget_upstream(&self) {
         let _entered = self.runtime.enter();
         self.changes.set(self.changes.get() + 1);

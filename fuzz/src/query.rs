@@ -1,5 +1,4 @@
-//! What operators ask of the API: whatever the path, the parameters and the cursor, the answer
-//! is one that the API has, and JSON.
+//! Requests to the admin API: for any path, parameters and cursor, the answer has a status of the API, and is JSON.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -30,7 +29,7 @@ pub fn run(input: &[u8]) {
     let Ok(request) = Request::get(target).body(Empty::<Bytes>::new()) else {
         return;
     };
-    // Listening goes on for ever.
+    // An event stream never ends.
     if request.uri().path().contains("/events") {
         return;
     }
@@ -55,7 +54,7 @@ pub fn run(input: &[u8]) {
     });
 }
 
-/// Two hundred calls of the last hour, in a file of this thread's own.
+/// Two hundred calls of the last hour, in a separate file for this thread.
 fn ledger() -> Option<Arc<Reader>> {
     static FILES: AtomicU64 = AtomicU64::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,4 @@
-//! What is read of a request: target, headers, body. Nothing panics, and what comes out is
-//! bounded and clean.
+//! Parsing of requests (target, headers, body): nothing panics, and the results are bounded and sanitised.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, Rules};

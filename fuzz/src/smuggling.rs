@@ -1,5 +1,5 @@
-//! Whatever an agent writes: what reaches the upstream are requests of one reading, all of them
-//! below the route's own path and to the route's own host. Nothing hangs.
+//! Arbitrary bytes of an agent: the upstream gets only unambiguous requests, all below the route's own path and for the
+//! route's own host. Nothing hangs.
 
 use super::proxy::{Between, TIMEOUT};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 use tokio::time::{Duration, timeout};
 
-/// How long nothing comes after which nothing is expected to come.
+/// Silence for this time means that nothing more will arrive.
 const QUIET: Duration = Duration::from_millis(3);
 const LAST: &[u8] = b"GET /open/last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -20,7 +20,7 @@ thread_local! {
 
 pub fn run(input: &[u8]) {
     let [cut, written @ ..] = input else { return };
-    // HTTP/2 is hyper's, frame by frame, and what it hides in fields has tests of its own.
+    // hyper handles HTTP/2, and other tests cover what it hides in fields.
     if written.starts_with(b"PRI") {
         return;
     }
@@ -57,7 +57,7 @@ async fn upstream(between: &Between, reached: &RefCell<Vec<Bytes>>) {
     }
 }
 
-/// Answers every request that is whole.
+/// Answers every complete request.
 async fn converse(mut socket: TcpStream, bytes: Bytes) {
     let (mut at, mut buffer) = (0, Vec::new());
     loop {
@@ -116,8 +116,7 @@ fn all_are_requests_of_one_reading(bytes: &[u8], host: &str) {
     }
 }
 
-/// The first request's length, target and host, read as strictly as RFC 9112 has it; `None`
-/// where it is not whole.
+/// The first request's length, target and host, parsed strictly by RFC 9112; `None` if it is incomplete.
 fn request(bytes: &[u8]) -> Result<Option<(usize, String, String)>, &'static str> {
     let Some(end) = find(bytes, b"\r\n\r\n") else {
         let tail = bytes.contains(&0);
@@ -161,7 +160,7 @@ fn request(bytes: &[u8]) -> Result<Option<(usize, String, String)>, &'static str
     Ok(body.map(|body| (begin + body, target.to_owned(), host.clone())))
 }
 
-/// How long a chunked body is, in the one form that leaves no doubt.
+/// The length of a chunked body in the only unambiguous form.
 fn chunked(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     let mut at = 0;
     loop {

@@ -1,12 +1,12 @@
-//! Response bodies in every dialect, framing and encoding: nothing panics, nothing grows, and
-//! however a body is cut, it says the same.
+//! Response bodies in every dialect, framing and encoding: nothing panics, memory is bounded, and cuts do not change
+//! the result.
 
 use tokengauge_core::call::{Dialect, Event};
 use tokengauge_wire::{Decoder, Framing, Limits, ResponseHead, SocketRequest, SocketRequests};
 
 pub const DIALECTS: &[Dialect] = Dialect::ALL;
 
-/// How a body says what it is: by its head, or by who reads it.
+/// How the type of a body is known: by its head, or by its reader.
 const KINDS: [Kind; 12] = [
     Kind::Head(Some("text/event-stream")),
     Kind::Head(Some("application/x-ndjson")),
@@ -30,7 +30,7 @@ const ENCODINGS: [Option<&str>; 7] = [
     Some("x-gzip, identity"),
     Some("deflate, gzip"),
 ];
-/// Small, so that bounds are met.
+/// Small enough that inputs reach the bounds.
 const LIMITS: Limits = Limits {
     event_bytes: 1 << 10,
     body_bytes: 1 << 12,
@@ -70,7 +70,7 @@ pub fn run(input: &[u8]) {
         Kind::Framing(Framing::WebSocket, extensions) => Some(extensions),
         _ => None,
     };
-    // How far damaged compression can be read depends on where it was cut.
+    // How far damaged compression can be read depends on the cuts.
     if encoding.is_none() || socket.is_some() {
         assert_eq!(whole, pieces);
     }
@@ -81,7 +81,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// What a body says, cut into pieces of `length`, and whether it broke.
+/// Reads a body cut into pieces of `length`. Returns its content, and whether it broke.
 pub fn read(mut decoder: Decoder, body: &[u8], length: usize) -> (Vec<String>, bool) {
     let mut said = Vec::new();
     let mut broken = false;
@@ -91,7 +91,7 @@ pub fn read(mut decoder: Decoder, body: &[u8], length: usize) -> (Vec<String>, b
             .is_err();
     }
     broken |= decoder.finish(&mut |event| say(&mut said, &event)).is_err();
-    // How far a broken body could be read depends on where it was cut.
+    // How far a broken body could be read depends on the cuts.
     if broken {
         (Vec::new(), true)
     } else {
@@ -106,7 +106,7 @@ fn say(said: &mut Vec<String>, event: &Event<'_>) {
     said.push(format!("{event:?}"));
 }
 
-/// What the agent's side of a socket asks for.
+/// Requests in the bytes of the agent's side of a socket.
 fn asked(
     dialect: Dialect,
     extensions: Option<&str>,

@@ -7,25 +7,24 @@ use super::*;
 pub struct AnnotateArgs {
     /// What happened, such as "deployed v2.1"
     pub text: String,
-    /// When it happened: an instant, or a time back such as `10m` [default: now]
+    /// When it happened: an instant, or a duration before now such as `10m` [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub at: Option<When>,
-    /// A word to find it by; may be given several times
+    /// Tag for searches; may be repeated
     #[arg(long = "tag", value_name = "TEXT")]
     pub tags: Vec<String>,
-    /// The model that it is about [default: all, as below]
+    /// Model that the note is about [default: all models]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// The upstream that it is about
+    /// Upstream that the note is about [default: all upstreams]
     #[arg(long, value_name = "NAME")]
     pub upstream: Option<String>,
-    /// The route that it is about
+    /// Route that the note is about [default: all routes]
     #[arg(long, value_name = "NAME")]
     pub route: Option<String>,
-    /// The workload that it is about
+    /// Workload that the note is about [default: all workloads]
     #[arg(long, value_name = "NAME")]
     pub workload: Option<String>,
-    /// The proxy to tell; its admin address needs a token.
     #[command(flatten)]
     pub admin: AdminArgs,
 }

@@ -1,4 +1,4 @@
-//! The command that benchmarks a backend.
+//! The options of `bench`.
 
 use super::*;
 use clap::ArgGroup;
@@ -13,39 +13,36 @@ Exit code 1: figures are withheld (the run was not steady, too few calls, failed
 objectives, or with --fail-if-worse a figure is worse. Exit code 3: no load is shown to keep or to miss the objectives, or \
 --fail-if-worse has too few trials. Definitions: docs/bench.md")]
 pub struct BenchArgs {
-    /// The backend, or a proxy in front of it, such as http://127.0.0.1:8000
+    /// URL of the backend or of a proxy in front of it, such as http://127.0.0.1:8000
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "schema"])]
     pub url: Option<http::Uri>,
-    /// What is asked.
     #[command(flatten)]
     pub request: BenchRequest,
-    /// How much of it.
     #[command(flatten)]
     pub load: BenchLoad,
-    /// When a run counts.
     #[command(flatten)]
     pub criteria: BenchCriteria,
-    /// What loads are to keep, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
+    /// Objectives that loads must keep, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
     #[arg(long = "objective", value_name = "OBJECTIVE", value_delimiter = ',')]
     pub objectives: Vec<Objective>,
-    /// Search for the highest load that keeps the objective of this name: `slo=NAME` of the proxy at --through, else of
-    /// the configuration; may be given again. Without a load 1..64 calls at once are searched
+    /// Search for the highest load that keeps the objective NAME of the proxy at --through, or of the
+    /// configuration without --through; may be repeated. The default range of the search is 1..64 concurrent calls
     #[arg(long, value_name = "slo=NAME", value_parser = slo_name)]
     pub until: Vec<String>,
-    /// The configuration with that objective.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// What the backend costs an hour, all its GPUs together, in US dollars
+    /// Cost of the backend with all its GPUs, in US dollars per hour
     #[arg(long, value_name = "USD", value_parser = positive)]
     pub usd_per_hour: Option<f64>,
-    /// The operators' address of a tokengauge that the calls go through: its records of them are
-    /// shown too, and the difference
+    /// Admin address of a tokengauge proxy between this client and the backend. The results then also show the proxy's
+    /// measurements of the same calls
     #[arg(long, value_name = "ADDR")]
     pub through: Option<String>,
-    /// A file with the token of that address
+    /// File with the token of the proxy at --through
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The token itself, from the environment alone: a command line can be seen by others
+    /// The token of the proxy at --through. It can be set only in the environment, because other users can see the
+    /// command line
     #[arg(
         long = "admin-token",
         hide = true,
@@ -53,17 +50,16 @@ pub struct BenchArgs {
         hide_env_values = true
     )]
     pub token: Option<String>,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<BenchFormat>,
-    /// Write the results to this file, too: .json, .md, .html or .xml (JUnit); may be given again
+    /// Also write the results to this file: .json, .md, .html or .xml (JUnit); may be repeated
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
-    /// Compare the results in two JSON files: the old one, the new one
+    /// Compare the results in two JSON files: the old one and the new one
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["url", "schema"])]
     pub compare: Option<Vec<PathBuf>>,
-    /// With --compare: exit with 1 if a figure is worse, and with 3 if there are too few trials to show it or the new result
-    /// withholds a figure
+    /// With --compare: exit with 1 if a figure is worse, and with 3 if the results cannot show it (too few trials or
+    /// withheld figures)
     #[arg(long, requires = "compare")]
     pub fail_if_worse: bool,
     /// Print the JSON Schema of results
@@ -71,7 +67,7 @@ pub struct BenchArgs {
     pub schema: bool,
 }
 
-/// What `bench` asks for.
+/// The requests of `bench`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("trace").args(["input_file", "from", "store"]))]
 pub struct BenchRequest {
@@ -79,13 +75,13 @@ pub struct BenchRequest {
     /// cohere, tgi, llama_cpp or converse
     #[arg(long, value_name = "TYPE", default_value = "chat")]
     pub endpoint_type: tokengauge_bench::endpoint::EndpointType,
-    /// The path of requests, in place of the dialect's
+    /// Path of requests, overrides the path of the dialect
     #[arg(long, value_name = "PATH")]
     pub endpoint: Option<String>,
-    /// The model to ask for
+    /// Model to request
     #[arg(short, long, value_name = "NAME", default_value = "")]
     pub model: String,
-    /// Tokens of prompts: 512, 128..1024 (uniform), 512~64 (mean~deviation)
+    /// Tokens per prompt: 512, 128..1024 (uniform) or 512~64 (mean~deviation)
     #[arg(
         long,
         value_name = "TOKENS",
@@ -93,140 +89,139 @@ pub struct BenchRequest {
         conflicts_with = "trace"
     )]
     pub isl: Length,
-    /// Tokens of answers at most, written the same way [default: as the backend likes]
+    /// Maximum number of output tokens, with the same syntax [default: the backend decides]
     #[arg(long, value_name = "TOKENS", conflicts_with = "trace")]
     pub osl: Option<Length>,
-    /// Prompts from this file: a text a line, or JSON lines with `text`, or a mooncake trace
-    /// (`export --format mooncake`) with `input_length`
+    /// File with prompts: one text per line, JSON lines with `text`, or a mooncake trace (`export --format mooncake`)
+    /// with `input_length`
     #[arg(long, value_name = "FILE")]
     pub input_file: Option<PathBuf>,
-    /// The calls of this ledger as a trace: lengths, starts and sessions, as `export --format mooncake` writes them
+    /// Use the calls of this ledger as a trace: lengths, starts and sessions, like `export --format mooncake`
     #[arg(long, value_name = "LEDGER")]
     pub from: Option<PathBuf>,
-    /// Or those of a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// With --from or --store: calls that began then or later, an instant or a time back [default: 24h]
+    /// With --from or --store: use calls that began at or after this instant or duration before now [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = When::parse, conflicts_with = "input_file", requires = "trace")]
     pub since: Option<When>,
-    /// Ask the engine not to end before the wanted length (vLLM, SGLang)
+    /// Ask the engine to generate the full number of tokens (vLLM, SGLang)
     #[arg(long)]
     pub ignore_eos: bool,
-    /// More members of the request's body, as a JSON object
+    /// Additional members of the request body, as a JSON object
     #[arg(long, value_name = "JSON", value_parser = object)]
     pub extra_inputs: Option<serde_json::Map<String, serde_json::Value>>,
-    /// A header of requests, `NAME: VALUE`; may be given again
+    /// Request header, `NAME: VALUE`; may be repeated
     #[arg(short = 'H', long = "header", value_name = "HEADER")]
     pub headers: Vec<String>,
-    /// The environment variable with the key for the backend; without it no key is sent
+    /// Environment variable that contains the API key of the backend [default: no key]
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
-    /// Trusted roots for https, PEM, in place of the system's
+    /// PEM file with trusted root certificates [default: those that the system trusts]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// A certificate chain to show to the backend, PEM
+    /// PEM file with the client certificate chain for the backend
     #[arg(long, value_name = "FILE", requires = "key")]
     pub cert: Option<PathBuf>,
-    /// Its private key, PEM
+    /// PEM file with the private key of the client certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Over HTTP/2, many calls on a connection: by ALPN with https, else by prior knowledge
+    /// Use HTTP/2, with ALPN for https and prior knowledge for http
     #[arg(long)]
     pub http2: bool,
-    /// How long a call may take
+    /// Timeout of a call
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     pub request_timeout: Duration,
 }
 
-/// What load `bench` puts on the backend.
+/// The load that `bench` puts on the backend.
 #[derive(Debug, Clone, Args)]
 pub struct BenchLoad {
-    /// Closed loop: calls at once; several loads are 1,2,4,8; a range 1..64 is searched for the
-    /// highest that keeps the objectives [default: 1]
+    /// Closed loop: number of concurrent calls, such as 4, or several loads such as 1,2,4,8. A range such as 1..64 is
+    /// searched for the highest load that keeps the objectives [default: 1]
     #[arg(long, value_name = "N", conflicts_with_all = ["request_rate", "fixed_schedule"])]
     pub concurrency: Option<String>,
-    /// Open loop: calls per second, however many are under way, written the same way
+    /// Open loop: calls per second, independent of responses, with the syntax of --concurrency
     #[arg(long, value_name = "RATE", conflicts_with = "fixed_schedule")]
     pub request_rate: Option<String>,
-    /// How calls arrive in an open loop
+    /// Arrival pattern of calls in an open loop
     #[arg(long, value_enum, default_value_t = BenchArrival::Poisson)]
     pub arrival_pattern: BenchArrival,
-    /// Calls begin when those of the trace in --input-file, --from or --store did
+    /// Start calls at the times in the trace of --input-file, --from or --store
     #[arg(long, requires = "trace")]
     pub fixed_schedule: bool,
-    /// With --fixed-schedule: a call of a session waits for the end of the one before, then as long as in the trace; texts
-    /// of a session grow by the same words, as a conversation does
+    /// With --fixed-schedule: start a call after the previous call of its session has ended, plus the pause in the
+    /// trace. The prompts of a session grow like a conversation
     #[arg(long, requires = "fixed_schedule")]
     pub multi_turn: bool,
-    /// The step of rates at which a search ends [default: a fiftieth of the range]
+    /// Step of the request rate at which a search ends [default: 1/50 of the range]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub search_step: Option<f64>,
-    /// Trials of each load
+    /// Number of trials of each load
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// At the begin of each trial, for connections, caches and compilation
+    /// Warm-up at the beginning of each trial, for connections, caches and compilation
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     pub warmup_duration: Duration,
-    /// After that at the whole load, until queues are as full as they get
+    /// Time at the full load after the warm-up, for queues to fill
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
     pub burn_in_duration: Duration,
-    /// Calls that begin in this time count
+    /// Duration of the measurement: calls that begin in this time count
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
     pub benchmark_duration: Duration,
-    /// How long after that they may take to end
+    /// Maximum time after the measurement for calls to end
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
     pub grace_period: Duration,
-    /// The seed of texts, arrivals, the order of loads and resampling [default: a new one]
+    /// Seed of texts, arrivals, the order of loads and resampling [default: random]
     #[arg(long, value_name = "SEED")]
     pub random_seed: Option<u64>,
 }
 
-/// When a run of `bench` counts.
+/// The conditions for valid results of `bench`.
 #[derive(Debug, Clone, Args)]
 pub struct BenchCriteria {
-    /// The percentage within which TTFT and TPS must be shown to stay over a trial
+    /// Percentage within which TTFT and TPS must be shown to remain during a trial; otherwise their figures are withheld
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = positive)]
     pub steady_within: f64,
-    /// Make no further trials of a load, --trials at most, once throughput, TPS and TTFT are known within this percentage, by
-    /// intervals that hold after every trial
+    /// End the trials of a load when throughput, TPS and TTFT are known within this percentage. The intervals remain
+    /// valid after every trial
     #[arg(long, value_name = "PERCENT", value_parser = positive)]
     pub stop_within: Option<f64>,
-    /// The percentage of calls that may fail
+    /// Largest percentage of calls that may fail
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     pub max_failed: f64,
-    /// How late this client may be [default: 5 % of the median TTFT, 10ms at least]
+    /// Largest delay of this client [default: 5 % of the median TTFT, at least 10ms]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub max_client_lag: Option<Duration>,
-    /// The length of an observation of throughput; a trial has 50 at least
+    /// Interval for observations of throughput; a trial needs at least 50 intervals
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
     pub sample_interval: Duration,
 }
 
-/// How calls arrive in an open loop.
+/// Arrival patterns of calls in an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BenchArrival {
-    /// Independent of each other
+    /// Independent arrivals
     Poisson,
-    /// In equal steps
+    /// Arrivals in equal steps
     Constant,
 }
 
 /// The formats of `bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BenchFormat {
-    /// For terminals
+    /// Table for terminals
     #[value(alias = "table")]
     Text,
-    /// For documents
+    /// Markdown for documents
     Markdown,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
 fn slo_name(text: &str) -> Result<String, &'static str> {
     let name = text.strip_prefix("slo=").filter(|name| !name.is_empty());
     name.map(str::to_owned)
-        .ok_or("is slo=NAME, where NAME is that of an [[slo]]")
+        .ok_or("must be slo=NAME with the name of an [[slo]]")
 }
 
 fn positive(text: &str) -> Result<f64, &'static str> {
@@ -234,7 +229,7 @@ fn positive(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|number: &f64| *number > 0.0 && number.is_finite());
-    number.ok_or("is a number above 0")
+    number.ok_or("must be a number above 0")
 }
 
 fn percent(text: &str) -> Result<f64, &'static str> {
@@ -242,14 +237,14 @@ fn percent(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|number| (0.0..=100.0).contains(number));
-    number.ok_or("is a percentage from 0 to 100")
+    number.ok_or("must be a percentage from 0 to 100")
 }
 
 fn interval(text: &str) -> Result<Duration, &'static str> {
     let found = humantime::parse_duration(text)
         .ok()
         .filter(|length| (Duration::from_millis(10)..=Duration::from_secs(600)).contains(length));
-    found.ok_or("is a duration from 10ms to 10m")
+    found.ok_or("must be a duration from 10ms to 10m")
 }
 
 fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, serde_json::Error> {

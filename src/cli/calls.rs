@@ -1,18 +1,17 @@
-//! The commands about finished and recorded calls.
+//! The commands for finished and recorded calls.
 
 use super::*;
 use clap::builder::PossibleValue;
 use tokengauge_accounting::cost::budget::Period;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension};
 
-/// What to export.
+/// The options and subcommands of `export`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ExportCommand {
-    /// Another command than the export of calls.
+    /// The subcommand, if calls are not exported.
     #[command(subcommand)]
     pub command: Option<ExportSubcommand>,
-    /// The options of the export of calls.
     #[command(flatten)]
     pub args: ExportArgs,
 }
@@ -20,7 +19,7 @@ pub struct ExportCommand {
 /// The subcommands of `export`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ExportSubcommand {
-    /// Manage the stores that get every finished call: create tables, show the state, send calls again
+    /// Manage the stores that receive every finished call: create tables, show the state, send calls again
     #[command(subcommand)]
     Sink(SinkCommand),
 }
@@ -30,11 +29,11 @@ pub enum ExportSubcommand {
 pub enum ExportFormat {
     /// Typed columns, compressed: for DuckDB, pandas, Spark and the like
     Parquet,
-    /// Comma-separated values with a line of names (RFC 4180)
+    /// Comma-separated values with a header line (RFC 4180)
     Csv,
-    /// One call record per line, as the call log has it
+    /// One call record per line, in the format of the call log
     Jsonl,
-    /// A trace to replay with `bench`, AIPerf or guidellm: start, lengths and session per line
+    /// Trace for `bench`, AIPerf or guidellm: start, lengths and session per line
     Mooncake,
 }
 
@@ -52,40 +51,38 @@ impl From<ExportFormat> for export::FileFormat {
 /// Options of `export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// Where the configuration comes from, which names the ledger.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The ledger's file, in place of the configuration's
+    /// Ledger file, overrides the configuration
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// The format of the file
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
-    /// Calls that began then or later: an instant, or a time back such as `72h`
-    // A subcommand does not need it.
+    /// Export calls that began at or after this instant or duration before now, such as `72h`
+    // `required` does not apply to subcommands.
     #[arg(long, value_name = "TIME", value_parser = When::parse, required = true)]
     pub since: Option<When>,
-    /// Calls that began before: an instant, or a time back
+    /// Export calls that began before this instant or duration before now
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
-    /// Where to [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write `'` before texts in CSV that a spreadsheet would take for a formula (`=`, `+`,
-    /// `-`, `@`, a tab or a line end at the begin): names come from requests
+    /// In CSV, write `'` before text that a spreadsheet would interpret as a formula. Names come from requests and may
+    /// begin with `=`, `+`, `-`, `@`, a tab or a line break
     #[arg(long)]
     pub spreadsheet: bool,
 }
 
-/// An instant, as people write it.
+/// An instant on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// A time before now.
+    /// A duration before now.
     Back(std::time::Duration),
-    /// RFC 3339.
+    /// An instant in RFC 3339.
     At(std::time::SystemTime),
 }
 
@@ -95,10 +92,10 @@ impl When {
             return Ok(When::At(at));
         }
         let back = humantime::parse_duration(text).map(When::Back);
-        back.map_err(|_| "is an instant such as 2026-11-21T08:00:00Z, or a time back such as 72h")
+        back.map_err(|_| "must be an instant such as 2026-11-21T08:00:00Z or a duration before now such as 72h")
     }
 
-    /// The instant, where it is `now`.
+    /// Returns the instant relative to `now`.
     pub fn before(self, now: std::time::SystemTime) -> std::time::SystemTime {
         match self {
             When::At(at) => at,
@@ -107,17 +104,17 @@ impl When {
     }
 }
 
-/// A calendar month of UTC.
+/// A calendar month (UTC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Month {
     pub from: std::time::SystemTime,
-    /// When the next one begins.
+    /// The beginning of the next month.
     pub to: std::time::SystemTime,
 }
 
 impl Month {
     fn parse(text: &str) -> Result<Month, &'static str> {
-        let reason = "is a month such as 2026-11";
+        let reason = "must be a month such as 2026-11";
         let begin = format!("{text}-01T00:00:00Z");
         let from = humantime::parse_rfc3339(&begin).map_err(|_| reason)?;
         let now = from.duration_since(std::time::UNIX_EPOCH);
@@ -130,22 +127,20 @@ impl Month {
 /// Options of `top`.
 #[derive(Debug, Clone, Args)]
 pub struct TopArgs {
-    /// The proxy to watch.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// How often it is asked
+    /// Interval between requests to the proxy
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = humantime::parse_duration)]
     pub every: std::time::Duration,
 }
 
-/// What to report.
+/// The options and subcommands of `report`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ReportCommand {
-    /// Another command than the comparison of calls.
+    /// The subcommand, if calls are not compared.
     #[command(subcommand)]
     pub command: Option<ReportSubcommand>,
-    /// The options of the comparison of calls.
     #[command(flatten)]
     pub args: ReportArgs,
 }
@@ -160,17 +155,17 @@ pub enum ReportSubcommand {
 /// Options of `report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
-    /// Only calls that began at this instant (RFC 3339) or so long ago at most, such as
-    /// 72h or 7d [default: all there are]
+    /// Only calls that began at or after this instant (RFC 3339) or duration before now, such as 72h or 7d [default:
+    /// all calls]
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
-    /// Only calls that began before this instant or longer ago
+    /// Only calls that began before this instant or duration before now
     #[arg(long, value_name = "WHEN")]
     pub until: Option<String>,
-    /// Only calls that began in this month of UTC
+    /// Only calls that began in this month (UTC)
     #[arg(long, value_name = "YYYY-MM", value_parser = Month::parse, conflicts_with_all = ["since", "until"])]
     pub month: Option<Month>,
-    /// What the calls of a row have in common
+    /// Dimensions that group calls into rows
     #[arg(
         long,
         value_name = "WORDS",
@@ -179,41 +174,38 @@ pub struct ReportArgs {
         default_value = "model"
     )]
     pub by: Vec<By>,
-    /// The row that the others are compared with, such as gpt-5.2, or gpt-5.2,chat with two words in --by
-    /// [default: the one with most calls]
+    /// Row that the others are compared with, such as gpt-5.2, or gpt-5.2,chat for two dimensions in --by [default: the
+    /// row with the most calls]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
-    /// Read this ledger [default: ask the proxy at --admin]
+    /// Read this ledger file [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"], group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Read these call logs, as `run --call-log` writes them
+    /// Read these call logs, which `run --call-log` writes
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["admin", "store"])]
     pub call_log: Vec<PathBuf>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ReportFormat>,
-    /// Where to [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Show users by their names: a file with a user on each line, as agents send it, or
-    /// `USER = NAME`; it is read here alone
+    /// Show users by name. Each line of the file is a user as agents send it, or `USER = NAME`. The
+    /// file is not sent to the proxy
     #[arg(long, value_name = "FILE")]
     pub user_names: Option<PathBuf>,
-    /// With --format csv: write `'` before names that a spreadsheet would take for a formula
+    /// With --format csv: write `'` before names that a spreadsheet would interpret as a formula
     #[arg(long)]
     pub spreadsheet: bool,
-    /// Have the speeds of calls in that came while their upstream warmed up
+    /// Include the speeds of calls during the warm-up of their upstream
     #[arg(long)]
     pub with_warm_up: bool,
 }
 
-/// A word of `--by`: a dimension.
+/// A dimension of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By(pub Dimension);
 
@@ -240,15 +232,15 @@ impl clap::ValueEnum for By {
 /// The formats of `report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
-    /// For terminals
+    /// Table for terminals
     #[value(alias = "table")]
     Text,
-    /// For documents
+    /// Markdown for documents
     Markdown,
-    /// For programs
+    /// JSON for programs
     Json,
-    /// One file with plots, for browsers
+    /// One HTML file with plots
     Html,
-    /// What calls of each month of UTC cost, for spreadsheets (RFC 4180)
+    /// Cost by calendar month (UTC) for spreadsheets (RFC 4180)
     Csv,
 }

@@ -2,28 +2,27 @@
 
 use super::*;
 
-/// What is injected.
+/// The settings of the injection.
 #[derive(Debug, Clone, Args)]
 pub struct InjectSettings {
-    /// The injector's configuration: image, resources, ports, base URLs (see docs/injection.md)
+    /// Configuration of the injector: image, resources, ports, base URLs (see docs/injection.md)
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The sidecar's image, in place of the configuration's
+    /// Image of the sidecar, overrides the configuration
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Whether the sidecar is a native one, in place of the configuration's
+    /// When to inject a native sidecar, overrides the configuration
     #[arg(long, value_name = "WHEN")]
     pub native_sidecar: Option<NativeSidecar>,
 }
 
-/// What to inject.
+/// The options and subcommands of `inject`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct InjectCommand {
-    /// Another command than the change of manifests.
+    /// The subcommand, if manifests are not changed.
     #[command(subcommand)]
     pub command: Option<InjectSubcommand>,
-    /// The options of the change of manifests.
     #[command(flatten)]
     pub args: InjectArgs,
 }
@@ -38,17 +37,16 @@ pub enum InjectSubcommand {
 /// Options of `inject`.
 #[derive(Debug, Clone, Args)]
 pub struct InjectArgs {
-    /// Manifests, YAML or JSON; `-` is standard input
+    /// File with manifests, YAML or JSON; `-` is standard input
     #[arg(short = 'f', long = "file", required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What is injected.
     #[command(flatten)]
     pub settings: InjectSettings,
-    /// Only pods that ask for it by annotation
+    /// Inject only into pods that request it with an annotation
     #[arg(long)]
     pub annotated: bool,
-    /// Leave what cannot be injected as it is, and exit with 0 [default: 1 and no output where a
-    /// pod cannot be injected, 3 where an object has no pod template that is known]
+    /// Leave objects that cannot be injected unchanged, and exit with 0 [default: exit with 1 and without output if a
+    /// pod cannot be injected, and with 3 if an object has no known pod template]
     #[arg(long)]
     pub lenient: bool,
 }
@@ -56,16 +54,15 @@ pub struct InjectArgs {
 /// Options of `inject serve`.
 #[derive(Debug, Clone, Args)]
 pub struct InjectServeArgs {
-    /// What is injected.
     #[command(flatten)]
     pub settings: InjectSettings,
-    /// Certificate chain of the webhook, PEM; read again when it changes
+    /// PEM file with the certificate chain of the webhook, reloaded when it changes
     #[arg(long, value_name = "FILE")]
     pub certificate: PathBuf,
-    /// Its private key, PEM
+    /// PEM file with the private key of the webhook
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Where API servers connect
+    /// Address for API servers
     #[arg(long, value_name = "ADDR", default_value = "*:8443", value_parser = tokengauge_net::address::parse)]
     pub listen: SocketAddr,
 }
@@ -73,13 +70,14 @@ pub struct InjectServeArgs {
 /// Options of `probe`.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
-    /// `http://…` or `https://…` is to answer with a 2xx, `tcp://HOST:PORT` to accept a connection
+    /// Addresses to test: `http://…` or `https://…` must answer with a 2xx status, `tcp://HOST:PORT` must accept a
+    /// connection
     #[arg(required = true, value_name = "URL")]
     pub urls: Vec<http::Uri>,
-    /// How long to go on trying
+    /// Total time for retries
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub within: std::time::Duration,
-    /// Trusted roots, PEM, in place of the system's
+    /// PEM file with trusted root certificates [default: those that the system trusts]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }
@@ -87,7 +85,7 @@ pub struct ProbeArgs {
 /// Options of `pause`.
 #[derive(Debug, Clone, Args)]
 pub struct PauseArgs {
-    /// How long, such as `5s`
+    /// Duration of the pause, such as `5s`
     #[arg(value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub time: std::time::Duration,
 }

@@ -1,18 +1,18 @@
-//! The command about what has changed.
+//! The options of `drift`.
 
 use super::*;
 
 /// Options of `drift`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Exit codes: 0 nothing has drifted, or it is not known yet; 1 failed; 3 something has drifted."
+    after_help = "Exit codes: 0 no drift is found, or it is not known yet; 1 the command fails; 3 drift is found."
 )]
 pub struct DriftArgs {
-    /// Only the `drift` entry of this name
+    /// Evaluate only the `drift` entry with this name
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Read this ledger, and evaluate the `drift` entries of the configuration, or one of everything with all defaults where it has
-    /// none [default: ask the proxy at --admin]
+    /// Read this ledger file and evaluate the `drift` entries of the configuration. Without entries, all calls are
+    /// compared with default settings [default: ask the proxy at --admin]
     #[arg(
         long,
         value_name = "FILE",
@@ -20,19 +20,15 @@ pub struct DriftArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Evaluate as of this instant, or so long ago [default: now]
+    /// Evaluate as of this instant or duration before now [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "calls_of")]
     pub at: Option<When>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<DriftFormat>,
 }
@@ -40,11 +36,11 @@ pub struct DriftArgs {
 /// The formats of `drift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DriftFormat {
-    /// For terminals
+    /// Text for terminals
     #[value(alias = "table")]
     Text,
-    /// For documents
+    /// Markdown for documents
     Markdown,
-    /// As the API answers
+    /// JSON in the format of the API
     Json,
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 /// Options of `experiment`.
 #[derive(Debug, Clone, Args)]
 pub struct ExperimentArgs {
-    /// The experiment's name
+    /// Name of the experiment
     pub name: String,
-    /// Read this ledger [default: ask the proxy at --admin]
+    /// Read this ledger file [default: ask the proxy at --admin]
     #[arg(
         long,
         value_name = "FILE",
@@ -16,51 +16,47 @@ pub struct ExperimentArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// With --ledger or --store: where the configuration comes from, whose `[[experiment]]` says how it is judged.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// With --ledger or --store: what is one unit, of an experiment that is not configured
+    /// With --ledger or --store: unit of an experiment that is not configured
     #[arg(long, value_enum, requires = "calls_of")]
     pub unit: Option<ExperimentUnit>,
-    /// With --ledger or --store: compare the share of calls that wait longer for the first token
+    /// With --ledger or --store: compare the share of calls with a longer time to first token
     #[arg(long, value_name = "DURATION", requires = "calls_of", value_parser = humantime::parse_duration)]
     pub ttft_above: Option<Duration>,
-    /// With --ledger or --store: compare the share of calls that decode no faster, in tokens per second
+    /// With --ledger or --store: compare the share of calls with this decode speed or a lower one, in tokens per second
     #[arg(long, value_name = "TPS", requires = "calls_of")]
     pub tps_below: Option<f64>,
-    /// With --ledger or --store: units that each variant must have
+    /// With --ledger or --store: minimum number of units of each variant
     #[arg(long, value_name = "N", requires = "calls_of", value_parser = clap::value_parser!(u64).range(10..))]
     pub min_units: Option<u64>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ExperimentFormat>,
 }
 
-/// What is one unit.
+/// The units of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExperimentUnit {
-    /// A session
+    /// A session is one unit
     Session,
-    /// An agent
+    /// An agent is one unit
     Agent,
-    /// A user
+    /// A user is one unit
     User,
 }
 
 /// The formats of `experiment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExperimentFormat {
-    /// For terminals
+    /// Table for terminals
     #[value(alias = "table")]
     Text,
-    /// For documents
+    /// Markdown for documents
     Markdown,
-    /// For programs
+    /// JSON for programs
     Json,
 }

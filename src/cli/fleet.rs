@@ -1,4 +1,4 @@
-//! The command for many processes as one.
+//! The options of `fleet`.
 
 use super::*;
 use tokengauge_fleet::PodAddress;
@@ -7,33 +7,31 @@ use tokengauge_sink::WarehouseUrl;
 /// Options of `fleet`.
 #[derive(Debug, Clone, Args)]
 pub struct FleetArgs {
-    /// The table of ClickHouse that the pods' sinks write to:
-    /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
+    /// ClickHouse table that the sinks of the pods write to: clickhouse://USER@HOST:8123/DATABASE?table=TABLE. The
+    /// password is read from $CLICKHOUSE_PASSWORD
     #[arg(id = "store", long = "store", value_name = "URL")]
     pub warehouse: WarehouseUrl,
-    /// The pods' admin addresses, with commas between: HOST:PORT, or https://HOST:PORT. Of a name, such as
-    /// that of a headless Service, all addresses are used
+    /// Comma-separated admin addresses of the pods, HOST:PORT or https://HOST:PORT. If a name resolves to several
+    /// addresses, such as a headless Service, all of them are used
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub pods: Vec<PodAddress>,
-    /// A file with the token of the pods' admin addresses
+    /// File with the token of the pods' admin addresses
     #[arg(long, value_name = "FILE", requires = "pods")]
     pub pods_token_file: Option<PathBuf>,
-    /// A file with the roots of the pods' certificates [default: those of the system]
+    /// PEM file with the root certificates for the pods [default: those that the system trusts]
     #[arg(long, value_name = "FILE", requires = "pods")]
     pub pods_ca: Option<PathBuf>,
-    /// Take objectives from the recording rules of this Prometheus [default: each pod's own]
+    /// Read objectives from the recording rules in this Prometheus [default: read the objectives of each pod]
     #[arg(long, value_name = "URL")]
     pub prometheus: Option<String>,
-    /// The credentials for that Prometheus.
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
-    /// Prices, objectives, experiments and access to the page: those of the pods
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Where operators connect, in place of the configuration's admin address; port 0 picks one
+    /// Admin address for operators, overrides the configuration; port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
-    /// A file with the token that this address wants, in place of the configuration's
+    /// File with the token of this admin address, overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Without effect since 0.3: questions are answered by the warehouse itself.

@@ -1,17 +1,16 @@
-//! The option `--format`, which all commands with several shapes of output have.
+//! The option `--format`, for commands with several output formats.
 
 use clap::{Args, ValueEnum, builder};
 
-/// The name of the format for programs.
 const JSON: &str = "json";
 
-/// The shape of a command's output. The first format of `F` is the default.
+/// The format of a command's output. The first format of `F` is the default.
 #[derive(Debug, Clone, Args)]
 pub struct FormatArgs<F>
 where
     F: ValueEnum + Send + Sync + 'static,
 {
-    /// The format of the output
+    /// Format of the output
     #[arg(long, value_enum, default_value = first::<F>())]
     format: F,
     /// Short for `--format json`
@@ -23,7 +22,7 @@ impl<F> FormatArgs<F>
 where
     F: ValueEnum + Send + Sync + 'static,
 {
-    /// The format that the command line asks for.
+    /// Returns the format that the command line selects.
     pub fn chosen(&self) -> F {
         let json = self.json.then(|| F::from_str(JSON, false).ok()).flatten();
         json.unwrap_or_else(|| self.format.clone())
@@ -38,21 +37,21 @@ fn first<F: ValueEnum>() -> builder::OsStr {
     })
 }
 
-/// Formats of an answer that has no other.
+/// Formats of commands that have no special format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For terminals
+    /// Table for terminals
     #[value(alias = "table")]
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
 /// Formats of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReferenceFormat {
-    /// A table for documents
+    /// Markdown table for documents
     Markdown,
-    /// One JSON object for each entry
+    /// One JSON object per line for each entry
     Json,
 }

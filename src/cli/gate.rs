@@ -1,16 +1,16 @@
-//! The commands about rollouts, and about logs of what was decided.
+//! The options of `gate`.
 
 use super::*;
 
 /// Options of `gate`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Exit codes: 0 it passes; 1 it fails, or the command did; 3 it is inconclusive; 78 bad configuration."
+    after_help = "Exit codes: 0 the gate passes; 1 the gate or the command fails; 3 the gate is inconclusive; 78 the configuration cannot be used."
 )]
 pub struct GateArgs {
-    /// The gate's name
+    /// Name of the gate
     pub name: String,
-    /// Read this ledger, and take the gate from the configuration [default: ask the proxy at --admin]
+    /// Read this ledger file, with the gate of the configuration [default: ask the proxy at --admin]
     #[arg(
         long,
         value_name = "FILE",
@@ -18,36 +18,32 @@ pub struct GateArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Since when calls are looked at: when the rollout began, or so long ago
+    /// Start of the evaluated calls, usually the start of the rollout: an instant or a duration before now
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: Option<When>,
     /// With --ledger or --store: append the verdict to this audit log
     #[arg(long, value_name = "FILE", requires = "calls_of")]
     pub audit: Option<PathBuf>,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
-    /// else
+    /// Print a manifest that asks the gate of the proxy at --admin, and exit. Use the address of the proxy inside the
+    /// cluster
     #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format", "json"])]
     pub emit: Option<Manifest>,
-    /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
+    /// Ask this Prometheus for the verdicts of all proxies that it scrapes. With --emit, the manifest asks this
+    /// Prometheus, so use its address inside the cluster
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format", "json"])]
     pub prometheus: Option<String>,
-    /// The credentials for that Prometheus.
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
-    /// Print how long a verdict takes with several shares of the traffic, by the calls that the baseline had in the gate's window:
-    /// before a rollout
+    /// Print how long a verdict takes for several shares of the traffic. Use it before a rollout: it counts the
+    /// baseline's calls in the window of the gate
     #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
     pub plan: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<GateFormat>,
 }
@@ -55,10 +51,10 @@ pub struct GateArgs {
 pub const PROMETHEUS_TOKEN: &str = "TOKENGAUGE_PROMETHEUS_TOKEN";
 pub const PROMETHEUS_PASSWORD: &str = "TOKENGAUGE_PROMETHEUS_PASSWORD";
 
-/// How a Prometheus that asks for it is shown who asks. Secrets come from files or the environment alone.
+/// Credentials for Prometheus. Secrets come only from files or the environment.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PrometheusCredentials {
-    /// A file with the bearer token for --prometheus [default: TOKENGAUGE_PROMETHEUS_TOKEN]
+    /// File with the bearer token for --prometheus [default: TOKENGAUGE_PROMETHEUS_TOKEN]
     #[arg(
         long,
         value_name = "FILE",
@@ -66,35 +62,35 @@ pub struct PrometheusCredentials {
         conflicts_with = "prometheus_user"
     )]
     pub prometheus_token_file: Option<PathBuf>,
-    /// The user for --prometheus (basic authentication)
+    /// User name for --prometheus (basic authentication)
     #[arg(long, value_name = "NAME", requires = "prometheus")]
     pub prometheus_user: Option<String>,
-    /// A file with that user's password [default: TOKENGAUGE_PROMETHEUS_PASSWORD]
+    /// File with the password of --prometheus-user [default: TOKENGAUGE_PROMETHEUS_PASSWORD]
     #[arg(long, value_name = "FILE", requires = "prometheus_user")]
     pub prometheus_password_file: Option<PathBuf>,
 }
 
-/// What asks a gate.
+/// Manifests that ask a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Manifest {
-    /// An AnalysisTemplate of Argo Rollouts 1.8 or later
+    /// AnalysisTemplate for Argo Rollouts 1.8 or later
     Argo,
-    /// A Canary of Flagger with its hooks; with --prometheus, with a MetricTemplate
+    /// Canary for Flagger with webhooks; with --prometheus, also a MetricTemplate
     Flagger,
 }
 
 /// The formats of `gate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum GateFormat {
-    /// For terminals
+    /// Text for terminals
     #[value(alias = "table")]
     Text,
-    /// As the API answers
+    /// JSON in the format of the API
     Json,
-    /// For CI, a test case for each check
+    /// JUnit for CI, with a test case for each check
     Junit,
-    /// Annotations of a GitHub workflow
+    /// Annotations for a GitHub workflow
     Github,
-    /// For documents
+    /// Markdown for documents
     Markdown,
 }

@@ -5,26 +5,24 @@ use super::*;
 /// Options of `slo incident`.
 #[derive(Debug, Clone, Args)]
 pub struct IncidentArgs {
-    /// The objective that it is about: its cause, its budget, the calls that spent it
+    /// Objective of the incident. The file then also shows the cause, the error budget and the calls that spent it
     #[arg(long, value_name = "NAME", conflicts_with = "ledger")]
     pub slo: Option<String>,
-    /// From an instant on, or a time back such as `2h` [default: two windows of the alert that
-    /// fires, else 1h]
+    /// Start of the incident: an instant, or a duration before now such as `2h` [default: two windows of the firing
+    /// alert, or 1h if no alert fires]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: Option<When>,
-    /// Until an instant, or a time back [default: now]
+    /// End of the incident: an instant, or a duration before now [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
-    /// Read this ledger, which knows no objectives [default: ask the proxy at --admin]
+    /// Read this ledger file, which contains no objectives [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pub ledger: Option<PathBuf>,
-    /// With --ledger, the configuration that is shown, without its secrets.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// Where to [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

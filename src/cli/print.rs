@@ -2,24 +2,24 @@
 
 use super::*;
 
-/// What to print.
+/// The subcommands of `print`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PrintCommand {
     /// Print the JSON Schema of the configuration file (draft 2020-12), for editors and pipelines
     Schema,
-    /// Print every key of the configuration file: type, bounds, default, meaning
+    /// Print every key of the configuration file with its type, bounds, default and meaning
     Keys(ReferenceArgs),
-    /// Print every metric: kind, unit, labels, meaning
+    /// Print every metric with its kind, unit, labels and meaning
     Metrics(ReferenceArgs),
     /// Print the Grafana dashboards, or write them into a folder
     Dashboards(DashboardsArgs),
-    /// Print Prometheus rules: alerts on the proxy, and on the objectives of the configuration
+    /// Print Prometheus rules: alerts on the proxy and on the configured objectives
     Rules(RulesArgs),
-    /// Print the completions of these commands for a shell
+    /// Print shell completions
     Completions(CompletionsArgs),
-    /// Print the manual page, or write the pages of all commands into a folder
+    /// Print the manual page, or write the manual pages of all commands into a folder
     Man(ManArgs),
-    /// Read keys from standard input and print the digests that the configuration and call records have
+    /// Read keys from standard input and print the digests that represent them in the configuration and in call records
     KeyHash,
     /// Measure a recorded response and print its call record
     Record(RecordArgs),
@@ -28,7 +28,6 @@ pub enum PrintCommand {
 /// Options of `print keys` and `print metrics`.
 #[derive(Debug, Clone, Args)]
 pub struct ReferenceArgs {
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<ReferenceFormat>,
 }
@@ -36,10 +35,10 @@ pub struct ReferenceArgs {
 /// Options of `print dashboards`.
 #[derive(Debug, Clone, Args)]
 pub struct DashboardsArgs {
-    /// The one to print [default: the list of them]
+    /// Dashboard to print [default: list all dashboards]
     #[arg(value_name = "NAME", conflicts_with = "write")]
     pub name: Option<String>,
-    /// Write all of them and a provisioning file into this folder
+    /// Write all dashboards and a provisioning file into this folder
     #[arg(long, value_name = "DIR")]
     pub write: Option<PathBuf>,
 }
@@ -47,25 +46,24 @@ pub struct DashboardsArgs {
 /// Options of `print rules`.
 #[derive(Debug, Clone, Args)]
 pub struct RulesArgs {
-    /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// What to print
+    /// Format of the rules
     #[arg(long, value_enum, default_value_t = RulesFormat::File)]
     pub format: RulesFormat,
-    /// The job label that Prometheus gives the proxies
+    /// Value of the `job` label of the proxies in Prometheus
     #[arg(long, value_name = "NAME", default_value = "tokengauge", value_parser = job)]
     pub job: String,
-    /// Where the runbooks are
+    /// URL of the runbooks
     #[arg(long, value_name = "URL", default_value = "docs/runbooks.md")]
     pub runbooks: String,
-    /// Where Grafana is
+    /// URL of Grafana
     #[arg(long, value_name = "URL", default_value = "")]
     pub grafana: String,
-    /// The length of the increases that are recorded and summed up to the budget
+    /// Length of the increases that are recorded and summed for the error budget
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resolution)]
     pub resolution: std::time::Duration,
-    /// Labels by which budgets and alerts are kept apart, such as `namespace,cluster`
+    /// Labels that separate budgets and alerts, such as `namespace,cluster`
     #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = grouping)]
     pub by: Vec<String>,
 }
@@ -73,43 +71,43 @@ pub struct RulesArgs {
 /// The formats of `print rules`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum RulesFormat {
-    /// A file for Prometheus' `rule_files`
+    /// Rule file for `rule_files` of Prometheus
     File,
     /// A `PrometheusRule` for the Prometheus operator
     Operator,
-    /// Values for the chart: the same rules, and the objectives that they are of
+    /// Values for the Helm chart with the rules and their objectives
     Helm,
-    /// The part of Alertmanager's configuration by which a page silences its ticket
+    /// Inhibit rules for Alertmanager, with which a page silences its ticket
     Alertmanager,
 }
 
-/// A label's value that needs no quoting in PromQL.
+/// Parses a label value that needs no quoting in PromQL.
 fn job(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if name.is_empty() || !name.chars().all(sound) {
-        return Err("is made of letters, digits and -_./");
+        return Err("must consist of letters, digits and -_./");
     }
     Ok(name.to_owned())
 }
 
-/// A label that Prometheus adds to what it scrapes.
+/// Parses the name of a label that Prometheus adds to its targets.
 fn grouping(name: &str) -> Result<String, &'static str> {
     let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        return Err("is made of letters, digits and _");
+        return Err("must consist of letters, digits and _");
     }
     if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
-        return Err("is a label of the rules themselves");
+        return Err("must not be a label that the rules set");
     }
     Ok(name.to_owned())
 }
 
-/// Whole seconds, and few enough that an hour has several.
+/// Parses whole seconds that divide an hour into several parts.
 fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
     let given = humantime::parse_duration(text)?;
     if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
-        return Err("is whole seconds, from 5s to 10m".into());
+        return Err("must be whole seconds from 5s to 10m".into());
     }
     Ok(given)
 }
@@ -117,7 +115,7 @@ fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Err
 /// Options of `print completions`.
 #[derive(Debug, Clone, Args)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Name of the shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -125,7 +123,7 @@ pub struct CompletionsArgs {
 /// Options of `print man`.
 #[derive(Debug, Clone, Args)]
 pub struct ManArgs {
-    /// Write a page for each command into this folder
+    /// Write one manual page per command into this folder
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
 }
@@ -133,35 +131,35 @@ pub struct ManArgs {
 /// Options of `print record`.
 #[derive(Debug, Clone, Args)]
 pub struct RecordArgs {
-    /// A response body; or a folder with `response.body` and `meta.json`; or a folder of
-    /// such folders at any depth
+    /// Response body, or a folder with `response.body` and `meta.json`, or a folder that contains such folders at any
+    /// depth
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// The shapes in the body [default: from --request-path or the first event]
+    /// Dialect of the body [default: detected from --request-path or the first event]
     #[arg(long, value_name = "DIALECT", value_parser = dialect)]
     pub dialect: Option<Dialect>,
-    /// The path of the request, which tells the dialect
+    /// Path of the request, which determines the dialect
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub request_path: String,
-    /// The request's body
+    /// File with the request body
     #[arg(long, value_name = "FILE")]
     pub request: Option<PathBuf>,
-    /// The response's content type [default: found by its first bytes]
+    /// Content type of the response [default: detected from its first bytes]
     #[arg(long, value_name = "TYPE")]
     pub content_type: Option<String>,
-    /// The response's content encoding: gzip, deflate, br or zstd
+    /// Content encoding of the response: gzip, deflate, br or zstd
     #[arg(long, value_name = "NAME")]
     pub content_encoding: Option<String>,
-    /// The response's status
+    /// Status of the response
     #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: u16,
-    /// Bytes of one chunk [default: the whole body is one]
+    /// Bytes per chunk [default: the whole body is one chunk]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub frame_bytes: Option<u32>,
-    /// Time between chunks as the meter gets it; nothing waits
+    /// Simulated time between chunks; the command does not wait
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
     pub gap: std::time::Duration,
-    /// The records are JSON in any case
+    /// No effect: the records are always JSON
     #[arg(long, hide = true)]
     pub json: bool,
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-/// The version that no longer knows the old names.
+/// The version that removes the old names.
 const GONE_WITH: &str = "0.4";
 
-/// The old names of commands and the present ones. A name of two words stands before its first word.
+/// Old and new names of commands. Old names of two words precede their first word.
 pub const RENAMED: &[(&str, &str)] = &[
     ("ab", "experiment"),
     ("capsule", "slo incident"),
@@ -26,12 +26,12 @@ pub const RENAMED: &[(&str, &str)] = &[
     ("sink", "export sink"),
 ];
 
-/// Replaces the old name of a command in the arguments of the process. Also returns a line that says so.
+/// Replaces an old command name in the arguments of the process. Also returns a deprecation notice.
 pub fn with_present_names(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> (Vec<OsString>, Option<String>) {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
-    // The name of the program stands first.
+    // The first argument is the name of the program.
     let at = match arguments.get(1) {
         Some(first) if first == "help" => 2,
         _ => 1,
@@ -45,7 +45,8 @@ pub fn with_present_names(
     };
     let words = old.split(' ').count();
     arguments.splice(at..at + words, new.split(' ').map(OsString::from));
-    let note =
-        format!("`tokengauge {old}` is now `tokengauge {new}`; the old name goes with {GONE_WITH}");
+    let note = format!(
+        "`tokengauge {old}` is now `tokengauge {new}`; version {GONE_WITH} removes the old name"
+    );
     (arguments, Some(note))
 }

@@ -5,27 +5,26 @@ use super::*;
 /// The formats of `report session`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SessionFormat {
-    /// Its critical path and what its prompt cache missed, in words
+    /// Text with the critical path and the prompt cache misses
     #[value(alias = "table")]
     Text,
-    /// The same as JSON, as /api/v1/sessions/{id}/analysis has it
+    /// JSON in the format of /api/v1/sessions/{id}/analysis
     Json,
-    /// A trace for ui.perfetto.dev or chrome://tracing
+    /// Trace for ui.perfetto.dev or chrome://tracing
     Perfetto,
-    /// A trace in OTLP's JSON
+    /// Trace in OTLP JSON
     Otlp,
-    /// One HTML file: its figures, its critical path, what its prompt cache missed, its calls
-    /// over time
+    /// One HTML file with figures, critical path, prompt cache misses and calls over time
     Html,
 }
 
 /// Options of `report session`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionArgs {
-    /// The session, as the agents named it
+    /// Session id, as the agents sent it
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Read this ledger [default: ask the proxy at --admin]
+    /// Read this ledger file [default: ask the proxy at --admin]
     #[arg(
         long,
         value_name = "FILE",
@@ -33,19 +32,15 @@ pub struct SessionArgs {
         group = "calls_of"
     )]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Where the configuration comes from: its prices, beside --ledger and --store.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<SessionFormat>,
-    /// Where to [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -1,29 +1,28 @@
-//! The commands about sinks, and the option of the others that reads from a warehouse.
+//! The commands for sinks, and the option of other commands that reads from a warehouse.
 
 use super::*;
 use tokengauge_sink::WarehouseUrl;
 
-/// What to do with sinks.
+/// The subcommands of `export sink`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SinkCommand {
-    /// Print the statements that make a sink's table in ClickHouse, and give an older one the columns it lacks
+    /// Print the statements that create the ClickHouse table of a sink, or add missing columns to an older table
     Ddl(DdlArgs),
-    /// How the sinks of a running proxy stand: what waits, what was stored, what failed
+    /// Show the state of the sinks of a running proxy: waiting, stored and failed calls
     Status(SinkStatusArgs),
-    /// Send calls of the ledger again, or those of before there was the sink
+    /// Send calls of the ledger to a sink again, or calls that are older than the sink
     Replay(SinkReplayArgs),
 }
 
 /// Options of `export sink ddl`.
 #[derive(Debug, Clone, Args)]
 pub struct DdlArgs {
-    /// The configuration with the sinks.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Only of this sink [default: every sink of kind clickhouse]
+    /// Print only the table of this sink [default: every sink of kind clickhouse]
     #[arg(long, value_name = "NAME")]
     pub sink: Option<String>,
-    /// Run the statements, too, by the sink's user, who needs the permission
+    /// Also run the statements. The user of the sink needs the permission
     #[arg(long)]
     pub apply: bool,
 }
@@ -31,10 +30,8 @@ pub struct DdlArgs {
 /// Options of `export sink status`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkStatusArgs {
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }
@@ -42,31 +39,31 @@ pub struct SinkStatusArgs {
 /// Options of `export sink replay`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkReplayArgs {
-    /// The configuration with the sinks, and with the ledger.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// The sink to send to [default: the only one]
+    /// Sink to send to [default: the only sink]
     #[arg(long, value_name = "NAME")]
     pub sink: Option<String>,
-    /// The ledger's file, in place of the configuration's
+    /// Ledger file, overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Calls that began then or later: an instant, or a time back such as `72h`
+    /// Send calls that began at or after this instant or duration before now, such as `72h`
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: When,
-    /// Calls that began before: an instant, or a time back [default: now]
+    /// Send calls that began before this instant or duration before now [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
 }
 
-/// A store to read from in place of a ledger.
+/// A warehouse that is read instead of a ledger.
 #[derive(Debug, Clone, Default, Args)]
 pub struct WarehouseArgs {
-    /// Read the calls of this table of ClickHouse, of all processes that write to it:
-    /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
+    /// Read the calls of all processes from this ClickHouse table: clickhouse://USER@HOST:8123/DATABASE?table=TABLE.
+    /// The password is read from $CLICKHOUSE_PASSWORD
     #[arg(id = "store", long = "store", value_name = "URL", group = "calls_of")]
     pub url: Option<WarehouseUrl>,
-    /// With --store: calls that began then or later [default: 7 days back, or --since]
+    /// With --store: read calls that began at or after this instant or duration before now [default: --since, or 7
+    /// days]
     #[arg(id = "store_since", long = "store-since", value_name = "TIME")]
     #[arg(value_parser = When::parse, requires = "store")]
     pub since: Option<When>,

@@ -1,19 +1,19 @@
-//! The commands about objectives.
+//! The commands for objectives.
 
 use super::*;
 
-/// What to do with objectives.
+/// The subcommands of `slo`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SloCommand {
-    /// Show the state of every objective: budget left, burn rates, time to exhaustion
+    /// Show the state of every objective: remaining budget, burn rates, time to exhaustion
     Status(StatusArgs),
     /// Save an incident as one HTML file: curves, cause, budget, the worst calls, configuration
     Incident(IncidentArgs),
-    /// Suggest objectives that recorded calls would have met, with the budget left
+    /// Suggest objectives that recorded calls would have met, with the remaining budget
     Suggest(SuggestArgs),
-    /// Judge recorded calls by the objectives of a configuration
+    /// Evaluate recorded calls against the objectives of a configuration
     Test(TestArgs),
-    /// Print the objectives of a file of OpenSLO v1 documents as the configuration has them
+    /// Convert a file of OpenSLO v1 documents into objectives for the configuration
     Import(ImportArgs),
     /// Print the objectives of the configuration as OpenSLO v1 documents
     Export(CheckArgs),
@@ -22,29 +22,27 @@ pub enum SloCommand {
 /// Options of `slo suggest`.
 #[derive(Debug, Clone, Args)]
 pub struct SuggestArgs {
-    /// Call logs, as `run --call-log` writes them
+    /// Call logs, which `run --call-log` writes
     #[arg(
         required_unless_present = "calls_of",
         conflicts_with = "calls_of",
         value_name = "FILE"
     )]
     pub logs: Vec<PathBuf>,
-    /// Read this ledger
+    /// Read this ledger file
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// Only calls that ended within this time of the newest
+    /// Only calls that ended within this duration before the newest call
     #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = humantime::parse_duration)]
     pub last: std::time::Duration,
-    /// The share of calls that is to be good
+    /// Required share of good calls
     #[arg(long, value_name = "SHARE", default_value_t = 0.99, value_parser = share)]
     pub objective: f64,
-    /// The time that the budget is for
+    /// Period of the error budget
     #[arg(long, value_name = "DURATION", default_value = "30days", value_parser = humantime::parse_duration)]
     pub window: std::time::Duration,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<SuggestFormat>,
 }
@@ -55,36 +53,33 @@ pub enum SuggestFormat {
     /// `[[slo]]` tables for the configuration, each with its outcome as a comment
     #[value(alias = "table")]
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
 /// Options of `slo test`.
 #[derive(Debug, Clone, Args)]
 pub struct TestArgs {
-    /// Call logs, as `run --call-log` writes them
+    /// Call logs, which `run --call-log` writes
     #[arg(
         required_unless_present = "calls_of",
         conflicts_with = "calls_of",
         value_name = "FILE"
     )]
     pub logs: Vec<PathBuf>,
-    /// Read this ledger
+    /// Read this ledger file
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
-    /// Or a store.
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// The configuration with the objectives.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Only calls that ended within this time of the newest [default: all]
+    /// Only calls that ended within this duration before the newest call [default: all calls]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub last: Option<std::time::Duration>,
     /// Exit with 1 if an objective would have been missed
     #[arg(long)]
     pub strict: bool,
-    /// The format.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
 }
@@ -92,7 +87,7 @@ pub struct TestArgs {
 /// Options of `slo import`.
 #[derive(Debug, Clone, Args)]
 pub struct ImportArgs {
-    /// A file of OpenSLO v1 documents
+    /// File with OpenSLO v1 documents
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
@@ -100,13 +95,11 @@ pub struct ImportArgs {
 /// Options of `slo status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// The format; JSON is the API's.
     #[command(flatten)]
     pub format: FormatArgs<OutputFormat>,
-    /// Print how every objective was kept in this calendar month (UTC), as a statement to sign
+    /// Print the attainment of every objective in this calendar month (UTC), as a statement to sign
     #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with_all = ["format", "json"])]
     pub month: Option<String>,
 }
@@ -115,7 +108,7 @@ fn month(text: &str) -> Result<String, &'static str> {
     let day = humantime::parse_rfc3339(&format!("{text}-01T00:00:00Z"));
     let day = day.ok().filter(|_| text.len() == "2026-10".len());
     day.map(|_| text.to_owned())
-        .ok_or("a month is written as 2026-10")
+        .ok_or("must be a month such as 2026-10")
 }
 
 fn share(text: &str) -> Result<f64, &'static str> {
@@ -123,5 +116,5 @@ fn share(text: &str) -> Result<f64, &'static str> {
         .parse()
         .ok()
         .filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or("a share is above 0 and at most 1, such as 0.99")
+    share.ok_or("must be above 0 and at most 1, such as 0.99")
 }

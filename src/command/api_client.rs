@@ -1,4 +1,4 @@
-//! A client of a running proxy's API.
+//! An API client for a running proxy.
 
 use crate::cli::AdminArgs;
 use bytes::Bytes;
@@ -12,7 +12,6 @@ use tokengauge_net::client::fetch;
 use tokengauge_process::{Fatal, SystemError};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a guess about the admin address may take.
 const GUESS: Duration = Duration::from_secs(2);
 /// The header of errors that a proxy itself sends to agents.
 const PROXY_ERROR: &str = "x-tokengauge-error";
@@ -24,10 +23,10 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// The proxy of the command line's options; reads the token's file.
+    /// Creates a client from the command line options and the token file.
     ///
     /// # Errors
-    /// Where that file cannot be read.
+    /// Returns an error if the token file cannot be read.
     pub(super) fn of(args: &AdminArgs) -> Result<Proxy, ApiError> {
         let base = if args.admin.contains("://") {
             args.admin.trim_end_matches('/').to_owned()
@@ -48,32 +47,31 @@ impl Proxy {
         })
     }
 
-    /// The proxy's admin address.
     pub(super) fn address(&self) -> &str {
         &self.base
     }
 
-    /// The JSON that it answers at `path`.
+    /// Gets JSON from `path`.
     ///
     /// # Errors
-    /// Where there is no answer, or one of another status or shape.
+    /// Returns an error if there is no response, or a response with another status or another shape.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         self.json(path, &self.text(path).await?).await
     }
 
-    /// The bytes that it answers at `path`.
+    /// Gets bytes from `path`.
     ///
     /// # Errors
-    /// As with [`Proxy::get`].
+    /// Returns the errors of [`Proxy::get`].
     pub(super) async fn text(&self, path: &str) -> Result<Bytes, ApiError> {
         self.send(Request::get(self.url(path)), path, Bytes::new())
             .await
     }
 
-    /// The JSON that it answers to `body` at `path`.
+    /// Posts `body` to `path` and returns the JSON of the response.
     ///
     /// # Errors
-    /// As with [`Proxy::get`].
+    /// Returns the errors of [`Proxy::get`].
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -129,8 +127,8 @@ impl Proxy {
         Err(self.explained(error, from_proxy).await)
     }
 
-    /// The error to report in place of `error` if the address is not an admin address. With `from_proxy`, a proxy answered
-    /// where agents connect.
+    /// Returns the error to report instead of `error` if the address is not an admin address. `from_proxy` says that a
+    /// proxy answered, but at the address for agents.
     async fn explained(&self, error: ApiError, from_proxy: bool) -> ApiError {
         let address = self.base.clone();
         if let Some(admin) = self.admin_address().await {
@@ -145,7 +143,6 @@ impl Proxy {
         }
     }
 
-    /// The admin address of the proxy whose agents connect to this address, if that is at the default port of the host.
     async fn admin_address(&self) -> Option<String> {
         let uri: http::Uri = self.base.parse().ok()?;
         let port = uri.port_u16()?;
@@ -153,7 +150,7 @@ impl Proxy {
         if port == DEFAULT_ADMIN.port() {
             return None;
         }
-        // The token is not sent there, because the address is a guess.
+        // No token is sent, because the address is a guess.
         let about = about(&format!("http://{admin}"), None).await?;
         let mut listeners = about["listeners"].as_array()?.iter();
         let has_port = |listener: &Value| {
@@ -169,8 +166,8 @@ impl Proxy {
     }
 }
 
-/// What the process at `base` says of itself as an admin address, `null` if it says nothing of that kind. `None` if there is
-/// no answer, or if it wants another token.
+/// Returns the API response about the process at `base`, or `null` if the process is not a proxy. Returns `None` if
+/// there is no response or if another token is required.
 async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
     let mut request = Request::get(format!("{base}/api/v1/about"));
     if let Some(authorization) = authorization {
@@ -183,14 +180,14 @@ async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
     }
 }
 
-/// Why a request to a proxy failed: the URL, what happened and what to do.
+/// A failed request to a proxy. The message contains the URL, what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    #[error("the token file {path}: {1}", path = .0.display())]
+    #[error("cannot read the token file {path}: {1}", path = .0.display())]
     TokenFile(PathBuf, #[source] std::io::Error),
     #[error("{url}: {source}")]
     Url { url: String, source: http::Error },
-    #[error("{url}: {source}; is the proxy running there? --admin names its address")]
+    #[error("{url}: {source}; is the proxy running there? Set its address with --admin")]
     NoResponse { url: String, source: std::io::Error },
     #[error("{url}: {source}; is it a tokengauge of this version?")]
     Shape {
@@ -198,17 +195,17 @@ pub(super) enum ApiError {
         source: serde_json::Error,
     },
     #[error(
-        "{0}: the proxy wants the token of its [admin], and this is none: \
-         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+        "{0}: the proxy requires the token of its [admin], but none was given; \
+         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     NoToken(String),
     #[error(
-        "{0}: the proxy wants the token of its [admin], and this is another one: \
-         --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
+        "{0}: the proxy requires the token of its [admin], but a different one was given; \
+         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     OtherToken(String),
     #[error(
-        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}: --admin {admin}"
+        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}; use --admin {admin}"
     )]
     Traffic { address: String, admin: String },
     #[error(
@@ -227,14 +224,13 @@ pub(super) enum ApiError {
         status: u16,
         reason: String,
     },
-    /// The thread that polls has ended.
-    #[error("asking ended")]
+    #[error("the thread that polls the proxy has ended")]
     Ended,
 }
 
 impl Fatal for ApiError {}
 
-/// The text as part of a path or query: in a path a space is not a plus sign.
+/// Percent-encodes text for a path or a query. In a path, a plus sign is not a space.
 pub(super) fn encoded(text: &str) -> String {
     let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
     text.replace('+', "%20")
@@ -248,7 +244,6 @@ fn reason(body: &[u8]) -> String {
     message.map_or(String::new(), |message| format!(": {message}"))
 }
 
-/// A runtime of one thread, for commands that send requests.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SystemError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

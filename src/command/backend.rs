@@ -1,4 +1,4 @@
-//! `tokengauge demo backend`: only the simulated backend.
+//! `tokengauge demo backend`: runs only the simulated backend.
 
 use super::error::CommandError;
 use crate::Error;

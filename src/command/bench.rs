@@ -33,20 +33,19 @@ enum BenchCommandError {
     #[error(transparent)]
     NoHighest(#[from] NoHighest),
     #[error(
-        "{origin} has no generations of known lengths that began since {since}: --since goes further back"
+        "{origin} has no generations with known lengths that began since {since}; read older calls with --since"
     )]
     NoGenerations { origin: String, since: String },
-    #[error("--until searches a range of loads, such as --concurrency 1..64")]
+    #[error("--until needs a range of loads to search, such as --concurrency 1..64")]
     UntilWithoutRange,
     #[error(
-        "a range is searched for the highest load that keeps objectives: --objective or --until names one"
+        "a range of loads needs an objective to search for; name one with --objective or --until"
     )]
     RangeWithoutObjective,
 }
 
 impl Fatal for BenchCommandError {}
 
-/// The exit code of a second signal, as of the first.
 const INTERRUPTED: i32 = 130;
 
 pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
@@ -77,7 +76,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     verdict(&results, searches)
 }
 
-/// Becomes true at the first signal to end; the second ends the process.
+/// Returns a channel that becomes true at the first signal. A second signal ends the process.
 fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
     let failed = |error| SystemError::Task("listen for signals", error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -97,10 +96,10 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
     Ok(stopped)
 }
 
-/// Why the exit code is not 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     if results.interrupted {
-        let reason = "stopped before its end; the results are of the trials until then";
+        let reason =
+            "the benchmark was interrupted; the results contain the trials before the interruption";
         return Err(Error::Interrupted(reason.to_owned()));
     }
     let without = results.levels.iter().flat_map(LevelResult::without);

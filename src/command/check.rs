@@ -9,15 +9,13 @@ use serde::Serialize;
 use tokengauge_config::{self as config, Config, Problem};
 use tokengauge_process::{check, ledger, output};
 
-/// The answer for programs.
 #[derive(Default, Serialize)]
 struct CheckResult {
-    /// The file, or another name of the source.
+    /// The file or another name of the origin.
     configuration: String,
     valid: bool,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-    /// What a valid configuration says, a line each.
     summary: Vec<String>,
 }
 
@@ -64,7 +62,7 @@ fn checked(args: &CheckArgs, text: &str, result: &mut CheckResult) -> Result<(),
     config::check_named_files(text, &origin)?;
     check::files(&config)?;
     check::started(&config)?;
-    // A file of values names folders of the pod.
+    // The folders in a values file are folders of the pod.
     let here = !args.config.config.as_deref().is_some_and(config::is_values);
     if here {
         check::state(&config)?;

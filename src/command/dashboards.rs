@@ -6,16 +6,16 @@ use crate::cli::DashboardsArgs;
 use std::path::Path;
 use tokengauge_process::SystemError;
 
-/// Name, purpose, and the JSON for Grafana.
+/// Name, purpose, and JSON for Grafana.
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
         "service-levels",
-        "Are promises kept, and what is left of their budgets?",
+        "Are objectives kept, and how much error budget remains?",
         include_str!("../../dashboards/service-levels.json"),
     ),
     (
         "speed",
-        "How fast are answers, and where does the time go?",
+        "How fast are responses, and where is the time spent?",
         include_str!("../../dashboards/speed.json"),
     ),
     (
@@ -30,11 +30,10 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
     ),
     (
         "proxy",
-        "Is tokengauge itself well?",
+        "Is tokengauge itself healthy?",
         include_str!("../../dashboards/proxy.json"),
     ),
 ];
-/// The provisioning file by which Grafana loads them from a folder.
 const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
 
 pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
@@ -57,7 +56,6 @@ fn one(name: &str) -> Result<String, Error> {
     Ok(json.ok_or_else(unknown)?)
 }
 
-/// Writes all of them; returns the list of files as text.
 fn write(folder: &Path) -> Result<String, Error> {
     std::fs::create_dir_all(folder).map_err(SystemError::write(folder))?;
     let files = DASHBOARDS

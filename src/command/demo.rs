@@ -1,4 +1,4 @@
-//! `tokengauge demo`: the proxy between simulated agents and a simulated backend.
+//! `tokengauge demo`: runs the proxy between simulated agents and simulated backends.
 
 mod incident;
 
@@ -16,13 +16,11 @@ use tokengauge_sim::{Profile, Simulator, agents};
 use tokio::net::TcpListener;
 use toml::Table;
 
-/// The providers the demo pretends to have.
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on";
-/// The provider whose backend is too small: its agents, with their subagents, reach its knee.
+/// The provider with an undersized backend. Its agents and their subagents exceed its capacity.
 const SMALL: &str = "anthropic";
 
-/// The demo's objectives: one of every kind.
 const OBJECTIVES: &str = r#"
 [[workload]]
 name = "voice"
@@ -90,7 +88,7 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     } else {
         "http"
     };
-    output::note(&format!("demo: {scheme}://{admin}/ shows what is going on"));
+    output::note(&format!("demo: {scheme}://{admin}/ shows the live page"));
     if let Some(folder) = folder {
         output::note(&format!(
             "  calls and counts are kept in {}",
@@ -107,7 +105,10 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
-    output::note(&format!("demo: {} simulated agents; try", args.agents));
+    output::note(&format!(
+        "demo: {} simulated agents are running; try",
+        args.agents
+    ));
     for command in [
         format!("curl -s '{scheme}://{admin}/api/v1/calls?limit=1'"),
         format!("curl -s {scheme}://{admin}/metrics"),
@@ -120,10 +121,8 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     proxy.serve().await
 }
 
-/// A port that is free.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Where the simulator of a provider listens.
 struct Backend {
     provider: &'static str,
     listener: TcpListener,
@@ -141,8 +140,7 @@ impl Backend {
     }
 }
 
-/// The tables of the file that was named, else the demo's objectives, with an upstream and a
-/// route per provider, each of them a simulator.
+/// Returns the tables of the given file or the objectives of the demo, with an upstream and a route for each simulator.
 fn configuration(
     args: &DemoArgs,
     backends: &[Backend],
@@ -150,7 +148,7 @@ fn configuration(
 ) -> Result<Config, Error> {
     let (text, origin) = match &args.config {
         Some(path) => (config::text(path)?, path.display().to_string()),
-        // One alert is enough to rehearse.
+        // A rehearsal needs only one alert.
         None if receiver.is_some() => (
             incident::MEASURE.to_owned(),
             "the demo's configuration".to_owned(),
@@ -158,7 +156,7 @@ fn configuration(
         None => (OBJECTIVES.to_owned(), "the demo's configuration".to_owned()),
     };
     if args.config.is_some() {
-        // Its mistakes are told with the lines that they have there.
+        // Parses the user's file separately, so that errors have the line numbers of the file.
         Config::parse(&text, &origin)?;
     }
     let unusable =
@@ -170,7 +168,7 @@ fn configuration(
     if let Some(folder) = &args.state_dir {
         let folder = folder
             .to_str()
-            .ok_or_else(|| unusable(&"--state-dir is no UTF-8"))?;
+            .ok_or_else(|| unusable(&"--state-dir is not valid UTF-8"))?;
         tables.insert("state_dir".to_owned(), folder.into());
     }
     let mut text = toml::to_string(&tables).map_err(|error| unusable(&error))?;
@@ -179,7 +177,7 @@ fn configuration(
     }
     for backend in backends {
         let (name, address) = (backend.provider, backend.address);
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = write!(
             text,
             "[[upstream]]\nname = \"{name}\"\nurl = \"http://{address}\"\n\
@@ -199,7 +197,7 @@ fn start_simulation(
     let agents = args.agents;
     for backend in backends {
         let knee = match args.incident {
-            // Nothing but the incident is to be found.
+            // The incident must be the only problem in the figures.
             Some(_) => agents * 2,
             None => knee(backend.provider, agents),
         };
@@ -219,7 +217,7 @@ fn start_simulation(
         tokio::spawn(simulator.serve(backend.listener, terminated));
     }
     let end = shutdown.clone();
-    // Nothing but the incident is to be found.
+    // The incident must be the only problem in the figures.
     let mishaps = args.incident.is_none();
     tokio::spawn(agents::run(proxy, agents, mishaps, async move {
         end.drain_started().await
@@ -227,7 +225,7 @@ fn start_simulation(
     Ok(())
 }
 
-/// Streams at once beyond which a backend gets no faster.
+/// Returns the number of concurrent streams above which a backend gets no faster.
 fn knee(provider: &str, agents: u16) -> u16 {
     if provider == SMALL {
         (agents / 6).max(2)

@@ -1,4 +1,4 @@
-//! `tokengauge drift`, and the evaluation in the background of a running proxy.
+//! `tokengauge drift`, and the background evaluation of a running proxy.
 
 mod page;
 
@@ -15,7 +15,6 @@ use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
@@ -37,7 +36,6 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     verdict(&response)
 }
 
-/// An error where something has drifted, for scripts.
 fn verdict(response: &Drifts) -> Result<(), Error> {
     let drifted = |entry: &&Entry| entry.state == DriftState::Drifted;
     let names: Vec<&str> = response

@@ -8,61 +8,63 @@ use tokengauge_process::Fatal;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a command fails, unless its area has an error of its own.
+/// The error of a command, unless its area has a separate error type.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error("{0}")]
     Capsule(String),
     #[error(
-        "{0} has not evaluated drift yet, or has no [[drift]] in its configuration; --ledger FILE reads a ledger without it"
+        "{0} has not evaluated drift yet, or has no [[drift]] in its configuration; to evaluate a ledger file instead, use --ledger FILE"
     )]
     DriftNotEvaluated(String),
     #[error("{0}")]
     GateFailed(String),
     #[error(
-        "line {0} of standard input is no key: it has spaces, commas, quotes or letters beyond ASCII; give the key alone, one a line, without `Bearer`"
+        "line {0} of standard input is not a key: it contains spaces, commas, quotes or non-ASCII letters; write one key per line, without `Bearer`"
     )]
     InvalidKey(usize),
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    #[error("there is no key on standard input: printf '%s' \"$KEY\" | tokengauge print key-hash")]
+    #[error(
+        "there is no key on standard input; try: printf '%s' \"$KEY\" | tokengauge print key-hash"
+    )]
     NoKey,
-    #[error("there is no ledger at {path}", path = .0.display())]
+    #[error("there is no ledger file at {path}", path = .0.display())]
     NoLedger(PathBuf),
     #[error(
-        "{0} keeps no ledger; name a file with --ledger, or set `state_dir` or `path` in [ledger]"
+        "{0} configures no ledger; name a ledger file with --ledger, or set `state_dir` or `path` in [ledger]"
     )]
     NoLedgerConfigured(String),
-    #[error("top needs a terminal; `tokengauge report` and /api/v1 are for scripts")]
+    #[error("`tokengauge top` needs a terminal; in scripts use `tokengauge report` or /api/v1")]
     NoTerminal,
     #[error(
-        "no finished call is in a variant of the experiment `{0}`: is that its name, is there traffic, and do headers name its units?"
+        "no finished call belongs to a variant of the experiment `{0}`: check the name, the traffic, and the headers that name its units"
     )]
     NoUnits(String),
     #[error("{0} cannot be injected. {1}")]
     NotInjected(usize, &'static str),
-    #[error("{0}: {1}; no better answer in time (--within)")]
+    #[error("{0}: {1}; it did not become ready in time (--within)")]
     NotReady(Uri, #[source] io::Error),
-    #[error("Parquet is no text for a terminal; name a file with -o")]
+    #[error("Parquet cannot be written to a terminal; name a file with -o")]
     ParquetOnTerminal,
-    /// A file, option or address that cannot be used, for a reason that no other variant has.
+    /// A file, option or address cannot be used for a reason without a variant.
     #[error("{what}: {reason}")]
     Refused {
         what: String,
         #[source]
         reason: BoxedError,
     },
-    #[error("no call of the session has a start that can be read")]
+    #[error("no call of the session has a readable start time")]
     SessionWithoutStart,
     #[error("--since must be before --until")]
     SinceAfterUntil,
-    #[error("--spreadsheet is for --format csv: the others are no files for spreadsheets")]
+    #[error("--spreadsheet works only with --format csv")]
     SpreadsheetOfOtherFormat,
-    #[error("there are warnings")]
+    #[error("the configuration has warnings, and --strict is set")]
     StrictWarnings,
-    #[error("the terminal: {0}")]
+    #[error("cannot use the terminal: {0}")]
     Terminal(#[source] io::Error),
-    #[error("there is no dashboard {0}; there are:\n{1}")]
+    #[error("there is no dashboard {0}; the dashboards are:\n{1}")]
     UnknownDashboard(String, String),
     #[error("there is no [[drift]] named `{0}`")]
     UnknownDrift(String),

@@ -51,7 +51,7 @@ fn of_calls(calls: &StoredCalls, args: &ExperimentArgs) -> Result<Report, Error>
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }
 
-/// The experiment of the configuration, else one by label; what the command line says goes first.
+/// Returns the configured experiment, or one with default rules if it is not configured. Options of the command line override the configuration.
 fn configured(args: &ExperimentArgs) -> Result<Experiment, Error> {
     let (config, _) = super::load(&args.config)?;
     let mut configured = config.experiments.into_iter();

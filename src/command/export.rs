@@ -1,4 +1,4 @@
-//! `tokengauge export`: the ledger's calls as a file.
+//! `tokengauge export`: writes the calls of the ledger to a file.
 
 use super::error::CommandError;
 use super::progress::{Counted, Progress};
@@ -66,7 +66,6 @@ pub(super) fn trace(calls: &StoredCalls, since: SystemTime, file: &Path) -> Resu
     Ok(write(calls, &options, Box::new(output))?)
 }
 
-/// The file of the option, else that of the configuration.
 fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
     if let Some(path) = &args.ledger {
         return Ok(path.clone());

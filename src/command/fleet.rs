@@ -1,4 +1,4 @@
-//! `tokengauge fleet`: the page and the API over a warehouse and the event streams of pods.
+//! `tokengauge fleet`: the page and the API for a warehouse and the event streams of pods.
 
 mod metrics;
 mod prometheus;
@@ -56,7 +56,6 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The configuration, overlaid by command line and environment.
 fn config(args: &FleetArgs) -> Result<Config, Error> {
     let (mut config, _) = super::load(&args.config)?;
     let configured = config.admin.address.unwrap_or(DEFAULT_ADMIN);

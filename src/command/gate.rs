@@ -1,4 +1,4 @@
-//! `tokengauge gate`: whether a rollout may go on.
+//! `tokengauge gate`: decides whether a rollout may continue.
 
 mod emit;
 mod prometheus;
@@ -84,7 +84,6 @@ fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Resu
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
-/// The gate of the configuration, and its digest.
 fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
     let (config, origin) = super::load(&args.config)?;
     let name = &args.name;

@@ -1,4 +1,4 @@
-//! `tokengauge slo incident`: an incident as one HTML file.
+//! `tokengauge slo incident`: saves an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
 use super::error::CommandError;
@@ -10,7 +10,6 @@ use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::capsule::{Configuration, Span};
 
-/// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);
 
 pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {

@@ -1,5 +1,4 @@
-//! `tokengauge inject` and `tokengauge inject serve`: adds sidecars to manifests, and to pods when
-//! they are created.
+//! `tokengauge inject` and `tokengauge inject serve`: add sidecars to manifests and to new pods.
 
 use super::error::CommandError;
 use crate::Error;
@@ -15,8 +14,8 @@ use tokengauge_net::tls::Acceptor;
 use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
 
-const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
-    --lenient that all such objects are";
+const OPT_OUT: &str = "To leave an object unchanged, set the annotation tokengauge.dev/inject: \"false\"; to leave all \
+    such objects unchanged, use --lenient";
 
 pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
@@ -45,7 +44,7 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
             output::note(&format!("{origin}: not injected: {reason}"));
         }
         for reason in &manifests.unknown {
-            output::note(&format!("{origin}: left as it is: {reason}"));
+            output::note(&format!("{origin}: left unchanged: {reason}"));
         }
         output::note(&format!("{origin}: {} injected", manifests.injected));
         refused += manifests.refused.len();
@@ -57,7 +56,7 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     output::print(&text)?;
     if unknown > 0 && !args.lenient {
         return Err(Error::LeftOut(format!(
-            "{unknown} left as written, without a sidecar, and the rest is done; the webhook sees their pods. \
+            "{unknown} objects were left unchanged, without a sidecar; the others were processed. The webhook can inject their pods. \
              {OPT_OUT}"
         )));
     }

@@ -1,18 +1,16 @@
-//! `tokengauge print key-hash`: the digests that stand for keys in the configuration and in records.
+//! `tokengauge print key-hash`: prints the digests that represent keys in the configuration and in records.
 
 use super::error::CommandError;
 use crate::Error;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use tokengauge_process::output;
 
-/// Bytes of all keys at most.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads keys, one a line, and prints the digest of each.
 pub(super) fn key_hash() -> Result<(), Error> {
     let input = std::io::stdin();
     if input.is_terminal() {
-        output::note("keys, one a line; end with Ctrl-D");
+        output::note("Enter one key per line; end with Ctrl-D");
     }
     let mut found = false;
     for (at, line) in BufReader::new(input.take(MAX_BYTES)).lines().enumerate() {

@@ -1,4 +1,4 @@
-//! The process's own log: for people on a terminal, JSON lines otherwise.
+//! The log of the process: text on a terminal, JSON lines otherwise.
 
 use std::io::IsTerminal;
 use std::panic::{PanicHookInfo, set_hook};
@@ -11,16 +11,15 @@ use tracing_subscriber::fmt::format::debug_fn;
 
 const LEVEL: &str = "TOKENGAUGE_LOG";
 
-/// Starts logging to standard error, from `default` on unless the variable names another.
 pub(super) fn start(default: LevelFilter) {
     set_hook(Box::new(log_panic));
     let named = std::env::var(LEVEL).ok();
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives(level(named.as_deref(), default))))
         .with_writer(std::io::stderr)
-        // These would be written to standard error, with a panic where that is closed.
+        // Internal errors are written to standard error, which panics if it is closed.
         .log_internal_errors(false);
-    // Starting again in the same process, as tests do, has no effect.
+    // A second start in one process, as in tests, has no effect.
     let _ = if std::io::stderr().is_terminal() {
         log.compact().fmt_fields(harmless_fields()).try_init()
     } else {
@@ -28,7 +27,8 @@ pub(super) fn start(default: LevelFilter) {
     };
 }
 
-/// Fields as a terminal may have them: names from traffic, and what stores answer, forge no line and command nothing.
+/// Escapes fields for a terminal. Names from traffic and responses of stores cannot forge lines or send control
+/// sequences.
 fn harmless_fields() -> impl for<'a> FormatFields<'a> + 'static {
     let write = debug_fn(|writer, field, value| {
         let text = format!("{value:?}");
@@ -41,7 +41,7 @@ fn harmless_fields() -> impl for<'a> FormatFields<'a> + 'static {
     write.delimited(" ")
 }
 
-/// Logs a panic by its location only: its message may quote prompts or answers.
+/// Logs only the location of a panic, because the message may quote prompts or responses.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string);
     let place = place.unwrap_or_default();
@@ -50,7 +50,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!(
         place,
         thread,
-        "panicked: a defect of tokengauge, please report the place"
+        "panicked: this is a bug in tokengauge, please report the location"
     );
 }
 
@@ -59,8 +59,8 @@ fn level(named: Option<&str>, default: LevelFilter) -> LevelFilter {
     level.unwrap_or(default)
 }
 
-/// The level applies to our crates. Other crates' messages may quote traffic, so only their
-/// warnings and errors are logged.
+/// Returns the filter. The level applies to the crates of tokengauge. Messages of other crates may quote traffic, so
+/// only their warnings and errors are logged.
 fn directives(level: LevelFilter) -> String {
     let others = level.min(LevelFilter::WARN);
     format!("{others},tokengauge={level}")
@@ -77,7 +77,7 @@ mod tests {
     const TEXT: &str = "an answer: PLANTED-7f3a é";
 
     #[test]
-    #[ignore = "run by the test below as a process of its own"]
+    #[ignore = "the test below runs this in a separate process"]
     fn panics_while_reading_a_text() {
         start(LevelFilter::INFO);
         let reader = std::thread::Builder::new().name("reader".into());

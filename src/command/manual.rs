@@ -1,4 +1,4 @@
-//! `tokengauge print completions` and `tokengauge print man`: made of the command line.
+//! `tokengauge print completions` and `tokengauge print man`, generated from the command line.
 
 use crate::Error;
 use crate::cli::{self, CompletionsArgs, ManArgs};
@@ -14,7 +14,7 @@ pub(super) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
 }
 
 pub(super) fn man(args: &ManArgs) -> Result<(), Error> {
-    // A page's title has the version in one line.
+    // The title of a manual page needs a version without line breaks.
     let command = cli::command().long_version(env!("CARGO_PKG_VERSION"));
     let Some(folder) = &args.folder else {
         let mut text = Vec::new();

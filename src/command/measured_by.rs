@@ -1,4 +1,4 @@
-//! What measures: this program and the machine that it runs on.
+//! Describes this program and the machine that it runs on.
 
 use crate::cli::COMMIT;
 use std::fs;
@@ -17,7 +17,7 @@ fn machine() -> Machine {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Machine {
         cpu: cpu(&read("/proc/cpuinfo")),
-        // Within the quota of the cgroup.
+        // Respects the CPU quota of the cgroup.
         cores: std::thread::available_parallelism()
             .ok()
             .map(|cores| cores.get() as u64),
@@ -29,14 +29,13 @@ fn machine() -> Machine {
     }
 }
 
-/// The processor's model; ARM's kernels do not say it.
+/// Returns the model of the processor. Linux on ARM does not report it.
 fn cpu(info: &str) -> Option<String> {
     let named = info.lines().filter_map(|line| line.split_once(':'));
     let mut models = named.filter(|(name, _)| name.trim() == "model name");
     models.next().map(|(_, model)| model.trim().to_owned())
 }
 
-/// All memory of the machine, in bytes.
 fn memory(info: &str) -> Option<u64> {
     let line = info
         .lines()

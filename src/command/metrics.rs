@@ -1,4 +1,4 @@
-//! `tokengauge print metrics`: the table of metrics, as docs/metrics.md has it or as JSON lines.
+//! `tokengauge print metrics`: the metrics as the table of docs/metrics.md or as JSON lines.
 
 use super::error::CommandError;
 use crate::cli::ReferenceFormat;
@@ -13,7 +13,7 @@ pub(super) fn metrics(format: ReferenceFormat) -> Result<String, CommandError> {
     Ok(head.to_owned() + &names::all().map(row).collect::<String>())
 }
 
-/// One row of the reference; `…` is the placeholder for the labels of a model.
+/// Formats a row of the reference. `…` stands for the labels of a model.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         MetricKind::Counter => "counter",

@@ -1,5 +1,4 @@
-//! `tokengauge pause`: a `preStop` hook for images without a shell, on clusters without the
-//! `sleep` action.
+//! `tokengauge pause`: a `preStop` hook for images without a shell, on clusters without the `sleep` action.
 
 use crate::cli::PauseArgs;
 

@@ -30,7 +30,6 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Repeats the request until it succeeds or the deadline has passed.
 async fn until(url: &Uri, deadline: Instant, tls: &ClientTls) -> io::Result<String> {
     loop {
         match once(url, tls).await {

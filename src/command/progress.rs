@@ -1,29 +1,28 @@
-//! How far long work is, on standard error where that is a terminal: one line that changes.
+//! The progress of long work as a changing line on standard error, if that is a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Work that is done sooner shows nothing.
+/// Work that takes less time shows no progress.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often the line changes.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// The line. Dropping it takes it away.
+/// The progress line. Dropping it removes the line.
 pub(super) struct Progress {
     what: &'static str,
     began: Instant,
-    /// When the line changes next; never where nobody sees it.
+    /// The time of the next update; `None` if standard error is not a terminal.
     next: Option<Instant>,
     shown: bool,
 }
 
 impl Progress {
-    /// For work that writes nothing else to the terminal meanwhile.
+    /// For work that writes nothing else to the terminal.
     pub(super) fn of(what: &'static str) -> Progress {
         Progress::new(what, std::io::stderr().is_terminal())
     }
 
-    /// For work that writes to standard output meanwhile: shown where that goes elsewhere.
+    /// For work that also writes to standard output. Shows nothing if standard output is a terminal.
     pub(super) fn beside_output(what: &'static str) -> Progress {
         let alone = !std::io::stdout().is_terminal();
         Progress::new(what, alone && std::io::stderr().is_terminal())
@@ -39,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Shows what is done; `units` names what is counted, such as `calls`.
+    /// Updates the line. `units` names what is counted, such as `calls`.
     pub(super) fn at(&mut self, done: u64, of: Option<u64>, units: &str) {
         let Some(next) = self.next else { return };
         let now = Instant::now();

@@ -20,12 +20,11 @@ pub(super) struct PrometheusClient {
     credentials: PrometheusCredentials,
 }
 
-/// A series of an answer.
 #[derive(Deserialize)]
 pub(super) struct Sample {
-    /// Its labels, the name among them.
+    /// The labels, including the name.
     pub(super) metric: BTreeMap<String, String>,
-    /// When it has its value, and that.
+    /// The timestamp and the value.
     pub(super) value: (f64, String),
 }
 
@@ -42,31 +41,31 @@ struct Data {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PrometheusError {
     #[error(
-        "--prometheus: the URL has a user or a password in it, which others can see on the command line: name the user with \
+        "--prometheus: the URL contains a user or a password, which others can see on the command line; name the user with \
          --prometheus-user and a file with the password with --prometheus-password-file"
     )]
     UserInUrl,
-    #[error("--prometheus-user: a user's name has no colon in basic authentication")]
+    #[error("--prometheus-user: a user name for basic authentication must not contain a colon")]
     ColonInUser,
     #[error(
-        "--prometheus-user: there is no password: name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
+        "--prometheus-user: there is no password; name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
     )]
     NoPassword,
     #[error(
-        "the credentials for --prometheus have characters that no header may have, such as a line end"
+        "the credentials for --prometheus contain characters that are not allowed in a header, such as a line break"
     )]
     NoHeader,
     #[error(transparent)]
     File(#[from] SystemError),
     #[error("{file} is empty", file = .0.display())]
     Empty(PathBuf),
-    #[error("{0}: {1}; --prometheus takes the URL of a Prometheus")]
+    #[error("{0}: {1}; --prometheus must be the URL of a Prometheus")]
     Url(String, #[source] http::Error),
     #[error("{0}: {1}; is a Prometheus running there?")]
     NoResponse(String, #[source] std::io::Error),
     #[error(
-        "{0}: answered {1}: it wants other credentials; --prometheus-token-file, or --prometheus-user with \
-         --prometheus-password-file, name them"
+        "{0}: answered {1}: the credentials are missing or wrong; set them with --prometheus-token-file, or \
+         --prometheus-user and --prometheus-password-file"
     )]
     Credentials(String, u16),
     #[error("{0}: answered {1}; is it a Prometheus?")]
@@ -79,7 +78,7 @@ impl Fatal for PrometheusError {}
 
 impl PrometheusClient {
     /// # Errors
-    /// Where the URL or the credentials cannot be used.
+    /// Returns an error if the URL or the credentials cannot be used.
     pub(super) fn new(
         address: &str,
         credentials: &PrometheusCredentials,
@@ -94,10 +93,10 @@ impl PrometheusClient {
         })
     }
 
-    /// What a query gives now. Credentials in files are read again.
+    /// Runs an instant query. Credentials are read from their files again.
     ///
     /// # Errors
-    /// Where it does not answer, wants other credentials or is no Prometheus.
+    /// Returns an error if the server does not answer, rejects the credentials or is not a Prometheus.
     pub(super) async fn query(&self, query: &str) -> Result<Vec<Sample>, PrometheusError> {
         let address = &self.address;
         let url = || address.clone();
@@ -152,13 +151,12 @@ fn authorization(
         }
     };
     let Some(text) = text else { return Ok(None) };
-    // What it is stays out of the message.
+    // The message must not contain the secret.
     let mut header = HeaderValue::from_str(&text).map_err(|_| PrometheusError::NoHeader)?;
     header.set_sensitive(true);
     Ok(Some(header))
 }
 
-/// A secret: what is in the file, else in the variable.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, PrometheusError> {
     let text = match file {
         Some(file) => std::fs::read_to_string(file)

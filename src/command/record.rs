@@ -1,4 +1,4 @@
-//! `tokengauge print record`: measures recorded responses, offline.
+//! `tokengauge print record`: measures recorded responses offline.
 
 mod recording;
 
@@ -19,7 +19,6 @@ use tokengauge_process::output;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Prints the call records of each recording, a line each.
 pub(super) fn record(args: &RecordArgs) -> Result<(), Error> {
     let recordings = recording::find(args)?;
     let pace = Pace {
@@ -47,7 +46,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Error> {
     output.flush().map_err(output::failed)
 }
 
-/// The records of a recording: one, or one per turn of a Realtime session.
+/// Returns the records of a recording: one, or one per turn of a Realtime session.
 fn measured(
     meter: &Meter,
     last: &RecordCollector,

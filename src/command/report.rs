@@ -33,7 +33,6 @@ use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 
-/// A month may begin with a day without calls.
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
@@ -45,7 +44,6 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     super::write(args.output.as_deref(), &text)
 }
 
-/// What calls cost by month, in lines.
 fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.baseline.is_some() {
         return Err(ReportCommandError::BaselineOfCsv.into());
@@ -66,7 +64,8 @@ fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     }
 }
 
-/// Says where a month begins without calls: a ledger may not reach so far back, and memory has the last calls alone.
+/// Prints a note if a month begins without calls. The ledger may not reach back that far, and memory has only the last
+/// calls.
 fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     let (Some(month), Some(first)) = (&args.month, first) else {
         return;
@@ -75,16 +74,15 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
         let first = rfc3339_seconds(first);
         let elsewhere = match args.warehouse.url {
             Some(_) => "",
-            None => "; a store of [[sink]] keeps all",
+            None => "; a [[sink]] stores all calls",
         };
         output::note(&format!(
-            "the earliest of these calls began at {first}: of the days of the month before nothing was called, or nothing is \
-             kept any more{elsewhere}"
+            "the earliest of these calls began at {first}: earlier in the month there were no calls, or they are no longer \
+             stored{elsewhere}"
         ));
     }
 }
 
-/// The calls compared, in one of the forms for that.
 fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.spreadsheet {
         return Err(CommandError::SpreadsheetOfOtherFormat.into());
@@ -98,7 +96,6 @@ fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     })
 }
 
-/// The width that a table may have: that of the terminal, where it is written to one.
 fn width(args: &ReportArgs) -> Option<usize> {
     match args.output {
         Some(_) => None,
@@ -112,7 +109,6 @@ fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
     by
 }
 
-/// From when on and before when calls began.
 type Time = (Option<SystemTime>, Option<SystemTime>);
 
 fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
@@ -125,7 +121,6 @@ fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
     Ok((since, until))
 }
 
-/// The calls that are asked for, their users by name.
 struct Calls {
     args: ReportArgs,
     time: Time,
@@ -160,19 +155,21 @@ impl Calls {
 
 #[derive(Debug, thiserror::Error)]
 enum ReportCommandError {
-    #[error("--baseline is for comparisons; --format csv has sums by month alone")]
+    #[error("--baseline does not work with --format csv, which only sums by month")]
     BaselineOfCsv,
-    #[error("{path}: {1}; call logs are what `run --call-log FILE` writes", path = .0.display())]
+    #[error("cannot read the call log {path}: {1}; `tokengauge run --call-log FILE` writes call logs", path = .0.display())]
     CallLog(PathBuf, #[source] std::io::Error),
-    #[error("there are no finished calls in that time; --since, --until and --month name another")]
+    #[error(
+        "there are no finished calls in this period; choose another with --since, --until or --month"
+    )]
     NoCalls,
     #[error(
-        "{0} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
+        "{0} is neither an instant such as 2026-01-31T09:30:00Z nor a duration before now such as 72h or 7d"
     )]
     NoInstant(String),
-    #[error("--baseline {name}: no row is called so; there are: {rows}")]
+    #[error("--baseline {name}: no row has this name; the rows are: {rows}")]
     NoRow { name: String, rows: String },
-    #[error("the names of users {path}: {1}", path = .0.display())]
+    #[error("cannot read the user names in {path}: {1}", path = .0.display())]
     UserNames(PathBuf, #[source] std::io::Error),
 }
 
@@ -202,7 +199,6 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Parses an instant: RFC 3339, or a duration before now.
 fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, ReportCommandError> {
     let parse = |text: &str| {
         tokengauge_store::history::instant(text, now)

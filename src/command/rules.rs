@@ -1,4 +1,4 @@
-//! `tokengauge print rules`: Prometheus rules for the configuration's objectives and for the proxy.
+//! `tokengauge print rules`: Prometheus rules for the configured objectives and for the proxy.
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
@@ -32,7 +32,7 @@ pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     })
 }
 
-/// The `[[slo]]` tables as they are written, for the chart to compare with its own.
+/// Returns the `[[slo]]` tables as they are written, so that the chart can compare them with its values.
 fn written(text: &str, origin: &str) -> Result<Vec<serde_json::Value>, Error> {
     #[derive(serde::Deserialize)]
     struct File {

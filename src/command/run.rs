@@ -23,11 +23,11 @@ pub(super) async fn run(args: RunArgs, runtimes: TrafficRuntimes) -> Result<(), 
     proxy.serve().await
 }
 
-/// The fallback in use, if any, and why the configuration was refused.
+/// The fallback in use, if any, with the reason why the configuration was refused.
 type FallbackInUse = Option<(Fallback, String)>;
 
-/// Binds the proxy with its configuration, or with its fallback where it has one and the
-/// configuration cannot be used.
+/// Binds the proxy with its configuration. Uses the fallback if the configuration cannot be used and there is a
+/// fallback.
 async fn bind(args: &RunArgs, runtimes: &TrafficRuntimes) -> Result<(Proxy, FallbackInUse), Error> {
     let call_log = args.call_log.as_deref();
     let refused = match config(args) {
@@ -58,7 +58,6 @@ fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
     Some(config.map(|config| Fallback::new(config, args.on_refused_config, file)))
 }
 
-/// The path of the configuration file, whether it exists or not.
 fn file(args: &RunArgs) -> Option<PathBuf> {
     match (&args.upstream, &args.config.config) {
         (Some(_), _) => None,
@@ -67,12 +66,10 @@ fn file(args: &RunArgs) -> Option<PathBuf> {
     }
 }
 
-/// The source that reads the configuration again.
 fn source(args: RunArgs) -> Result<Source, Error> {
     Source::new(file(&args).as_deref(), move || config(&args))
 }
 
-/// The configuration, overlaid by command line and environment.
 fn config(args: &RunArgs) -> Result<Config, Error> {
     let config = match &args.upstream {
         Some(upstream) => {
@@ -103,7 +100,7 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// Takes who pays for what nothing else says more of from the environment; a variable without a text says nothing.
+/// Sets the default payer from the environment. An empty variable is ignored.
 fn set_payer(payers: &mut PayerRules) {
     let named = |variable| std::env::var(variable).ok().as_deref().and_then(payer_name);
     let payer = Payer {

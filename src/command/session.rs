@@ -1,4 +1,4 @@
-//! `tokengauge report session`: what a session was made of, and its trace.
+//! `tokengauge report session`: analyzes a session and exports its trace.
 
 mod html;
 
@@ -16,7 +16,7 @@ use tokengauge_store::history::{TimedCall, waterfall};
 use tokengauge_store::query::{SessionRow, WaterfallCall};
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// Calls of a page of the API, and of a session's file at most.
+/// The number of calls per page of the API, and the maximum in the file of a session.
 const PAGE: usize = 1_000;
 const MAX_CALLS: usize = 5_000;
 
@@ -77,7 +77,6 @@ fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
     }
 }
 
-/// A session and a page of its calls, as the API has them.
 #[derive(Deserialize)]
 struct SessionAndCalls {
     calls: Vec<WaterfallCall>,
@@ -87,7 +86,6 @@ struct SessionAndCalls {
     sums: Map<String, Value>,
 }
 
-/// A session and its calls, page by page.
 async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallCall>), Error> {
     let mut path = format!("{base}?limit={PAGE}");
     let mut calls = Vec::new();
@@ -96,7 +94,7 @@ async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallC
         calls.extend(page.calls);
         let Some(cursor) = page.next_cursor.filter(|_| calls.len() < MAX_CALLS) else {
             let mut sums = page.sums;
-            // The API has the calls themselves under the name of their number.
+            // The API uses the name of the call count for the list of calls.
             sums.insert("calls".to_owned(), page.total_calls.into());
             let row = serde_json::from_value(Value::Object(sums))
                 .map_err(|error| CommandError::refused(&path, error))?;

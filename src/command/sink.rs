@@ -28,15 +28,15 @@ pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
 
 #[derive(Debug, thiserror::Error)]
 enum SinkCommandError {
-    #[error("{0} has no [[sink]]; --config names the file that has")]
+    #[error("{0} has no [[sink]]; name a configuration that has one with --config")]
     NoSink(String),
     #[error(
-        "{0} has no such [[sink]] of kind clickhouse, for S3 needs no table; --config names another file"
+        "{0} has no matching [[sink]] of kind clickhouse (S3 needs no table); name another configuration with --config"
     )]
     NoTable(String),
-    #[error("{origin} has these: {names}; name one of them with --sink")]
+    #[error("{origin} has several sinks: {names}; name one of them with --sink")]
     Several { origin: String, names: String },
-    #[error("{source}; {sent} calls were sent before, which can be sent again")]
+    #[error("{source}; {sent} calls were already sent; it is safe to run the replay again")]
     Replay { sent: u64, source: SendError },
     #[error(transparent)]
     Unusable(#[from] std::io::Error),
@@ -97,7 +97,7 @@ struct Row {
     durable: bool,
     ledger_error: Option<String>,
     waiting: u64,
-    /// Proxies of before it was known say nothing.
+    /// Older proxies do not send this field.
     #[serde(default)]
     in_memory: u64,
     lag_seconds: f64,
@@ -134,7 +134,7 @@ fn table(sinks: &[Row]) -> String {
         };
         let stored = sink.stored_at.map(|at| at.to_string());
         let stored = stored.as_deref().unwrap_or("never");
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(
             text,
             "{} ({}, {})\n  waiting    {waiting}, the oldest {:.0} s\n  \
@@ -189,9 +189,9 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     super::in_order(Some(since), Some(until))?;
     let sent = send_all(sink, path, (since, until))?;
     let known = match sink.kind() {
-        // It keeps each call once, whether it had it or not.
+        // ClickHouse keeps one copy of each call.
         SinkKind::ClickHouse => String::new(),
-        SinkKind::S3 => format!(", {} were there", sent.known),
+        SinkKind::S3 => format!(", {} already stored", sent.known),
     };
     output::note(&format!(
         "{} calls sent{known}, {} refused",
@@ -200,7 +200,6 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the calls of a ledger that began within a time.
 fn send_all(
     settings: &SinkSettings,
     ledger: &Path,

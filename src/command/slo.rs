@@ -1,4 +1,4 @@
-//! `tokengauge slo`: the status of objectives, and proposals for others.
+//! `tokengauge slo`: the status of objectives, and suggestions for new ones.
 
 mod openslo;
 mod statement;
@@ -14,16 +14,16 @@ use tokengauge_process::{Fatal, output};
 
 #[derive(Debug, thiserror::Error)]
 enum SloCommandError {
-    #[error("{missed} objectives would have been missed")]
+    #[error("{missed} objectives would have been missed, and --strict is set")]
     Missed { missed: usize },
-    #[error("{file} has no calls of this time", file = .0.display())]
+    #[error("{file} has no calls in this period", file = .0.display())]
     NoCallsInLedger(PathBuf),
     #[error("there are no calls in these logs; record some with `tokengauge run --call-log FILE`")]
     NoCallsInLogs,
-    #[error("the store {0} has no calls of this time; --store-since goes further back")]
+    #[error("the warehouse {0} has no calls in this period; read older calls with --store-since")]
     NoCallsInWarehouse(String),
     #[error(
-        "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at /api/v1/pods"
+        "a fleet does not count by month and cannot make a statement; ask a pod instead (/api/v1/pods lists their addresses)"
     )]
     StatementOfFleet,
 }

@@ -19,7 +19,6 @@ use state::{Action, TopState};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How long to wait for a key before the screen is redrawn.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
@@ -29,7 +28,7 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let mut state = TopState::new(proxy.address());
     let poller = Poller::start(proxy, state.view, args.every)?;
-    // A proxy that cannot be reached is reported before the screen is set up.
+    // An unreachable proxy is reported before the screen is set up.
     let first = poller.wait()?;
     state.take(Ok(first));
     let mut terminal = ratatui::try_init().map_err(CommandError::Terminal)?;

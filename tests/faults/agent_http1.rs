@@ -1,4 +1,4 @@
-//! What an agent does wrong over HTTP/1: what the backend sees of it.
+//! Agent faults over HTTP/1, and what the backend sees of them.
 
 use super::backend::ReceivedRequest;
 use super::fixture::{
@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 
 struct Fault {
     name: &'static str,
-    /// What the agent does, for a session.
     agent: fn(&str) -> Script,
     backend: Script,
     recorded: ExpectedRecord,
@@ -27,7 +26,7 @@ fn begun() -> Script {
     script.send(chunk(words(3))).send(chunk(words(4)))
 }
 
-/// A request of which 40 bytes are missing.
+/// A request whose last 40 bytes are missing.
 fn part(session: &str) -> Script {
     let request = chat(session, "HTTP/1.1");
     Script::default()
@@ -35,7 +34,7 @@ fn part(session: &str) -> Script {
         .wait(200)
 }
 
-/// A request that the proxy reads in several pieces.
+/// A request that the proxy needs several reads for.
 fn long(session: &str) -> Script {
     Script::default().send(chat_about(session, "HTTP/1.1", &"Hi ".repeat(30_000)))
 }
@@ -51,19 +50,19 @@ fn faults() -> Vec<Fault> {
     };
     vec![
         fault(
-            "agent resets amid its request",
+            "agent resets during its request",
             |s| part(s).reset(),
             ordinary(),
             left(None),
         ),
         fault(
-            "agent closes amid its request",
+            "agent closes during its request",
             |s| part(s).close(),
             ordinary(),
             left(None),
         ),
         fault(
-            "agent half-closes amid its request",
+            "agent half-closes during its request",
             |s| part(s).half_close().receive_all(),
             ordinary(),
             left(None),
@@ -81,25 +80,25 @@ fn faults() -> Vec<Fault> {
             left(None),
         ),
         fault(
-            "agent closes behind a long request, before the head",
+            "agent closes after a long request, before the head",
             |s| long(s).wait(200).close(),
             listens(),
             left(None),
         ),
         fault(
-            "agent closes amid the response",
+            "agent closes during the response",
             |s| request(s).receive(250).wait(100).close(),
             begun().receive_all(),
             left(Some(7)),
         ),
         fault(
-            "agent resets amid the response",
+            "agent resets during the response",
             |s| request(s).receive(250).wait(100).reset(),
             begun().receive_all(),
             left(Some(7)),
         ),
         fault(
-            "agent half-closes amid the response",
+            "agent half-closes during the response",
             |s| request(s).receive(250).wait(100).half_close().receive_all(),
             begun().receive_all(),
             left(Some(7)),
@@ -117,7 +116,6 @@ pub fn names() -> Vec<&'static str> {
     faults().iter().map(|fault| fault.name).collect()
 }
 
-/// Sends a request by `script`, and returns it as the backend received it.
 async fn request_seen_by_backend(
     fixture: &ProxyFixture,
     address: SocketAddr,
@@ -138,7 +136,8 @@ async fn request_seen_by_backend(
     }
 }
 
-/// The same request; where it or the connection broke off, it does in both.
+/// Asserts that the backend received an equal request with and without the proxy, up to where the request or its
+/// connection broke off.
 fn alike(direct: &ReceivedRequest, through: &ReceivedRequest) -> bool {
     let (one, other) = (&direct.request, &through.request);
     let broken = |received: &ReceivedRequest| {
@@ -175,11 +174,11 @@ async fn agents_that_break_off() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A half-closed connection cannot be distinguished from one whose agent is gone until something
-/// is written: it counts as gone, or the engine would go on for nobody until its first
-/// token. nginx, Envoy, Node, Go and uvicorn decide the same.
+/// Until something is written, a half-closed connection looks the same as a disconnect. The proxy treats it as a
+/// disconnect, so that the engine does not compute for an agent that has left. nginx, Envoy, Node, Go and uvicorn
+/// decide the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_half_closes_behind_its_request_counts_as_gone() {
+async fn an_agent_that_half_closes_after_its_request_counts_as_gone() {
     let fixture = ProxyFixture::start().await;
     fixture
         .backend
@@ -219,10 +218,9 @@ async fn an_agent_that_stalls_in_its_request_gets_504() {
     fixture.next_call_works().await;
 }
 
-/// Slowloris: heads that never end. Each is cut off when its time is over, and nobody
-/// waits for them.
+/// Slowloris: heads that never end are cut off after the head timeout and delay no other agent.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_heads_without_end_cost_their_own_connections_alone() {
+async fn two_hundred_endless_heads_lose_only_their_own_connections() {
     let fixture = ProxyFixture::with_short_timeouts().await;
     let begun = Instant::now();
     let heads = (0..200).map(|number| {

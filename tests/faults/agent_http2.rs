@@ -1,4 +1,4 @@
-//! What an agent does wrong over HTTP/2.
+//! Agent faults over HTTP/2.
 
 use super::fixture::{ProxyFixture, STREAM, chunk};
 use super::frames::{
@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
 use tokio::net::TcpStream;
 
-/// Frames that an agent sends too many of.
 struct Flood {
     name: &'static str,
     script: Script,
@@ -20,9 +19,9 @@ struct Flood {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ConnectionOutcome {
-    /// It goes on: the next request is answered.
+    /// The connection stays open and answers the next request.
     Served,
-    /// It ends with this code.
+    /// The connection ends with GOAWAY and this error code.
     GoAway(u32),
 }
 
@@ -93,7 +92,7 @@ pub fn names() -> Vec<&'static str> {
     floods().iter().map(|flood| flood.name).collect()
 }
 
-/// How the connection ended after a flood; `None` where it was closed without GOAWAY.
+/// Returns how the connection ended after a flood. `None` means that it closed without GOAWAY.
 async fn connection_outcome(fixture: &ProxyFixture, flood: &Flood) -> Option<ConnectionOutcome> {
     let mut end = Peer::new(
         TcpStream::connect(fixture.proxy())
@@ -204,7 +203,7 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
+async fn an_http2_agent_with_a_closed_window_delays_only_its_own_stream() {
     let fixture = ProxyFixture::start().await;
     fixture.backend.set_script(
         &Script::default()
@@ -243,9 +242,9 @@ async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
     fixture.next_call_works().await;
 }
 
-/// A reset of a stream overtakes what waits to be written to it.
+/// The reset of a stream can overtake bytes that are still queued for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
+async fn an_http2_agent_gets_the_bytes_before_a_body_broke_off() {
     let fixture = ProxyFixture::start().await;
     let does = Script::default().send(STREAM).send(chunk("hello"));
     for (number, does) in [does.clone().close(), does.send("zz\r\n").close()]

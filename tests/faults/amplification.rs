@@ -1,7 +1,7 @@
-//! Bytes that are few on the wire and many once decoded: what measuring them may cost.
+//! Memory that measuring needs for bytes that are few on the wire and many when decoded.
 //!
-//! The bound, on top of what the process takes at rest: `memory_bytes` for all measuring
-//! together, [`PER_STREAM`] for each open stream, and [`SLACK`].
+//! The bound in addition to the idle process is `memory_bytes` for all measuring together, [`PER_STREAM`] for each open
+//! stream, and [`SLACK`].
 
 use super::fixture::{ProxyFixture, Setup, chunk};
 use std::net::SocketAddr;
@@ -15,13 +15,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What measuring may hold in these tests.
 const MEMORY: u64 = 64 << 20;
-/// What one open stream may hold besides, as `docs/reliability.md` says.
+/// Memory of one open stream in addition to `memory_bytes`, as stated in `docs/reliability.md`.
 const PER_STREAM: u64 = 256 << 10;
-/// What the allocator keeps, and what one thread needs to read a body.
+/// Memory that the allocator keeps, and that one thread needs to read a body.
 const SLACK: u64 = 32 << 20;
-/// How long the operators' address may take to answer meanwhile.
+/// Deadline for an answer of the admin address during the attack.
 const LIVEZ: Duration = Duration::from_secs(5);
 
 const BOUNDS: &str = "memory_bytes = \"64MiB\"\n";
@@ -30,7 +29,7 @@ const UPGRADE: &str = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: h\r\nConnectio
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                         Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\n";
 
-/// Answers every request with the same bytes, and leaves the connection open.
+/// Answers every request with fixed bytes and keeps the connection open.
 struct CannedBackend {
     address: SocketAddr,
     written: Arc<AtomicU64>,
@@ -71,7 +70,6 @@ struct AttackCost {
 }
 
 impl AttackCost {
-    /// Has so many agents ask for `answer`, each on a connection of its own that stays open.
     async fn of(name: &str, streams: u64, request: &[u8], response: Vec<u8>) -> AttackCost {
         AttackCost::with(name, streams, request, response, |_| ()).await
     }
@@ -144,7 +142,6 @@ impl AttackCost {
         cost
     }
 
-    /// Waits until every byte has reached the agents and is measured.
     async fn arrives(&self, upstream: &CannedBackend, read: &AtomicU64, streams: u64, bytes: u64) {
         let end = Instant::now() + 2 * TIMEOUT;
         let mut slowest = Duration::ZERO;
@@ -169,7 +166,7 @@ impl AttackCost {
         assert!(slowest < LIVEZ, "/livez took {slowest:?}");
     }
 
-    /// What is still resident once no more memory is returned.
+    /// Returns the resident memory once it no longer falls.
     async fn given_back(&self) -> u64 {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -196,7 +193,6 @@ fn json(encoding: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A stream that does not end.
 fn stream(media_type: &str, encoding: &str, pieces: &[&[u8]]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Encoding: {encoding}\r\n\
@@ -206,7 +202,6 @@ fn stream(media_type: &str, encoding: &str, pieces: &[&[u8]]) -> Vec<u8> {
     head.bytes().chain(pieces).collect()
 }
 
-/// Choices of which nothing is said, one every three bytes.
 fn choices(bytes: usize) -> Vec<u8> {
     let many = "{},".repeat(bytes / 3);
     format!("{{\"choices\":[{many}{{}}]}}").into_bytes()
@@ -234,7 +229,6 @@ async fn an_event_of_a_million_tool_calls() {
     AttackCost::of("a million tool calls", 2, &chat(), response).await;
 }
 
-/// Bits of a number, the lowest first.
 #[derive(Default)]
 struct BitWriter(Vec<bool>);
 
@@ -249,7 +243,7 @@ impl BitWriter {
     }
 }
 
-/// The largest window, and 256 tables each for literals and distances, none of which comes.
+/// A Brotli head with the largest window and 256 tables each for literals and distances, none of which follows.
 fn tables() -> Vec<u8> {
     let mut bits = BitWriter::default();
     bits.put(4, 0b1111);
@@ -257,12 +251,11 @@ fn tables() -> Vec<u8> {
     bits.put(2, 2);
     bits.put(24, 0xff_ffff);
     bits.put(1, 0);
-    // One type of block each, no postfix, no direct distances, the first context mode.
+    // One block type each, no postfix, no direct distances, context mode 0.
     bits.put(3, 0);
     bits.put(6, 0);
     bits.put(2, 0);
     for _ in 0..2 {
-        // 256 tables, all contexts in the first.
         bits.put(4, 0b1111);
         bits.put(7, 127);
         bits.put(1, 0);
@@ -271,7 +264,6 @@ fn tables() -> Vec<u8> {
         bits.put(8, 0);
         bits.put(1, 0);
     }
-    // The first few tables.
     bits.put(24, 0);
     bits.bytes()
 }
@@ -284,13 +276,13 @@ async fn a_few_bytes_of_brotli_on_each_of_200_streams() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn windows_of_zstd_on_each_of_60_streams() {
-    // A window of 8 MiB, and blocks of one byte that stands for 128 KiB.
+    // A zstd frame with a window of 8 MiB and one-byte blocks that each decode to 128 KiB.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3];
     let block = |frame: &mut Vec<u8>, kind: u32, size: u32, content: &[u8]| {
         frame.extend_from_slice(&(size << 3 | kind << 1).to_le_bytes()[..3]);
         frame.extend_from_slice(content);
     };
-    // Blanks before a body, which nothing else holds.
+    // Leading blanks, which are not stored anywhere else.
     for _ in 0..30 {
         block(&mut frame, 1, 128 << 10, b" ");
     }
@@ -306,7 +298,7 @@ async fn windows_of_brotli_on_each_of_60_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_event_leaves_no_room_behind_that_it_took() {
+async fn the_memory_of_a_long_event_is_returned() {
     let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(2 << 20));
     let response = stream("text/event-stream", "identity", &[event.as_bytes()]);
     AttackCost::of("an event of 2 MB and then silence", 60, &chat(), response).await;
@@ -328,7 +320,7 @@ async fn names_of_a_megabyte_are_not_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_of_an_event_stream_leave_no_room_behind() {
+async fn the_memory_of_event_stream_chunks_is_returned() {
     let long = "x".repeat(3 << 19);
     let event = format!("{{\"bytes\":\"{long}\"}}\n");
     let request = b"POST /model/m/invoke-with-response-stream HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
@@ -336,7 +328,7 @@ async fn chunks_of_an_event_stream_leave_no_room_behind() {
     AttackCost::of("a chunk of 1.5 MB", 60, request, response).await;
 }
 
-/// A frame that a server sends: what it begins with, its length, and so much of its payload.
+/// A WebSocket frame of a server: the first byte, the announced length, and as much of its payload as is given.
 fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
     [&[first, 127], &length.to_be_bytes()[..], payload].concat()
 }

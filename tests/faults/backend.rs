@@ -1,4 +1,4 @@
-//! A backend that misbehaves as it is asked to.
+//! A backend that misbehaves on request.
 
 use super::message::{self, ObservedMessage};
 use super::script::{Disconnect, Peer, Script};
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 
-/// The header line of an agent that sends no more requests on the connection.
+/// An agent sends this header line on its last request of a connection.
 const CLOSES: &[u8] = b"Connection: close\r\n";
 
 /// A request as the backend received it, and how its connection ended.
@@ -48,12 +48,10 @@ impl Backend {
         backend
     }
 
-    /// Sets the script that answers requests from now on.
     pub fn set_script(&self, script: &Script) {
         *self.script.lock().expect("no panic") = Arc::new(script.clone());
     }
 
-    /// The requests received since the last call.
     pub fn received(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut *self.received.lock().expect("no panic"))
     }

@@ -1,8 +1,7 @@
-//! Slow peers and floods: what they may cost, and that others do not notice.
+//! Slow peers and floods: their memory, and that other streams are not affected.
 //!
-//! The bounds, on top of what the process takes at rest: [`PER_STREAM`] for each slow
-//! stream, and [`MEMORY`] for all measuring together. Latency next to such peers is measured
-//! by `cargo bench --bench peers -- --noisy-neighbours`.
+//! The bounds in addition to the idle process are [`PER_STREAM`] for each slow stream and [`MEMORY`] for all measuring
+//! together. `cargo bench --bench peers -- --noisy-neighbours` measures latency next to such peers.
 
 use super::fixture::{MEMORY, ProxyFixture, Setup};
 use super::message::{self, MessageEnd};
@@ -17,11 +16,11 @@ use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// What one stream may hold of the process's memory, whatever its peers do.
+/// Memory that one stream may hold, whatever its peers do.
 const PER_STREAM: u64 = 256 << 10;
-/// What an unoptimised process takes for other reasons: code that runs for the first time.
+/// Memory for other reasons, such as code of an unoptimised build that runs for the first time.
 const SLACK: u64 = 8 << 20;
-/// What two kernels' buffers of loopback may hold of one stream.
+/// Bytes of one stream that the loopback buffers of both kernels may hold.
 const KERNEL: u64 = 32 << 20;
 
 const HEAD: &str =
@@ -29,7 +28,7 @@ const HEAD: &str =
 const TINY: usize = 1_200;
 const PROMPT: u64 = 100 << 20;
 
-/// A backend that writes and reads without end, and counts the bytes.
+/// A backend that reads and writes without end, and counts the bytes.
 struct EndlessBackend {
     address: SocketAddr,
     written: Arc<AtomicU64>,
@@ -95,7 +94,6 @@ async fn serve(
     }
 }
 
-/// Reads a long prompt and holds every byte against what it should be.
 async fn take(tcp: &mut TcpStream, read: &AtomicU64) {
     let (block, mut at) = (block().repeat(2), 0);
     let mut piece = vec![0; 64 * 1024];
@@ -122,7 +120,6 @@ fn piece() -> Vec<u8> {
     format!("{:x}\r\n{events}\r\n", events.len()).into_bytes()
 }
 
-/// A stream of events in chunks of one byte each.
 fn tiny() -> Vec<u8> {
     let events = words(2).repeat(TINY) + &finish(None) + DONE;
     let chunks: Vec<u8> = events
@@ -132,7 +129,7 @@ fn tiny() -> Vec<u8> {
     [HEAD.as_bytes(), &chunks, b"0\r\n\r\n"].concat()
 }
 
-/// An agent with a small window, which has asked for a flood.
+/// An agent with a small receive window that has asked for a flood.
 async fn thirsty(proxy: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("small");
@@ -168,7 +165,7 @@ impl BackpressureFixture {
         self.fixture.resident().saturating_sub(self.at_rest)
     }
 
-    /// Waits until the backend can write no more; says how much it could.
+    /// Waits until the backend can write no more, and returns how many bytes it wrote.
     async fn held_back(&self) -> u64 {
         let end = Instant::now() + TIMEOUT;
         let written = || self.tireless.written.load(Ordering::Relaxed);
@@ -182,7 +179,7 @@ impl BackpressureFixture {
         }
     }
 
-    /// Other streams meanwhile: checks every byte of each, step by step.
+    /// Runs other streams during the flood and checks every byte of each.
     async fn others_are_unharmed(&self) {
         const STEPS: usize = 20;
         let mut streams = Vec::new();

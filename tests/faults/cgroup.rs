@@ -1,4 +1,4 @@
-//! A cgroup with a memory limit, for a process of the tests.
+//! A cgroup with a memory limit for a process of the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokengauge_test_support::skip::skipped;
 use tokio::process::Command;
 
-/// The files of a memory controller.
+/// Names of the files of a memory controller.
 struct Controller {
     limit: &'static str,
     swap: &'static str,
@@ -25,15 +25,15 @@ const V2: Controller = Controller {
     peak: "memory.peak",
 };
 
-/// A cgroup that is removed with this.
+/// A cgroup that is removed on drop.
 pub struct Cgroup {
     path: PathBuf,
     controller: Controller,
 }
 
 impl Cgroup {
-    /// One below this process's, limited to `bytes`. `None` where none can be made, which
-    /// only a developer's machine may say: it is an error under `CI=true`.
+    /// Creates a cgroup of `bytes` below the cgroup of this process. Returns `None` on a machine that does not allow
+    /// it. With `CI=true` that is an error.
     pub fn limited(bytes: u64) -> Option<Cgroup> {
         match Cgroup::make(bytes) {
             Ok(cgroup) => Some(cgroup),
@@ -68,7 +68,6 @@ impl Cgroup {
         let cgroup = Cgroup { path, controller };
         let limit = cgroup.path.join(cgroup.controller.limit);
         fs::write(limit, bytes.to_string()).map_err(|e| said(cgroup.controller.limit, e))?;
-        // Where swap is counted, there is to be none of it.
         let swap = if cgroup.controller.limit == V2.limit {
             0
         } else {
@@ -78,7 +77,6 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// A command that enters the cgroup and then becomes the program.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         let enter = "echo $$ > \"$0\" && exec \"$@\"";
@@ -87,7 +85,7 @@ impl Cgroup {
         command
     }
 
-    /// The most it held, in bytes.
+    /// Peak memory of the cgroup in bytes.
     pub fn peak(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(self.controller.peak)).expect("counted");
         text.trim().parse().expect("a number")

@@ -1,4 +1,4 @@
-//! The real proxy in front of a backend, and the idle state that it must return to after a fault.
+//! The real proxy in front of a backend. After a fault the proxy must return to its idle state.
 
 use super::backend::Backend;
 use super::message::{self, MessageEnd, ObservedMessage};
@@ -15,14 +15,12 @@ use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-/// The memory limit of measuring in these tests, in bytes.
 pub const MEMORY: u64 = 8 << 20;
-/// The timeouts for heads and for pauses in bodies where a test waits for them.
+/// Timeouts for heads and for pauses in bodies, for tests that wait until they expire.
 pub const SHORT_TIMEOUT_MS: u64 = 2_000;
-/// The same timeouts in all other tests: longer than a busy machine delays anything.
+/// Timeouts for all other tests, longer than a busy machine delays anything.
 const LONG_TIMEOUT_MS: u64 = 20_000;
 
-/// The beginning of the configuration.
 const SETTINGS: &str = "\
 listen = \"127.0.0.1:0\"
 [admin]
@@ -90,12 +88,10 @@ impl ProxyFixture {
         self.process.addresses()[0]
     }
 
-    /// The one finished call of this session.
     pub async fn record(&self, session: &str) -> Value {
         self.recorded(session, 1).await.remove(0)
     }
 
-    /// The finished calls of this session, once there are `count`.
     pub async fn recorded(&self, session: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -113,7 +109,6 @@ impl ProxyFixture {
         }
     }
 
-    /// The finished calls of this session so far.
     pub async fn records(&self, session: &str) -> Vec<Value> {
         let path = format!("/api/v1/calls?limit=1000&operation_class=all&session={session}");
         let response: Value =
@@ -121,8 +116,7 @@ impl ProxyFixture {
         response["calls"].as_array().expect("calls").clone()
     }
 
-    /// Waits until the process has as many files, tasks, streams and queued bytes as when it
-    /// was idle.
+    /// Waits until the process has no more files, tasks, streams and queued bytes than when it was idle.
     pub async fn returns_to_idle(&self, after: &str) {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -139,7 +133,6 @@ impl ProxyFixture {
         }
     }
 
-    /// Makes an ordinary call and checks its status and bytes.
     pub async fn next_call_works(&self) {
         self.backend.set_script(&ordinary());
         let seen = ask(self.proxy(), &request("ordinary")).await;
@@ -163,17 +156,15 @@ impl ProxyFixture {
         std::fs::read_dir(path).expect("it runs").count()
     }
 
-    /// Resident memory of the process, in bytes.
     pub fn resident(&self) -> u64 {
         self.status("VmRSS:")
     }
 
-    /// The most that was resident since [`ProxyFixture::forget_peak`], in bytes.
+    /// Peak resident memory in bytes since [`ProxyFixture::forget_peak`].
     pub fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    /// Resets the peak of [`ProxyFixture::peak`].
     pub fn forget_peak(&self) {
         let path = format!("/proc/{}/clear_refs", self.process.id());
         std::fs::write(path, "5").expect("it is ours");
@@ -194,7 +185,6 @@ impl ProxyFixture {
         sum(&self.process.metrics().await, name)
     }
 
-    /// What it has open once that no longer changes: its idle state.
     async fn settled(&self) -> IdleState {
         let (mut last, mut same) = (self.now().await, 0);
         while same < 10 {
@@ -217,23 +207,20 @@ fn sum(metrics: &HashMap<String, f64>, name: &str) -> f64 {
 }
 
 pub struct Setup {
-    /// Becomes the proxy; the arguments follow.
+    /// The command that executes the proxy. Its arguments are appended.
     pub command: Command,
-    /// More of them.
     pub arguments: Vec<String>,
-    /// More of the configuration's first part.
+    /// Additional top-level configuration.
     pub settings: String,
-    /// More of the one upstream.
     pub upstream: String,
-    /// More of the one route.
     pub route: String,
-    /// The limits of measuring.
+    /// Keys of `[limits]` for measuring.
     pub bounds: String,
     pub url: String,
     pub http2_streams: usize,
     pub idle_for: &'static str,
     pub eject_for: &'static str,
-    /// The timeouts for heads and for pauses in bodies, in milliseconds.
+    /// Timeouts for heads and for pauses in bodies, in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -277,7 +264,6 @@ impl Setup {
     }
 }
 
-/// Runs an agent's script, and returns the response.
 pub async fn ask(address: SocketAddr, script: &Script) -> ObservedMessage {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let mut end = Peer::new(tcp);
@@ -287,7 +273,7 @@ pub async fn ask(address: SocketAddr, script: &Script) -> ObservedMessage {
     message::response(&end.received, end.gone)
 }
 
-/// A request for a chat that closes its connection after the response.
+/// A chat request that asks to close the connection after the response.
 pub fn request(session: &str) -> Script {
     Script::default().send(chat(session, "HTTP/1.1"))
 }
@@ -308,7 +294,6 @@ pub fn chat_about(session: &str, version: &str, prompt: &str) -> String {
     )
 }
 
-/// The head of a stream of events in chunks.
 pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                           Transfer-Encoding: chunked\r\n\r\n";
 
@@ -318,12 +303,11 @@ pub fn chunk(content: impl AsRef<[u8]>) -> Vec<u8> {
     [size.as_bytes(), content, b"\r\n"].concat()
 }
 
-/// The events and the chunk that end a complete stream.
+/// The last events and the last chunk of a complete stream.
 pub fn the_end() -> Vec<u8> {
     [chunk(finish(None)), chunk(DONE), b"0\r\n\r\n".to_vec()].concat()
 }
 
-/// A stream of 10 tokens.
 pub fn ordinary() -> Script {
     let stream = Script::default().send(STREAM).send(chunk(words(4)));
     stream.send(chunk(words(6))).send(the_end())

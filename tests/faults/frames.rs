@@ -1,4 +1,4 @@
-//! Frames of HTTP/2, written by hand: what no well-behaved library sends.
+//! HTTP/2 frames written by hand, because libraries refuse to send invalid ones.
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -17,7 +17,6 @@ pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 pub const ACK: u8 = 1;
 
-/// Codes of errors.
 pub const INTERNAL_ERROR: u32 = 2;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
@@ -53,7 +52,7 @@ pub fn settings(pairs: &[(u16, u32)]) -> Vec<u8> {
     frame(SETTINGS, 0, 0, payload)
 }
 
-/// A field, literally.
+/// A header field without indexing or Huffman coding.
 pub fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| {
         let length = u8::try_from(text.len()).expect("short");
@@ -63,25 +62,24 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
     [&[0][..], &text(name), &text(value)].concat()
 }
 
-/// The head of a stream of events.
+/// A HEADERS frame with the response head of an event stream.
 pub fn response(stream: u32) -> Vec<u8> {
     let block = [&[0x88][..], &field("content-type", "text/event-stream")].concat();
     frame(HEADERS, END_HEADERS, stream, block)
 }
 
-/// A `GET /` of this session, without a body.
+/// A `GET /` without a body.
 pub fn request(stream: u32, session: &str) -> Vec<u8> {
     let block = block(session);
     frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 }
 
-/// The fields of that.
 pub fn block(session: &str) -> Vec<u8> {
     let pseudo = [0x82, 0x86, 0x84, 0x41, 1, b'h'];
     [&pseudo[..], &field("x-tokengauge-session", session)].concat()
 }
 
-/// The frames of what came: kind, flags, stream, payload.
+/// Splits received bytes into frames: type, flags, stream, payload.
 pub fn frames(mut raw: &[u8]) -> Vec<(u8, u8, u32, &[u8])> {
     let mut frames = Vec::new();
     while let Some((frame, rest)) = first(raw) {

@@ -2,26 +2,24 @@
 
 use super::script::Disconnect;
 
-/// A message as far as it came.
+/// The received part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMessage {
-    /// Interim responses before it.
     pub interim: usize,
-    /// The first line's second word: a status, or a target. `None` without a whole head.
+    /// The second word of the first line: a status or a target. `None` if the head is incomplete.
     pub what: Option<String>,
-    /// The content, framing removed.
+    /// The body without framing.
     pub body: Vec<u8>,
     pub trailers: String,
     pub end: MessageEnd,
-    /// `x-tokengauge-error`.
     pub error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageEnd {
-    /// By its own framing.
+    /// The body is complete by its framing.
     Whole,
-    /// The connection closed before.
+    /// The connection closed before the end.
     Short,
     Reset,
     Malformed,

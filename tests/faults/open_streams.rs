@@ -1,5 +1,5 @@
-//! Streams of HTTP/2 that agents open and do not finish, in a cgroup of 256 MiB: 60 connections with a
-//! thousand requests each, whose bodies never come and whose windows are shut.
+//! HTTP/2 streams that agents open and do not finish, in a cgroup of 256 MiB: 60 connections with 1,000 requests each,
+//! whose bodies never arrive and whose windows are closed.
 
 use super::cgroup::Cgroup;
 use super::fixture::{ProxyFixture, STREAM};
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 const CGROUP: u64 = 256 << 20;
 const CONNECTIONS: usize = 60;
 const STREAMS: usize = 1000;
-/// One for every 64 KiB of the cgroup.
+/// The proxy allows one open stream per 64 KiB of the cgroup.
 const MOST: usize = (CGROUP >> 16) as usize;
 
-/// Opens the streams, and keeps those that are not refused until it is dropped.
+/// Opens the streams and keeps those that were not refused until the task is dropped.
 async fn attack(address: std::net::SocketAddr, refused: Arc<AtomicUsize>) {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let mut builder = h2::client::Builder::new();

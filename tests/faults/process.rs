@@ -1,5 +1,4 @@
-//! What goes wrong around the proxy: files, disks, receivers of telemetry, clocks, and its
-//! own mistakes.
+//! Faults around the proxy: file descriptors, disks, telemetry receivers, clocks, and panics in its own code.
 
 use super::backend::Backend;
 use super::fixture::{ProxyFixture, Setup, ask, ordinary, request};
@@ -26,7 +25,7 @@ use tokengauge_test_support::skip::skipped;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-/// A command after a line of shell. It has one thread of traffic: others take descriptors.
+/// Runs the proxy after a line of shell, with one traffic thread, because each thread needs descriptors.
 fn behind(line: &str) -> Command {
     let mut command = Command::new("sh");
     command.env("TOKIO_WORKER_THREADS", "1");
@@ -36,7 +35,7 @@ fn behind(line: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
+async fn without_file_descriptors_open_streams_continue_and_new_ones_wait() {
     const STEPS: usize = 10;
     let steps = SteppedBackend::start().await;
     let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
@@ -57,7 +56,7 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
         );
     }
     fixture.process.line("files may be open").await;
-    // They wait, and files are left for operators.
+    // The connections wait, and enough descriptors are left for the admin address.
     for _ in 0..5 {
         assert_eq!(fetch(fixture.process.admin, "/livez").await.status, 200);
     }
@@ -79,7 +78,7 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
     fixture.returns_to_idle("few files").await;
 }
 
-/// Streams of a few HTTP/2 agents to a slow upstream, more than there are descriptors.
+/// Opens streams of a few HTTP/2 agents to a slow upstream, more than there are descriptors.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators() {
     const FILES: usize = 400;
@@ -116,7 +115,8 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
     let figures = fixture.process.metrics().await;
     let open = figures["tokengauge_upstream_connections{upstream=\"engine\"}"];
     let pending = figures["tokengauge_upstream_pending_requests{upstream=\"engine\"}"];
-    // 300 descriptors for connections, half of them upstreams', a quarter of those the other's.
+    // Connections have 300 descriptors. Half are for upstreams, and a quarter of that half is reserved for the other
+    // upstream.
     assert_eq!((open, pending), (113.0, 50.0));
     for _ in 0..20 {
         assert_eq!(
@@ -146,7 +146,6 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
         .await;
 }
 
-/// Waits for a metric, and makes no calls meanwhile.
 async fn reaches_alone(fixture: &ProxyFixture, metric: &str, least: f64) {
     let end = Instant::now() + TIMEOUT;
     while fixture.metric(metric).await < least {
@@ -198,7 +197,7 @@ async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
     );
 }
 
-/// Calls that must not notice anything: every byte of each is looked at.
+/// Makes calls that must not be affected, and checks every byte.
 async fn calls(fixture: &ProxyFixture, count: usize) {
     for _ in 0..count {
         fixture.next_call_works().await;
@@ -225,7 +224,7 @@ async fn a_full_disk_costs_records_and_nothing_else() {
     if !allowed.is_ok_and(|status| status.success()) {
         assert!(
             std::env::var("CI").is_err(),
-            "CI can give a process a disk of its own"
+            "CI can give a process its own disk"
         );
         return skipped("mount namespaces are not allowed here");
     }
@@ -241,7 +240,7 @@ async fn a_full_disk_costs_records_and_nothing_else() {
     });
     let fixture = fixture.await;
     reaches(&fixture, "tokengauge_ledger_records_total", 5.0).await;
-    // The disk is one of the process's own.
+    // The disk is mounted only in the process's own mount namespace.
     let inside = format!("/proc/{}/root{}", fixture.process.id(), state.display());
     let filler = PathBuf::from(inside).join("filler");
     let mut file = OpenOptions::new()
@@ -273,7 +272,7 @@ async fn a_call_log_without_room_costs_lines_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
+async fn a_hanging_telemetry_receiver_affects_only_counters() {
     let receiver = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let endpoint = format!("http://{}", receiver.local_addr().expect("an address"));
     let hanging = tokio::spawn(async move {
@@ -372,7 +371,7 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
     }
 }
 
-/// Durations are of a clock that never steps; the wall clock is read once per call.
+/// Durations use a monotonic clock. The wall clock is read once per call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_leaves_durations_and_spans_as_they_were() {
     const DAY: Duration = Duration::from_secs(86_400);

@@ -1,5 +1,5 @@
-//! Compressed request bodies that are small on the wire and that a limit has to read: what 60 of
-//! them at once take, in a cgroup of 256 MiB.
+//! Memory of 60 concurrent compressed request bodies that are small on the wire and that a limit must read, in a cgroup
+//! of 256 MiB.
 
 use super::cgroup::Cgroup;
 use super::fixture::ProxyFixture;
@@ -12,30 +12,28 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const CGROUP: u64 = 256 << 20;
-/// What measuring may hold.
 const MEMORY: u64 = 32 << 20;
-/// The memory that the process may take in addition.
+/// Memory in addition to `memory_bytes`.
 const SLACK: u64 = 32 << 20;
 const REQUESTS: usize = 60;
 
-/// A limit that depends on the body.
 fn quota(per: &str) -> String {
     format!("[[quota]]\nname = \"q\"\nper = \"{per}\"\nrequests_per_minute = 100000\n")
 }
 
-/// A chat of 20 MB, most of it blanks: more than the largest window of Brotli.
+/// A chat of 20 MB, mostly blanks: more than the largest window of Brotli.
 fn blanks() -> Vec<u8> {
     let before = r#"{"model":"m-1","user":"u","messages":[{"role":"user","content":"Hi"}]"#;
     format!("{before}{}}}", " ".repeat(20 << 20)).into_bytes()
 }
 
-/// A chat whose model has a name of 3 MB, which is less than what may be decompressed at any ratio.
+/// A chat whose model name has 3 MB, less than the decompression limit at any ratio.
 fn long_name() -> Vec<u8> {
     let name = "x".repeat(3 << 20);
     format!(r#"{{"model":"{name}","user":"{name}","messages":[]}}"#).into_bytes()
 }
 
-/// Applies encodings, the first one first; Brotli with the largest window.
+/// Applies the encodings in order; Brotli uses the largest window.
 fn encoded(codings: &str, body: Vec<u8>) -> Vec<u8> {
     let codings = codings.split(", ");
     codings.fold(body, |body, coding| match coding {

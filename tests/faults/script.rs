@@ -6,22 +6,19 @@ use tokengauge_test_support::TIMEOUT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A peer that has read nothing for so long is not written to any more.
+/// A peer that reads nothing for this time gets no more bytes.
 const STUCK: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
-    /// Sends the same bytes several times.
     Repeat(Vec<u8>, usize),
-    /// Sends byte by byte, each in a packet of its own.
+    /// Sends each byte in its own packet.
     Trickle(Vec<u8>),
     Wait(Duration),
-    /// Reads until so many bytes have come.
     Receive(usize),
-    /// Reads until the other side closes.
     ReceiveAll,
-    /// Shuts the writing side down; reading goes on.
+    /// Shuts down the writing side and continues to read.
     HalfClose,
     Close,
     Reset,
@@ -79,7 +76,6 @@ pub enum Disconnect {
     Reset,
 }
 
-/// One peer of a connection, and all bytes that it received.
 pub struct Peer {
     tcp: TcpStream,
     pub received: Vec<u8>,
@@ -96,8 +92,8 @@ impl Peer {
         }
     }
 
-    /// Performs the steps. `false` where that ended the connection. A write that
-    /// fails is no failure here: the other side may leave when it likes.
+    /// Performs the steps. Returns `false` if the connection ended. A failed write is not an error, because the other
+    /// side may close at any time.
     pub async fn play(&mut self, script: &Script) -> bool {
         for step in &script.0 {
             match step {
@@ -134,7 +130,7 @@ impl Peer {
         self.write(&bytes.repeat(times % at_once)).await;
     }
 
-    /// Writes, and reads meanwhile, so that a peer that answers a flood is not blocked.
+    /// Writes and also reads, so that a peer that answers a flood is not blocked.
     async fn write(&mut self, mut bytes: &[u8]) {
         let mut piece = [0; 16 * 1024];
         while !bytes.is_empty() {
@@ -164,19 +160,18 @@ impl Peer {
         }
     }
 
-    /// Reads what the other side sent before the connection broke.
+    /// Reads the bytes that the other side sent before the connection broke.
     async fn read_what_came(&mut self) {
         if self.gone.is_none() {
             let _ = tokio::time::timeout(STUCK, self.tcp.read_to_end(&mut self.received)).await;
         }
     }
 
-    /// Reads until the other side ends.
     pub async fn receive_all(&mut self) {
         while self.receive().await {}
     }
 
-    /// Reads once; `false` where the connection has ended.
+    /// Reads once. Returns `false` if the connection has ended.
     pub async fn receive(&mut self) -> bool {
         if self.gone.is_some() {
             return false;
@@ -191,7 +186,6 @@ impl Peer {
         self.gone.is_none()
     }
 
-    /// The same without a timeout, for an idle connection.
     pub async fn receive_without_timeout(&mut self) -> bool {
         let waits = self.gone.is_none();
         waits && self.tcp.readable().await.is_ok() && self.receive().await

@@ -1,5 +1,4 @@
-//! An injected sidecar under the memory limit that injection gives it, with nothing said of
-//! how much measuring may hold.
+//! An injected sidecar under its default memory limit, without `memory_bytes` in its configuration.
 
 use super::cgroup::Cgroup;
 use super::fixture::ProxyFixture;
@@ -9,12 +8,12 @@ use tokengauge_test_support::TIMEOUT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// `inject::Settings::default().resources`, in bytes.
+/// The memory limit in `inject::Settings::default().resources`, in bytes.
 const LIMIT: u64 = 384 << 20;
-/// What may stay resident when the load is over, on top of what was before.
+/// Resident memory that may remain after the load, in addition to the memory before it.
 const LEFT: u64 = 32 << 20;
 
-/// Reads requests to their end, begins to answer each, and goes on for ever.
+/// Reads each request to its end, begins an answer, and never ends it.
 async fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
@@ -54,7 +53,6 @@ async fn answer(mut tcp: TcpStream) {
     let _ = tcp.read_u8().await;
 }
 
-/// A question about an image, so many bytes long.
 fn question(bytes: usize) -> Vec<u8> {
     let before = "{\"model\":\"m-1\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":[\
                   {\"type\":\"text\",\"text\":\"What is this?\"},{\"type\":\"image_url\",\
@@ -120,7 +118,7 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
             held >> 10,
         );
         if route == BY_MODEL {
-            // Copies that measuring holds of open calls are not in the way of those to come.
+            // Copies of open calls that measuring holds do not prevent later calls from being read.
             let all_unread = fixture.metric(UNREAD).await as usize;
             let of_round = all_unread - unread;
             assert!(of_round <= agents / 4, "{of_round} were not read");
@@ -158,7 +156,7 @@ async fn it_survives_200_questions_of_a_megabyte_that_it_rewrites() {
     survives(200, 1 << 20, "inject_usage = true\n").await;
 }
 
-/// Reads every body; all that cannot be held count as one and are let in.
+/// Reads every body. All calls whose bodies cannot be held count as one caller and are admitted.
 const BY_MODEL: &str = "[[quota]]\nname = \"q\"\nper = \"model\"\nrequests_per_minute = 100000\n";
 
 const UNREAD: &str = "tokengauge_quota_shared_total{quota=\"q\",reason=\"unreadable_body\"}";

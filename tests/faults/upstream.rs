@@ -1,4 +1,4 @@
-//! A fault of an upstream, and what agent and record must have of it.
+//! A fault of an upstream with the expected response to the agent and the expected call record.
 
 use super::fixture::{ProxyFixture, ask, chat, request};
 use super::message::{MessageEnd, ObservedMessage};
@@ -6,29 +6,30 @@ use super::script::Script;
 use serde_json::Value;
 
 pub struct Fault {
-    /// Also the session of its call, and its row in docs/reliability.md.
+    /// Also the session of its call, and the first cell of its row in docs/reliability.md.
     pub name: &'static str,
     pub does: Script,
-    /// What the agent says. The version is what differs.
+    /// HTTP version of the request.
     pub agent: &'static str,
-    /// What the agent sees through the proxy.
     pub through: ExpectedResponse,
     pub recorded: ExpectedRecord,
 }
 
-/// What the agent gets through the proxy, compared with what it gets without.
+/// The response that the agent must get through the proxy, compared with the response without the proxy.
 #[derive(Clone, Copy, Debug)]
 pub enum ExpectedResponse {
     Same,
-    /// No response came: one of the proxy's own says why.
+    /// The proxy answers with an error response: status and `x-tokengauge-error`.
     Refused(&'static str, &'static str),
-    /// The same bytes; but where the connection was reset or the framing wrong, it closes.
+    /// The bytes are equal. Where the upstream reset the connection or its framing was wrong, the proxy closes the
+    /// connection.
     Short,
-    /// The same bytes and a reset: HTTP/1.0 has no other way to say that a body is incomplete.
+    /// The bytes are equal, then the proxy resets the connection: in HTTP/1.0 only a reset shows that a body is
+    /// incomplete.
     Reset,
-    /// The same until the proxy gives up.
+    /// The bytes are equal until the proxy times out and closes.
     GivenUp,
-    /// The same, with at most so many of the interim responses.
+    /// The final response is equal, with at most this number of interim responses.
     Interim(usize),
 }
 
@@ -36,19 +37,17 @@ pub enum ExpectedResponse {
 pub struct ExpectedRecord {
     pub outcome: &'static str,
     pub error: Option<&'static str>,
-    /// Counted output.
     pub tokens: Option<u64>,
-    /// Why there may be no speed, where that is of interest.
+    /// Reasons why the call may have no speed; empty if the test does not check it.
     pub without_speed: &'static [&'static str],
     pub stalls: u64,
 }
 
-/// A record of a call that broke off, with so many tokens until then.
+/// A record of a call that broke off after this number of tokens.
 pub fn reset(tokens: u64) -> ExpectedRecord {
     recorded("upstream_reset", Some("upstream_reset"), Some(tokens))
 }
 
-/// A record of a call that came whole.
 pub fn complete(tokens: u64) -> ExpectedRecord {
     recorded("complete", None, Some(tokens))
 }
@@ -67,7 +66,7 @@ pub fn recorded(
     }
 }
 
-/// A record of a call that came whole and could not be counted.
+/// A record of a complete call whose tokens could not be counted.
 pub fn uncounted(why: &'static [&'static str]) -> ExpectedRecord {
     ExpectedRecord {
         without_speed: why,
@@ -90,7 +89,6 @@ pub fn fault(
     }
 }
 
-/// A fault in which the backend refuses the connection or there is none.
 pub fn refused(
     name: &'static str,
     does: Script,
@@ -111,7 +109,6 @@ pub fn refused(
     )
 }
 
-/// Tries every fault, and reports all that is not as expected.
 pub async fn all(fixture: &ProxyFixture, faults: Vec<Fault>) {
     let mut wrong = Vec::new();
     for fault in &faults {
@@ -207,7 +204,7 @@ impl ExpectedRecord {
     }
 }
 
-/// Without what would fill the screen.
+/// Shortens what would fill the screen.
 fn brief(seen: &ObservedMessage) -> String {
     let start = &seen.body[..seen.body.len().min(400)];
     format!(

@@ -1,4 +1,4 @@
-//! What an upstream does wrong over HTTP/1.
+//! Upstream faults over HTTP/1.
 
 use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, STREAM, chunk, the_end};
 use super::script::Script;
@@ -13,10 +13,10 @@ use tokengauge_test_support::meter::{DONE, finish, words};
 
 const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
-/// More than measuring reads, or more than it had the time for.
+/// Reasons why a body is not counted if it is too large or measuring is too slow.
 const TOO_MUCH: &[&str] = &["unparsed", "lagged"];
 
-/// A stream that has begun, with 7 tokens.
+/// An unfinished stream with 7 tokens.
 fn begun() -> Script {
     let script = Script::default().send(STREAM);
     script.send(chunk(words(3))).send(chunk(words(4)))
@@ -26,7 +26,7 @@ fn head(fields: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{fields}\r\n")
 }
 
-/// A whole stream of 7 tokens, without framing.
+/// The events of a complete stream with 7 tokens, without framing.
 fn events() -> String {
     [words(3), words(4), finish(None), DONE.to_owned()].concat()
 }
@@ -54,37 +54,37 @@ fn lost() -> Vec<Fault> {
             "upstream_reset",
         ),
         refused(
-            "reset amid the head",
+            "reset within the head",
             script().send(&STREAM[..40]).wait(50).reset(),
             "502",
             "upstream_reset",
         ),
         refused(
-            "closed amid the head",
+            "closed within the head",
             script().send(&STREAM[..40]).close(),
             "502",
             "upstream_reset",
         ),
         fault(
-            "reset amid chunks",
+            "reset between chunks",
             begun().wait(100).reset(),
             ExpectedResponse::Short,
             reset(7),
         ),
         fault(
-            "closed amid chunks",
+            "closed between chunks",
             begun().close(),
             ExpectedResponse::Same,
             reset(7),
         ),
         fault(
-            "closed amid a chunk",
+            "closed within a chunk",
             begun().send(&chunk(words(9))[..30]).close(),
             ExpectedResponse::Same,
             reset(7),
         ),
         fault(
-            "half-closed amid chunks",
+            "half-closed between chunks",
             begun().half_close().receive_all(),
             ExpectedResponse::Same,
             reset(7),
@@ -96,7 +96,7 @@ fn lost() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "closed amid a known length",
+            "closed within a body of known length",
             script()
                 .send(head("Content-Length: 5000\r\n"))
                 .send(words(3))
@@ -105,7 +105,7 @@ fn lost() -> Vec<Fault> {
             reset(3),
         ),
         fault(
-            "reset amid a known length",
+            "reset within a body of known length",
             script()
                 .send(head("Content-Length: 5000\r\n"))
                 .send(words(3))
@@ -115,7 +115,7 @@ fn lost() -> Vec<Fault> {
             reset(3),
         ),
         fault(
-            "reset amid a body without a length",
+            "reset within a body without a length",
             script()
                 .send(head("Connection: close\r\n"))
                 .send(words(3))
@@ -127,7 +127,7 @@ fn lost() -> Vec<Fault> {
         Fault {
             agent: "HTTP/1.0",
             ..fault(
-                "reset amid a body without a length for HTTP/1.0",
+                "reset within a body without a length for HTTP/1.0",
                 script()
                     .send(head("Connection: close\r\n"))
                     .send(words(3))
@@ -140,7 +140,7 @@ fn lost() -> Vec<Fault> {
         Fault {
             agent: "HTTP/1.0",
             ..fault(
-                "closed amid chunks for HTTP/1.0",
+                "closed between chunks for HTTP/1.0",
                 begun().close(),
                 ExpectedResponse::Reset,
                 reset(7),
@@ -164,13 +164,13 @@ fn slow() -> Vec<Fault> {
         .wait(SHORT_TIMEOUT_MS * 2)
         .close();
     let whole = [STREAM.as_bytes(), &chunk(words(3)), &the_end()].concat();
-    // With one event before it and one after it there is no other gap, however slow the machine is.
+    // With one event before the stall and one after it, a slow machine cannot add another gap.
     let stalls = [STREAM.as_bytes(), &chunk(words(7))].concat();
     let goes_on = [chunk(words(5)), the_end()].concat();
     let stall = Script::default().send(stalls).wait(SHORT_TIMEOUT_MS / 2);
     vec![
         fault(
-            "a stall that goes on",
+            "a stall, then the rest of the stream",
             stall.send(goes_on),
             ExpectedResponse::Same,
             ExpectedRecord {
@@ -179,7 +179,7 @@ fn slow() -> Vec<Fault> {
             },
         ),
         fault(
-            "a stall that ends",
+            "a stall, then a close",
             begun().wait(500).close(),
             ExpectedResponse::Same,
             reset(7),
@@ -191,7 +191,7 @@ fn slow() -> Vec<Fault> {
             recorded("timeout", Some("upstream_idle_timeout"), Some(7)),
         ),
         refused(
-            "interim responses alone",
+            "only interim responses",
             endless,
             "504",
             "upstream_head_timeout",
@@ -219,7 +219,7 @@ fn framing() -> Vec<Fault> {
         fault(name, does, ExpectedResponse::Short, reset(7))
     };
     vec![
-        bad("a chunk size that is none", b"xyz\r\n"),
+        bad("an invalid chunk size", b"xyz\r\n"),
         bad("a negative chunk size", b"-5\r\nhello\r\n"),
         bad(
             "a chunk size beyond 64 bits",
@@ -227,7 +227,7 @@ fn framing() -> Vec<Fault> {
         ),
         bad("a chunk longer than its size", b"3\r\nhello\r\n"),
         fault(
-            "a chunk that never fills",
+            "an incomplete chunk",
             begun().send("ffffffffffffff\r\n: a\n\n").close(),
             ExpectedResponse::Same,
             reset(7),
@@ -325,7 +325,7 @@ fn floods() -> Vec<Fault> {
             "upstream_protocol",
         ),
         refused(
-            "a head too large",
+            "a head that is too large",
             after(&large),
             "502",
             "upstream_protocol",
@@ -390,7 +390,7 @@ fn contents() -> Vec<Fault> {
             complete(11),
         ),
         fault(
-            "binary noise for events",
+            "binary noise instead of events",
             begun()
                 .send(chunk(noise))
                 .send(chunk("\n\n"))

@@ -1,4 +1,4 @@
-//! What an upstream does wrong over HTTP/2.
+//! Upstream faults over HTTP/2.
 
 use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, Setup};
 use super::frames::{
@@ -14,10 +14,9 @@ use std::time::Duration;
 use tokengauge_test_support::meter::{DONE, finish, words};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Every answer ends sooner.
+/// Deadline for every response.
 const WITHIN: Duration = Duration::from_secs(8);
 
-/// The backend's script for the request of a stream.
 type Behaviour = fn(u32) -> Script;
 
 struct Fault {
@@ -27,17 +26,17 @@ struct Fault {
     recorded: ExpectedRecord,
 }
 
-/// What the agent gets through the proxy, compared with what it gets without.
+/// The response that the agent must get through the proxy, compared with the response without the proxy.
 #[derive(Clone, Copy, Debug)]
 enum ExpectedResponse {
     Same,
-    /// The same bytes; the stream is reset, whatever became of the connection.
+    /// The bytes are equal and the stream is reset, even if the upstream ended the connection.
     Reset,
-    /// The same, but that its window is another.
+    /// The bytes are equal up to the proxy's own flow-control window.
     Window,
-    /// No response came: one of the proxy's own says why.
+    /// The proxy answers with an error response: status and `x-tokengauge-error`.
     Refused(u16, &'static str),
-    /// The same until the proxy gives up and resets the stream.
+    /// The bytes are equal until the proxy times out and resets the stream.
     GivenUp,
 }
 
@@ -52,9 +51,7 @@ struct ObservedResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamEnd {
     Whole,
-    /// The stream was reset, with this code.
     Reset(u32),
-    /// The connection was.
     Lost,
     Hung,
 }
@@ -103,13 +100,13 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         fault(
-            "h2 reset amid the body",
+            "h2 reset within the body",
             |s| begun(s).wait(100).send(reset(s, INTERNAL_ERROR)),
             Same,
             lost(7),
         ),
         fault(
-            "h2 cancel amid the body",
+            "h2 cancel within the body",
             |s| begun(s).wait(100).send(reset(s, CANCEL)),
             Same,
             lost(7),
@@ -127,7 +124,7 @@ fn faults() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "h2 GOAWAY with an error amid the body",
+            "h2 GOAWAY with an error within the body",
             |s| begun(s).wait(100).send(go_away(0, INTERNAL_ERROR)).close(),
             Reset,
             lost(7),
@@ -138,13 +135,13 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         fault(
-            "h2 connection closed amid the body",
+            "h2 connection closed within the body",
             |s| begun(s).wait(100).close(),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 connection reset amid the body",
+            "h2 connection reset within the body",
             |s| begun(s).wait(100).reset(),
             Reset,
             lost(7),
@@ -176,7 +173,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 more than the window",
+            "h2 more bytes than the window",
             |s| {
                 begun(s)
                     .wait(100)
@@ -187,7 +184,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a frame too large",
+            "h2 a frame that is too large",
             |s| {
                 begun(s)
                     .wait(100)
@@ -204,7 +201,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a push nobody asked for",
+            "h2 an unrequested push",
             |s| {
                 begun(s)
                     .wait(100)
@@ -215,7 +212,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         refused(
-            "h2 a head that cannot be unpacked",
+            "h2 a header block that cannot be decoded",
             |s| {
                 Script::default()
                     .send(frame(HEADERS, END_HEADERS, s, [0xff; 9]))
@@ -241,7 +238,7 @@ fn faults() -> Vec<Fault> {
             timeout,
         ),
         fault(
-            "h2 an end without the stream's own",
+            "h2 an end without the terminator of the events",
             |s| begun(s).send(frame(DATA, 1, s, b"")),
             Same,
             recorded("upstream_reset", Some("unterminated"), Some(7)),
@@ -295,7 +292,7 @@ async fn serve(mut end: Peer, does: Arc<Mutex<Behaviour>>) {
     }
 }
 
-/// The next stream whose request is whole.
+/// The next stream whose request is complete.
 fn asked(received: &[u8], answered: u32) -> Option<u32> {
     let frames = frames::frames(received.get(frames::PREFACE.len()..)?);
     let ended =
@@ -307,7 +304,7 @@ fn asked(received: &[u8], answered: u32) -> Option<u32> {
     Some(next.2)
 }
 
-/// Asks for a chat over a connection of its own.
+/// Sends a chat over its own connection.
 async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let (mut send, connection) = h2::client::Builder::new()

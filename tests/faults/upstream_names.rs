@@ -1,4 +1,4 @@
-//! Names of upstreams that change, or stand for several servers.
+//! Upstream host names that change or that resolve to several servers.
 
 use super::backend::Backend;
 use super::fixture::{ProxyFixture, Setup, ask, ordinary, request};
@@ -10,10 +10,10 @@ use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::skip::skipped;
 use tokio::process::Command;
 
-/// Longer than the addresses of a name are used to open connections.
+/// Longer than the proxy uses a resolved address to open connections.
 const ADDRESSES_LAST: Duration = Duration::from_millis(1_200);
 
-/// Whether a process can be given names of its own here. CI has to.
+/// Whether this machine allows a process its own `/etc/hosts`. CI must allow it.
 fn names_can_be_given() -> bool {
     let allowed = std::process::Command::new("unshare")
         .args(["-m", "true"])
@@ -21,7 +21,7 @@ fn names_can_be_given() -> bool {
         .is_ok_and(|status| status.success());
     assert!(
         allowed || std::env::var("CI").is_err(),
-        "CI can give a process names of its own"
+        "CI can give a process its own host names"
     );
     if !allowed {
         skipped("mount namespaces are not allowed here");
@@ -29,7 +29,6 @@ fn names_can_be_given() -> bool {
     allowed
 }
 
-/// The proxy, whose host names are those of a file.
 fn proxy_with_names(names: &Path) -> Command {
     let mut command = Command::new("unshare");
     let script = with_names(names, "exec \"$0\" \"$@\"");
@@ -37,12 +36,12 @@ fn proxy_with_names(names: &Path) -> Command {
     command
 }
 
-/// What a shell does first, so that the names of the machine are those of a file.
+/// Shell commands that mount `file` over `/etc/hosts`.
 fn with_names(file: &Path, then: &str) -> String {
     format!("mount --bind {} /etc/hosts && {then}", file.display())
 }
 
-/// What a process sees that asks for the name itself: an agent without the proxy.
+/// Resolves the name in a process without the proxy, as an agent would.
 async fn resolved(names: &Path) -> Option<String> {
     let script = with_names(names, "exec getent ahostsv4 engine.test");
     let mut command = Command::new("unshare");
@@ -52,8 +51,8 @@ async fn resolved(names: &Path) -> Option<String> {
     text.split_whitespace().next().map(str::to_owned)
 }
 
-/// How many requests each server got, once it is so many in all: a server notes one a moment
-/// after its answer has left.
+/// Returns the number of requests of each server once their sum is `count`. A server counts a request a moment after
+/// its answer has left.
 async fn received(servers: &[&Backend], count: usize) -> Vec<usize> {
     let mut found = vec![0; servers.len()];
     let end = Instant::now() + TIMEOUT;
@@ -66,7 +65,7 @@ async fn received(servers: &[&Backend], count: usize) -> Vec<usize> {
     found
 }
 
-/// The names of the machine are those of a file of its own for this process.
+/// The process has its own `/etc/hosts`.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_whose_name_changes_is_followed() {
     if !names_can_be_given() {
@@ -93,7 +92,7 @@ async fn an_upstream_whose_name_changes_is_followed() {
     assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
     assert_eq!(whole("one").await.end, MessageEnd::Whole);
     assert_eq!(received(&[&first, &second], 1).await, [1, 0]);
-    // Neither the connection that is kept nor what is known of its name is used for long.
+    // After this time the proxy uses neither the kept connection nor the resolved address.
     tokio::time::sleep(ADDRESSES_LAST).await;
     resolves("").expect("written");
     assert_eq!(resolved(&names).await, None);
@@ -112,7 +111,7 @@ async fn an_upstream_whose_name_changes_is_followed() {
     fixture.returns_to_idle("a name that moved").await;
 }
 
-/// Servers at 127.0.0.1, .2 and so on, on one port, behind one name as a headless service has it.
+/// Servers at 127.0.0.1, 127.0.0.2 and so on, on one port, behind one name like a headless Service.
 struct Service {
     servers: Vec<Backend>,
     port: u16,
@@ -142,7 +141,7 @@ impl Service {
         self.folder.path().join("hosts")
     }
 
-    /// The addresses of the name.
+    /// Sets the last bytes of the addresses that the name resolves to.
     fn resolves(&self, last: &[u8]) {
         let lines = last
             .iter()
@@ -151,7 +150,7 @@ impl Service {
         std::fs::write(self.names(), format!("127.0.0.1 localhost\n{text}")).expect("written");
     }
 
-    /// A proxy in front of it that keeps connections, unless agents say otherwise.
+    /// A proxy in front of the service that keeps connections, unless agents ask to close them.
     async fn proxy(&self) -> ProxyFixture {
         let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
             setup.url = format!("http://engine.test:{}", self.port);
@@ -160,7 +159,7 @@ impl Service {
         fixture.await
     }
 
-    /// So many calls, one after the other; how many each server got.
+    /// Makes `count` calls one after the other, and returns how many each server got.
     async fn calls(&self, fixture: &ProxyFixture, session: &str, count: usize) -> Vec<usize> {
         for _ in 0..count {
             let seen = ask(fixture.proxy(), &request(session)).await;
@@ -184,14 +183,14 @@ async fn every_server_behind_a_name_gets_its_share_as_long_as_it_is_there() {
     assert_eq!(service.calls(&fixture, "two", 20).await, [10, 0, 10]);
     service.resolves(&[1, 2, 3]);
     tokio::time::sleep(ADDRESSES_LAST).await;
-    // The first call opens a connection, and sees that there is one more.
+    // The first call opens a connection and discovers the new server.
     let again = service.calls(&fixture, "again", 31).await;
     assert!(again.iter().all(|calls| *calls >= 10), "{again:?}");
     fixture.returns_to_idle("three servers behind a name").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
+async fn a_refusing_server_of_a_name_is_skipped_and_no_call_fails() {
     if !names_can_be_given() {
         return;
     }
@@ -210,7 +209,7 @@ async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
     fixture.returns_to_idle("a dead address").await;
 }
 
-/// Agents whose requests travel over kept connections notice a new server as well.
+/// A new server gets calls even if all calls could use kept connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opened() {
     if !names_can_be_given() {

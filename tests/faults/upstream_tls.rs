@@ -1,4 +1,4 @@
-//! What goes wrong on the way to an upstream: TLS.
+//! TLS faults of an upstream.
 
 use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, Setup, ask, chat, request};
 use super::message::MessageEnd;
@@ -21,14 +21,14 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 #[derive(Clone)]
 enum Behaviour {
     Tls(TlsAcceptor, &'static str),
-    /// Ends it amid the handshake.
+    /// Ends the connection during the handshake.
     Cut,
     Plain,
     Silent,
 }
 
 const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
-/// Without a length: only TLS tells whether it is whole.
+/// A response without a length: only TLS shows whether it is complete.
 const OPEN: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
 
 fn acceptor((certificate, key): (PathBuf, PathBuf)) -> TlsAcceptor {
@@ -77,8 +77,7 @@ async fn backend(does: Arc<Mutex<Behaviour>>) -> SocketAddr {
     address
 }
 
-/// What comes to an agent that trusts the authority and calls the backend without the proxy,
-/// and how that ends.
+/// The response that an agent gets if it trusts the authority and calls the backend without the proxy.
 struct DirectResponse {
     received: Vec<u8>,
     end: io::Result<()>,
@@ -134,19 +133,19 @@ fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
     };
     vec![
         fault(
-            "tls wrong name",
+            "tls certificate for another name",
             with(authority.issue("wrong", "other.test")),
         ),
         fault(
-            "tls expired",
+            "tls expired certificate",
             with(authority.issue_expired("old", "localhost")),
         ),
         fault(
-            "tls of a stranger",
+            "tls certificate of an unknown authority",
             with(strange.issue("strange", "localhost")),
         ),
-        fault("tls handshake cut", Behaviour::Cut),
-        fault("plain text for tls", Behaviour::Plain),
+        fault("tls handshake cut off", Behaviour::Cut),
+        fault("plain text instead of tls", Behaviour::Plain),
         Fault {
             status: "504",
             recorded: recorded("timeout", Some("upstream_connect_timeout"), None),
@@ -216,9 +215,9 @@ async fn upstreams_whose_tls_is_wrong() {
     }
 }
 
-/// Whoever can cut a connection could else make a part of an answer pass for all of it.
+/// Otherwise an attacker who can cut a connection could make a part of a response look complete.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
+async fn a_tls_connection_cut_without_close_notify_is_not_a_complete_answer() {
     let authority = Authority::new();
     let good = acceptor(authority.issue("good", "localhost"));
     let response: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());

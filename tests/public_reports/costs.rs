@@ -30,7 +30,6 @@ async fn reasoning_in_the_text_of_an_answer_is_reasoning() {
     .await;
 }
 
-/// Two answers that think in tags, piece by piece in turn.
 fn two_choices(open: &str) -> Vec<Vec<u8>> {
     let choice = |index: u32, delta: Value| {
         sse(json!({"id": "c", "model": "m", "choices": [{"index": index, "delta": delta}]}))
@@ -162,9 +161,9 @@ async fn a_cost_is_right_or_absent() {
     .await;
 }
 
-/// Tokens whose list price is known, and something that it does not cover.
+/// Tokens with a known list price, and an item that the list price does not cover.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_billed_apart_from_tokens_leaves_no_cost_or_is_in_it() {
+async fn items_billed_apart_from_tokens_leave_no_cost_or_are_included() {
     let cost = |usd: f64| json!({"cost_usd": usd, "cost_source": "list", "cost_unavailable": null});
     let absent = json!({"outcome": "complete", "cost_usd": null, "cost_source": null, "cost_unavailable": "hosted_tools"});
     let tokens = json!({"input_tokens": 10_000, "output_tokens": 100});

@@ -1,4 +1,4 @@
-//! Events that cannot be read, and texts that come in another shape midway.
+//! Events that cannot be read, and texts that change their shape midway.
 
 use super::play::{Case, JSON, KNOWN, SILENCE, play};
 use super::*;
@@ -10,7 +10,7 @@ async fn one_event_that_cannot_be_read_is_left_out() {
     for stream in STREAMS {
         let word = (stream.word)().to_string();
         let frame = |data: &str| {
-            // Frames of JSON as it is: a raw value keeps what is no JSON.
+            // Insert unquoted JSON, because a raw value may be invalid JSON.
             let marked = (stream.frame)(&json!("MARK"));
             if stream.content_type == AWS {
                 return match stream.name {
@@ -59,7 +59,7 @@ async fn one_event_that_cannot_be_read_is_left_out() {
                 expected(words, skipped),
             ));
         }
-        // An array of Gemini is framed apart.
+        // Gemini frames an array differently.
     }
     for (kind, more) in [
         ("NaN", "\"avgLogprobs\":NaN"),
@@ -85,7 +85,7 @@ async fn one_event_that_cannot_be_read_is_left_out() {
             expected(61, 0),
         ));
     }
-    // The first event is the one that cannot be read.
+    // The first event is unreadable.
     for stream in STREAMS {
         let odd = match stream.content_type {
             AWS if stream.name == "converse" => aws("contentBlockDelta", "null"),
@@ -209,7 +209,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
             tools("fetch+search"),
         ));
     }
-    // Arguments in pieces, and calls of one tool.
+    // Arguments in pieces, and several calls of one tool.
     for (kind, index) in [("one index", json!(0)), ("no index", Value::Null)] {
         let mut chunks = Vec::new();
         for name in ["fetch", "search", "fetch"] {
@@ -249,7 +249,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         ended(chunks, "stop"),
         counted(8, 0, 0),
     ));
-    // And goes on with the same word.
+    // The text continues with the same word.
     let mut chunks = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
     chunks.extend(vec![sse(chat_delta(&json!({"reasoning": " word"}))); 10]);
     cases.push(Case::new(
@@ -259,7 +259,7 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         ended(chunks, "stop"),
         counted(11, 0, 0),
     ));
-    // A Responses text that only arrives when it is done.
+    // A Responses text that arrives only when it is done.
     for kind in [
         "output_text",
         "reasoning_summary_text",
@@ -290,9 +290,9 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
     play(cases).await;
 }
 
-/// The time of a tool that the provider runs is none in which the model writes.
+/// While the provider runs a tool, the model writes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_of_the_provider_are_a_phase_of_their_own() {
+async fn tools_of_the_provider_are_a_separate_phase() {
     let known = json!({"outcome": "complete", "seconds": {"server_tools": KNOWN}, "tps": {"output": KNOWN}, "tokens": {"normalised": {"output": 80}}});
     let silence = Vec::new();
     let start = |index: u8, block: Value| {
@@ -352,7 +352,7 @@ async fn tools_of_the_provider_are_a_phase_of_their_own() {
         anthropic,
         known.clone(),
     )];
-    // What comes before the silence, and after it.
+    // The part before the silence, and the part after it.
     let calls = [
         (
             "web search",
@@ -491,7 +491,7 @@ async fn a_stream_that_breaks_midway_has_no_count_anywhere() {
             let ends = (stream.end)()
                 .into_iter()
                 .filter_map(|end| String::from_utf8(end).ok());
-            // Without usage, which would be known nevertheless.
+            // Without usage, whose counts would otherwise be known.
             let plain = |end: String| {
                 end.replace("output_tokens", "o")
                     .replace("eval_count", "e")

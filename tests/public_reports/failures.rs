@@ -1,4 +1,4 @@
-//! Failures inside a 200, and answers that only look like one.
+//! Failures inside a 200, and responses that only look like answers.
 
 use super::play::{Case, JSON, KNOWN, play};
 use super::*;
@@ -108,7 +108,7 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
         ("abort", "abort"),
         ("server_error", "server_error"),
         ("internal_error", "internal_error"),
-        // Google's API in OpenAI's shape.
+        // Google's API in the format of OpenAI.
         (
             "function_call_filter: MALFORMED_FUNCTION_CALL",
             "function_call_filter: malformed_function_call",
@@ -140,7 +140,7 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             failed(kind),
         ));
     }
-    // SGLang's reason is an object.
+    // SGLang sends the reason as an object.
     let abort = json!({"type": "abort", "message": "it failed", "status_code": 503});
     let aborted =
         json!({"outcome": "error_event", "error_type": "abort", "finish_reasons": ["abort"]});
@@ -201,7 +201,6 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             failed("provider_unavailable"),
         ));
     }
-    // One of two choices failed.
     let two = json!({"model": "m", "choices": [{"index": 0, "message": {"content": " word"}, "finish_reason": "stop"}, {"index": 1, "message": {"content": ""}, "finish_reason": "error"}]});
     cases.push(Case::new(
         "one of two choices",
@@ -295,7 +294,7 @@ async fn a_stream_that_is_cut_is_not_complete() {
     let mut cases = Vec::new();
     for stream in STREAMS {
         let chunks = stream.words(30);
-        // These end a response by its connection.
+        // The end of the connection ends these responses.
         let reset = json!({"outcome": "upstream_reset", "error_type": "upstream_reset", "tokens": {"normalised": {"output": 30}}});
         let unterminated = json!({"outcome": "upstream_reset", "error_type": "unterminated", "tokens": {"normalised": {"output": 30}}});
         cases.push(
@@ -498,7 +497,7 @@ async fn a_200_without_an_answer_is_an_error() {
             failed,
         ));
     }
-    // Zhipu's, MiniMax's and Cloudflare's errors in a 200.
+    // Errors of Zhipu, MiniMax and Cloudflare in a 200.
     for (name, body) in [
         (
             "zhipu",
@@ -572,7 +571,7 @@ async fn a_200_without_an_answer_is_an_error() {
         )],
         empty,
     ));
-    // Bodies of a shape without anything in it.
+    // Bodies of a known shape without content.
     for (name, path, body) in [
         (
             "choices",
@@ -609,7 +608,7 @@ async fn a_200_without_an_answer_is_an_error() {
             cases.push(Case::new(&name, path, JSON, [body.to_string()], failed));
         }
     }
-    // These are answers, though short.
+    // Short but complete answers.
     let complete = json!({"outcome": "complete", "error_type": null});
     let stop = json!({"model": "m", "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "stop"}]});
     cases.push(Case::new(
@@ -629,7 +628,6 @@ async fn a_200_without_an_answer_is_an_error() {
     play(cases).await;
 }
 
-/// A whole answer of each dialect, by its path.
 fn answers() -> Vec<(&'static str, Value)> {
     let message = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": " word"}], "stop_reason": "end_turn"});
     vec![
@@ -702,7 +700,7 @@ async fn a_damaged_answer_is_not_a_successful_generation() {
             ("with single quotes", pretty.replace('"', "'")),
         ];
         if path != GEMINI {
-            // Gemini's lists are streams.
+            // A list is a stream in Gemini's API.
             damaged.push(("a part of a list", half(&pretty_list)));
         }
         for (name, body) in damaged {

@@ -1,4 +1,4 @@
-//! Streams of nothing but events that are of no dialect: no answer came.
+//! Streams with events of no known dialect count as streams without an answer.
 
 use super::play::{Case, play};
 use super::*;
@@ -12,7 +12,7 @@ fn foreign() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Dialects whose readers take an object without their members for a damaged event.
+/// Dialects whose readers treat an object without their members as a damaged event.
 fn is_damaged(stream: &Stream, event: &Value) -> bool {
     let typed = ["anthropic", "responses"].contains(&stream.name);
     let strict = stream.name.starts_with("bedrock") || stream.name == "llama.cpp";
@@ -20,7 +20,7 @@ fn is_damaged(stream: &Stream, event: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_nothing_but_other_events_has_no_answer() {
+async fn a_stream_of_only_unknown_events_has_no_answer() {
     let empty = json!({"outcome": "error_event", "error_type": "empty_response", "operation_class": "generation", "tokens": {"normalised": {"output": null}}, "cost_usd": null});
     let mut cases = Vec::new();
     for stream in STREAMS {
@@ -40,7 +40,7 @@ async fn a_stream_of_nothing_but_other_events_has_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_servers_may_stream_events_of_their_own() {
+async fn other_servers_may_stream_additional_events() {
     let other = json!({"outcome": "complete", "error_type": null, "dialect": "unknown"});
     let asks = json!({"id": 17, "stream": true});
     let case = |path: &'static str| {

@@ -1,9 +1,8 @@
-//! Answers that report a little reasoning and far more output than their text can be.
+//! Answers that report little reasoning and far more output than their text has.
 
 use super::play::{Case, JSON, KNOWN, Socket, play, play_sockets};
 use super::*;
 
-/// The record of 64 words for which this much was reported.
 fn hidden(output: u64) -> Value {
     json!({"outcome": "complete", "tps": {"output": null, "reported": null, "total": null, "unavailable": "hidden_output", "total_unavailable": "hidden_output"}, "tokens": {"reported": {"output": output}}})
 }
@@ -101,7 +100,7 @@ async fn a_little_reasoning_over_a_socket_does_not_explain_much_output() {
     play_sockets(vec![
         socket("five", json!(5), hidden(1660)),
         socket("none", json!(0), hidden(1660)),
-        // It may be speech.
+        // The output may be speech.
         socket(
             "not said",
             json!(null),

@@ -1,5 +1,5 @@
-//! Plays responses through the real binary: an upstream that sends given chunks with pauses, an
-//! agent that asks for them, and a comparison of everything that operators can read.
+//! Plays responses through the real binary: an upstream that sends given chunks with pauses, an agent, and a comparison
+//! of everything that operators can read.
 
 use crate::admin_events::Listener;
 use crate::process::Process;
@@ -27,11 +27,10 @@ use tokio::time::{sleep, timeout};
 
 const LEDGER: &str = "ledger.sqlite";
 const PAUSE: Duration = Duration::from_millis(10);
-/// A chunk in which nothing comes for this time: an empty one.
+/// An empty chunk stands for this time without data.
 pub const SILENCE: Duration = Duration::from_secs(1);
-/// How many calls run at the same time.
 const AT_ONCE: usize = 32;
-/// How much speeds and costs may be off, as a share.
+/// Allowed relative difference of speeds and costs.
 const TOLERANCE: f64 = 1e-6;
 
 /// All calls, including those that generate nothing.
@@ -47,13 +46,13 @@ pub const AWS: &str = "application/vnd.amazon.eventstream";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// As HTTP says.
+    /// The body ends as HTTP requires.
     Whole,
     /// The connection is lost.
     Cut,
 }
 
-/// One call: what is asked, how it is answered, and members of its record.
+/// One call: the request, the response, and the expected members of its record.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
@@ -64,7 +63,7 @@ pub struct Case {
     chunks: Vec<Vec<u8>>,
     ending: Ending,
     record: Value,
-    /// Whether the agent has the chunks before the silence.
+    /// Whether the agent has received the chunks before the silence.
     delivered: Arc<watch::Sender<bool>>,
 }
 
@@ -90,7 +89,7 @@ impl Case {
         }
     }
 
-    /// Asks for another model, or for anything else.
+    /// Changes members of the request.
     pub fn asking(mut self, more: &Value) -> Case {
         for (name, value) in more.as_object().expect("an object") {
             self.request[name] = value.clone();
@@ -103,7 +102,7 @@ impl Case {
         self
     }
 
-    /// Header lines of the response, each ended.
+    /// Header lines of the response, each with its line end.
     pub fn headers(mut self, headers: &'static str) -> Case {
         self.headers = headers;
         self
@@ -114,7 +113,6 @@ impl Case {
         self
     }
 
-    /// The agent has received `answer` so far.
     fn received(&self, response: &[u8]) {
         let before = self.chunks.iter().take_while(|chunk| !chunk.is_empty());
         let last = before.last();
@@ -137,12 +135,10 @@ impl Case {
     }
 }
 
-/// An SSE event without a name.
 pub fn sse(data: impl std::fmt::Display) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-/// An SSE event with a name.
 pub fn named(name: &str, data: impl std::fmt::Display) -> Vec<u8> {
     format!("event: {name}\ndata: {data}\n\n").into_bytes()
 }
@@ -156,7 +152,7 @@ pub fn aws(kind: &str, data: impl std::fmt::Display) -> Vec<u8> {
     event_stream::event(kind, &data.to_string())
 }
 
-/// The same with the JSON of a model inside.
+/// A frame of an Amazon event stream that contains a model's JSON.
 pub fn aws_chunk(data: impl std::fmt::Display) -> Vec<u8> {
     let bytes = base64::engine::general_purpose::STANDARD.encode(data.to_string());
     aws("chunk", json!({"bytes": bytes}))
@@ -185,7 +181,7 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
         let chunked = case.content_type != JSON;
         for chunk in &case.chunks {
             if chunk.is_empty() {
-                // A proxy that reads late would measure less.
+                // Wait for delivery, because a proxy that reads late would measure less.
                 let mut delivered = case.delivered.subscribe();
                 delivered.wait_for(|delivered| *delivered).await.ok()?;
                 sleep(SILENCE).await;
@@ -210,7 +206,7 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
     }
 }
 
-/// Asks over HTTP/1.1. The proxy must deliver what was sent; the caller compares the records.
+/// Sends the request over HTTP/1.1 and asserts that all bytes are delivered. The caller compares the records.
 async fn ask_http1(proxy: SocketAddr, case: &Case) {
     let body = case.request.to_string();
     let mut tcp = TcpStream::connect(proxy).await.expect("connected");
@@ -256,18 +252,16 @@ async fn ask_http2(proxy: SocketAddr, case: &Case) {
     assert_eq!(answer, case.chunks.concat(), "{}", case.name);
 }
 
-/// The binary in front of the upstream.
 pub struct Played {
     pub process: Process,
-    /// Gets the spans.
+    /// Receives the spans.
     receiver: Receiver,
-    /// The finished calls of `/api/v1/events`.
     pub(super) events: Arc<Mutex<Vec<Value>>>,
     folder: TempDir,
     pub(super) records: Vec<Value>,
 }
 
-/// What was started, before there are records.
+/// The started processes, before there are records.
 pub struct Started {
     pub process: Process,
     receiver: Receiver,
@@ -300,7 +294,7 @@ impl Played {
         command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
         let process = Process::start_by(command).await;
         let mut listener = Listener::start(process.admin).await;
-        // It gets every call from its first event on.
+        // The client gets every call after its first event.
         listener.next().await.expect("an event");
         let events: Arc<Mutex<Vec<Value>>> = Arc::default();
         let heard = Arc::clone(&events);
@@ -319,7 +313,6 @@ impl Played {
         }
     }
 
-    /// Reads the records once there are `calls` of them.
     pub async fn read(started: Started, calls: usize) -> Played {
         let end = Instant::now() + TIMEOUT;
         let Started {
@@ -347,7 +340,6 @@ impl Played {
         }
     }
 
-    /// The good and bad events that an availability objective has counted.
     pub async fn availability(&self) -> Value {
         fetch_json(self.process.admin, "/api/v1/slos", &[]).await
     }
@@ -357,8 +349,8 @@ impl Played {
         self.records.iter().filter(of).collect()
     }
 
-    /// Compares with the records whatever else operators can read: the metrics, the API of the live
-    /// page, the report by model, the ledger, the spans of each call, and `tokengauge top`.
+    /// Compares the records with everything else that operators can read: metrics, the API of the live page, the report
+    /// by model, the ledger, the spans of each call, and `tokengauge top`.
     pub async fn surfaces_agree(&self) {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -386,7 +378,6 @@ impl Played {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The ledger has the records as they are.
     async fn compare_ledger(&self, found: &mut Vec<String>) {
         let ledger = self.folder.path().join(LEDGER);
         let ledger = ledger.to_str().expect("text");
@@ -409,7 +400,7 @@ impl Played {
         }
     }
 
-    /// The spans of a call say how it ended and how many tokens it had.
+    /// The spans of a call must have its outcome and its tokens.
     fn compare_spans(&self, found: &mut Vec<String>) {
         let spans = self.receiver.spans();
         for record in &self.records {
@@ -452,7 +443,7 @@ impl Played {
         }
     }
 
-    /// The report has the calls, failures, tokens and dollars of each model.
+    /// The report must have the calls, failures, tokens and dollars of each model.
     async fn compare_report(&self, found: &mut Vec<String>) {
         let ledger = self.folder.path().join(LEDGER);
         let ledger = ledger.to_str().expect("text");
@@ -463,7 +454,6 @@ impl Played {
         compare_groups("report", &report["groups"], &self.by_model(), found);
     }
 
-    /// The records of calls that use a model.
     pub(super) fn with_models(&self) -> impl Iterator<Item = &Value> {
         let class = |record: &&Value| record["operation_class"].as_str().unwrap_or("").to_owned();
         let counts =
@@ -521,7 +511,7 @@ impl Played {
                 found.push(format!("{what}: {is}, the records have {should}"));
             }
         };
-        // Tokens that were counted while they streamed and are in no record of this model.
+        // Tokens that were counted during the stream and are not in a record of this model.
         let retracted = |labels: &[String]| {
             let source = "source=\"retracted\"".to_owned();
             sum("tokengauge_tokens_total", &[labels, &[source]].concat())
@@ -564,7 +554,7 @@ impl Played {
                 of("calls"),
                 sums.calls,
             );
-            // A minute's rate, at six digits.
+            // A rate per minute has six digits.
             let is = (of("tokens_per_second") * 60.0).round();
             compare(
                 format!("tokens in the time series of {model}"),
@@ -625,7 +615,7 @@ pub(super) fn compare_groups(
     }
 }
 
-/// What metrics call the model of a call without one.
+/// Label in metrics for the model of a call without one.
 const UNKNOWN: &str = "unknown";
 
 fn model_of(record: &Value) -> String {
@@ -634,7 +624,6 @@ fn model_of(record: &Value) -> String {
     model.unwrap_or(UNKNOWN).to_owned()
 }
 
-/// What the records of a model add up to.
 #[derive(Default)]
 struct Sums {
     outcomes: BTreeMap<String, f64>,
@@ -669,12 +658,10 @@ pub async fn play_with_upstream(keys: &str, cases: Vec<Case>) -> Played {
     play_at(cases, (keys, PRICE)).await
 }
 
-/// The same by the prices that the program has of itself.
 pub async fn play_by_list_prices(cases: Vec<Case>) -> Played {
     play_at(cases, ("", "")).await
 }
 
-/// Plays them with these keys of the upstream and these prices.
 async fn play_at(cases: Vec<Case>, configured: (&str, &str)) -> Played {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
@@ -708,7 +695,6 @@ async fn play_at(cases: Vec<Case>, configured: (&str, &str)) -> Played {
     played
 }
 
-/// The members of `record` that are not as expected.
 pub fn differences(place: &str, expected: &Value, record: &Value, wrong: &mut Vec<String>) {
     let near = |one: f64, other: f64| (one - other).abs() <= TOLERANCE * other.abs();
     let same = match (expected, record) {
@@ -730,7 +716,7 @@ pub fn differences(place: &str, expected: &Value, record: &Value, wrong: &mut Ve
     }
 }
 
-/// A WebSocket that an upstream answers with these messages, and members of the only record.
+/// Messages that an upstream sends over a WebSocket, and expected members of the only record.
 pub struct Socket {
     name: &'static str,
     path: &'static str,
@@ -756,7 +742,6 @@ impl Socket {
         }
     }
 
-    /// The upstream's side.
     async fn answer(&self, mut tcp: TcpStream) {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -769,11 +754,10 @@ impl Socket {
             let frame = socket(&[message.clone().into_bytes()], &Frame::default());
             tcp.write_all(&frame).await.expect("written");
         }
-        // What the agent sends, so that closing does not reset.
+        // Read the agent's messages, so that closing does not reset the connection.
         let _ = timeout(PAUSE, tcp.read(&mut [0; 65536])).await;
     }
 
-    /// The agent's side.
     async fn ask(&self, proxy: SocketAddr) {
         let mut tcp = TcpStream::connect(proxy).await.expect("connected");
         let head = format!(

@@ -1,4 +1,4 @@
-//! The same over WebSockets.
+//! Responses of public reports over WebSocket.
 
 use super::play::{Socket, play_sockets};
 use super::*;
@@ -89,7 +89,6 @@ async fn websockets_are_read_like_streams() {
     .await;
 }
 
-/// The text of an event whose last bytes are missing.
 fn text_torn(event: &Value) -> String {
     let mut text = event.to_string();
     text.truncate(text.len() - 1);

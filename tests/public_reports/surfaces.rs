@@ -1,5 +1,4 @@
-//! What people look at, compared with the records: the API that the live page reads, and
-//! `tokengauge top`.
+//! Comparisons of the live page's API and `tokengauge top` with the records.
 
 use super::play::{Played, compare_groups, differences, id};
 use crate::output::terminal;
@@ -14,12 +13,12 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long `top` has to show what the API has.
+/// Time for `top` to show the same values as the API.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
-/// Rows and columns of its terminal: enough for all models and all columns.
+/// Rows and columns of the terminal: enough for all models and columns.
 const SIZE: [u16; 2] = [120, 250];
 
-/// Members of records that events have to the digit.
+/// Members of records that events must match exactly.
 const IN_EVENTS: [&str; 7] = [
     "outcome",
     "error_type",
@@ -94,7 +93,7 @@ impl Played {
         self.compare_coverage(found).await;
     }
 
-    /// Each record is one event. The ledger rounds times and speeds, events do not.
+    /// Each record is one event. The ledger rounds times and speeds, but events do not.
     fn compare_events(&self, found: &mut Vec<String>) {
         let events = self.events.lock().expect("whole");
         for record in &self.records {
@@ -110,7 +109,7 @@ impl Played {
         }
     }
 
-    /// The objective on availability has judged every call, and those that are complete as good.
+    /// The availability objective has counted every call, and complete calls as good.
     async fn compare_objective(&self, found: &mut Vec<String>) {
         let slos = self.availability().await;
         let events = &slos["slos"][0]["events"];
@@ -130,7 +129,7 @@ impl Played {
         }
     }
 
-    /// It says of how many calls cost and speed are known, and why others have none.
+    /// The API states how many calls have a known cost and speed, and why others have none.
     async fn compare_coverage(&self, found: &mut Vec<String>) {
         let coverage = self.api("coverage").await;
         let count = |pointer: &str| {
@@ -171,7 +170,7 @@ impl Played {
         }
     }
 
-    /// The models that `tokengauge top` shows have the calls, failures and tokens of the records.
+    /// Models in `tokengauge top` must have the calls, failures and tokens of the records.
     pub(super) async fn compare_top(&self, found: &mut Vec<String>) {
         let expected: BTreeMap<String, [f64; 3]> = self
             .by_model()
@@ -194,7 +193,7 @@ impl Played {
         let (sender, mut pieces) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             let (mut shows, mut piece) = (File::from(shows), [0; 4096]);
-            // Its end is an error on Linux.
+            // On Linux the end of a terminal is an error.
             while let Ok(length @ 1..) = shows.read(&mut piece) {
                 if sender.send(piece[..length].to_vec()).is_err() {
                     return;
@@ -205,7 +204,7 @@ impl Played {
         let end = Instant::now() + SHOWN_WITHIN;
         let is = loop {
             let screen = screen(&shown);
-            // Its first view is of streams, of which there may be none.
+            // The first view shows streams, of which there may be none.
             let is_drawn =
                 |line: &String| line.starts_with("MODEL") || line.contains("point an agent");
             if !asked && screen.iter().any(is_drawn) {
@@ -249,7 +248,7 @@ fn models(screen: &[String]) -> BTreeMap<String, [f64; 3]> {
     rows.filter_map(row).collect()
 }
 
-/// The lines of a terminal that got these bytes: characters, and movements of the cursor.
+/// The lines of a terminal after these bytes, which are characters and cursor movements.
 fn screen(bytes: &[u8]) -> Vec<String> {
     let [rows, columns] = SIZE.map(usize::from);
     let mut lines = vec![vec![' '; columns]; rows];

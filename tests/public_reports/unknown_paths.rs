@@ -1,9 +1,9 @@
-//! Whole answers on paths that no dialect has.
+//! Complete answers on paths that no dialect defines.
 
 use super::play::{Case, JSON, KNOWN, play};
 use super::*;
 
-/// An answer of a word in each dialect whose body shows what it is.
+/// A one-word answer in each dialect that a body identifies.
 fn bodies() -> Vec<(&'static str, Value)> {
     vec![
         (

@@ -1,4 +1,4 @@
-//! Usage in odd places, under odd names, and filled in with zeros.
+//! Usage in unusual places, under unusual names, and filled with zeros.
 
 use super::play::{Case, JSON, KNOWN, play};
 use super::*;
@@ -179,7 +179,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
             chunks,
             reported(1500, 8),
         ));
-        // Nothing but zeros says nothing.
+        // Only zeros count as no usage.
         let mut chunks = stream.words(8);
         chunks.push((stream.frame)(&last));
         chunks.extend((stream.end)());
@@ -290,7 +290,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         [body.to_string()],
         unknown,
     ));
-    // Bedrock counts where the model's own counts are zeros.
+    // Bedrock's counts are used if the model's own counts are zeros.
     let mut chunks = vec![aws_chunk(
         json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 0, "output_tokens": 0}}}),
     )];
@@ -421,7 +421,7 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
             chunks,
             reported(json!({})),
         ));
-        // Names of Anthropic's and of responses, which gateways give to chat.
+        // Names of Anthropic and of the Responses API that gateways use in chat.
         let mut chunks = stream.words(8);
         last["choices"] = json!([]);
         last["usage"] = json!({"input_tokens": 1500, "output_tokens": 8});
@@ -569,7 +569,6 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
 
 type Number = fn(u64) -> Value;
 
-/// The value with every number written in another way.
 fn written(value: &Value, number: Number) -> Value {
     match value {
         Value::Number(count) => number(count.as_u64().expect("a count")),

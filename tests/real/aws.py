@@ -1,5 +1,5 @@
-"""AWS for the tests: moto's S3, STS and IAM, which refuse what is not signed or not allowed, and beside it what hands out
-credentials of its roles: STS for web identities, the agent of EKS Pod Identity, and EC2's instance metadata."""
+"""AWS for the tests: moto's S3, STS and IAM, which refuse unsigned and forbidden requests, and issuers of role
+credentials: STS for web identities, the agent of EKS Pod Identity, and EC2's instance metadata."""
 
 import contextlib
 import datetime
@@ -33,11 +33,11 @@ def policy(*actions, resource=f"arn:aws:s3:::{BUCKET}/*", **principal):
 
 
 class Account:
-    """An account with a bucket, users and roles. Who is not allowed to do something cannot."""
+    """An account with a bucket, users and roles. moto enforces their policies."""
 
     def __init__(self, url):
         self.url = url
-        # Who makes the first user is not asked who it is.
+        # Creating the first user needs no credentials.
         self.iam = self.client("iam", {"AccessKeyId": "first", "SecretAccessKey": "first"})
         self.admin = self.user("admin", policy("*", resource="*"))
         self.iam, self.sts, self.s3 = (self.client(service, self.admin) for service in ("iam", "sts", "s3"))
@@ -66,7 +66,7 @@ class Account:
         return self.sts.assume_role(RoleArn=arn, RoleSessionName="tests")["Credentials"]
 
     def files(self, prefix, folder):
-        """The files of the bucket with this prefix, in a folder."""
+        """Downloads the files of the bucket with this prefix into a folder."""
         listed = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
         for name in (each["Key"] for each in listed):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class Account:
 def account(log):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    # The three requests that make the first user.
+    # The first user is created with three requests.
     command = ["env", "INITIAL_NO_AUTH_ACTION_COUNT=3", MOTO, "--host", "127.0.0.1", "--port", port]
     with running(command, log) as process:
         process.wait_for(lambda: answers(f"{url}/moto-api/"), "AWS")
@@ -86,19 +86,18 @@ def account(log):
 
 
 class Issuer:
-    """Hands out credentials of roles to whoever shows a token that is known, and remembers for which tokens and what."""
+    """Hands out credentials of roles for known tokens, and remembers each token and answer."""
 
     def __init__(self, account):
         self.account = account
         self.known = set()  # tokens
-        self.seen = []  # tokens, of web identities and of pods
+        self.seen = []  # tokens of web identities and pods
         self.lifetime = datetime.timedelta(hours=1)
-        self.role = None  # of pods and of the machine
-        self.sessions = set()  # of instance metadata
-        self.secrets = set()  # whatever must not be found anywhere
+        self.role = None  # role of pods and of the machine
+        self.sessions = set()  # session tokens of instance metadata
+        self.secrets = set()  # must not appear in any output
 
     def token(self):
-        """A token like that of a service account."""
         header, claims, signature = (secrets.token_urlsafe(size) for size in (30, 300, 60))
         token = f"{header}.{claims}.{signature}"
         self.known.add(token)
@@ -109,14 +108,15 @@ class Issuer:
         return (datetime.datetime.now(datetime.UTC) + self.lifetime).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def of_role(self):
-        """As the agent and the metadata give it."""
+        """Credentials in the format of the agent and the metadata service."""
         given = self.account.assume(self.role)
         self.secrets |= {given["SecretAccessKey"], given["SessionToken"]}
         keys = {"AccessKeyId": given["AccessKeyId"], "SecretAccessKey": given["SecretAccessKey"]}
         return json.dumps({"Code": "Success", **keys, "Token": given["SessionToken"], "Expiration": self.expiration()})
 
     def web_identity(self, query):
-        """What moto's STS answers. It wants a signature where AWS wants the token alone: that is looked at here."""
+        """Forwards to moto's STS. Moto wants a signature where AWS wants only the token, so the token is checked
+        here."""
         asked = dict(urllib.parse.parse_qsl(query))
         self.seen.append(asked["WebIdentityToken"])
         if asked["WebIdentityToken"] not in self.known:
@@ -133,7 +133,7 @@ class Issuer:
         return 200, re.sub("(?<=<Expiration>).*?(?=</)", self.expiration(), answer)
 
     def answer(self, method, url, headers):
-        """Status and body."""
+        """Returns status and body."""
         match method, url.path:
             case "POST", "/":
                 return self.web_identity(url.query)
@@ -158,12 +158,12 @@ class Issuer:
         return 404, NO_PAGE
 
 
-# As EC2 says that there is no such thing.
+# EC2's page for an unknown path.
 NO_PAGE = '<?xml version="1.0" encoding="iso-8859-1"?>\n<html>\n <body>\n  <h1>404 - Not Found</h1>\n </body>\n</html>\n'
 
 
 def refusal(code, message):
-    """As STS says no."""
+    """An error in the format of STS."""
     error = f"<Error>\n    <Type>Sender</Type>\n    <Code>{code}</Code>\n    <Message>{message}</Message>\n  </Error>"
     return f'<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">\n  {error}\n</ErrorResponse>\n'
 
@@ -185,7 +185,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def issuer(account):
-    """An issuer that listens, and its address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Handler) as server:
         server.daemon_threads = True
         server.issuer = Issuer(account)

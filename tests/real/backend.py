@@ -1,4 +1,5 @@
-"""A name server and an HTTPS server on loopback: `backend.py NAME CERTIFICATE KEY`. Both say when they listen."""
+"""A name server and an HTTPS server on loopback: `backend.py NAME CERTIFICATE KEY`. Both print a line when they
+listen."""
 
 import http.server
 import socket
@@ -12,7 +13,8 @@ ANSWER = b'{"object":"chat.completion","model":"far-away","choices":[],"usage":{
 
 
 def resolve(query):
-    """The answer to a query: 127.0.0.1 for the one name there is, nothing for other types, no such name for others."""
+    """Returns the answer to a query: 127.0.0.1 for the only name, no records for other types, NXDOMAIN for other
+    names."""
     labels, at = [], 12
     while query[at]:
         labels.append(query[at + 1 : at + 1 + query[at]].decode())

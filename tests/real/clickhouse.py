@@ -1,4 +1,4 @@
-"""ClickHouse as a library behind HTTP, and a receiver that takes what a sink inserts."""
+"""ClickHouse as a library behind HTTP, and a receiver for the inserts of a sink."""
 
 import contextlib
 import http.server
@@ -16,7 +16,7 @@ PYTHON = STORES / "bin/python"
 
 
 class ClickHouse:
-    """A server that can be away and come back with what it had."""
+    """A server that can stop and restart with its data."""
 
     def __init__(self, folder, log):
         self.folder, self.log, self.port = folder, log, free_port()
@@ -49,8 +49,8 @@ class ClickHouse:
 
 
 class InsertReceiver:
-    """Takes inserts as ClickHouse does and keeps their rows, for tests that ask nothing of the store: ClickHouse as a library
-    is 0.7 GB."""
+    """Accepts inserts as ClickHouse does and keeps their rows, for tests that do not query the store. The ClickHouse
+    library has 0.7 GB."""
 
     def __init__(self):
         self.statements, self.rows = [], []

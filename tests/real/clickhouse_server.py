@@ -1,9 +1,8 @@
-"""ClickHouse's HTTP interface over chdb, which is ClickHouse as a library: `clickhouse_server.py PORT FOLDER`.
+"""ClickHouse's HTTP interface over chdb, the ClickHouse library: `clickhouse_server.py PORT FOLDER`.
 
-Statements come as the parameter `query` with their data as the body, or as the body; other parameters are settings, as with
-the real server. The answer's status and the header with the error's code are those of the real server for the errors that
-happen here.
-"""
+Statements arrive in the parameter `query` with their data as the body, or as the body. Other parameters are
+settings, as with the real server. Status and error-code header equal the real server's for the errors that happen
+here."""
 
 import http.server
 import re
@@ -19,7 +18,7 @@ LOCK = threading.Lock()
 
 
 def statement(parameters, body):
-    """The statement with its settings in it, as one text."""
+    """Returns the statement with its settings as one text."""
     database = parameters.pop("database", "default")
     query = parameters.pop("query", "")
     settings = ", ".join(f"{name} = '{value}'" for name, value in parameters.items())

@@ -1,9 +1,8 @@
-"""One call through each vendor's SDK, in the same words.
+"""The same call through each vendor's SDK.
 
-A client takes the backend's address and whether to stream, and gives what its caller saw: every object the SDK
-handed out, the answer's text, and the usage it reported. Each imports its SDK by itself: together that takes seconds, in every
-worker of pytest.
-"""
+A client gets the backend's address and whether to stream. It returns every object of the SDK, the answer's text, and
+the reported usage. Each client imports its SDK itself, because importing all of them takes seconds in every pytest
+worker."""
 
 import dataclasses
 import json
@@ -18,8 +17,6 @@ NODE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/node"
 
 @dataclasses.dataclass
 class SdkResult:
-    """What a caller of an SDK saw of one call."""
-
     objects: list
     answer: str
     reported_input: int | None
@@ -92,7 +89,7 @@ def gemini(base, streamed):
     parts = [part for one in objects for candidate in one.candidates or [] for part in candidate.content.parts or []]
     usage = objects[-1].usage_metadata
     answer = "".join(part.text for part in parts if part.text and not part.thought)
-    # The SDK keeps the response's headers, a date among them, beside the body.
+    # The SDK keeps response headers, such as a date, next to the body.
     objects = [{key: value for key, value in plain(one).items() if key != "sdk_http_response"} for one in objects]
     output = usage.candidates_token_count + (usage.thoughts_token_count or 0)
     return SdkResult(objects, answer, usage.prompt_token_count, output)
@@ -159,7 +156,7 @@ def bedrock_converse(base, streamed):
     ask["inferenceConfig"] = {"maxTokens": OUTPUT_TOKENS}
     if not streamed:
         whole = client.converse(**ask)
-        # Headers and a request id, not the body.
+        # Headers and a request id, not part of the body.
         del whole["ResponseMetadata"]
         answer, usage, objects = "".join(part["text"] for part in whole["output"]["message"]["content"]), whole["usage"], [whole]
     else:
@@ -171,7 +168,7 @@ def bedrock_converse(base, streamed):
 
 
 class JavaScriptError(Exception):
-    """An SDK's own error, raised in Node: its class and HTTP status."""
+    """An error of an SDK in Node: its class and HTTP status."""
 
 
 def in_node(sdk):
@@ -207,7 +204,7 @@ ALL_CLIENTS = ENGINE_CLIENTS | SIMULATOR_CLIENTS
 
 
 def api_error(name):
-    """What an SDK raises for an HTTP error of the API, in place of a parse or connection error of its own."""
+    """The exception class of an SDK for an HTTP error of the API, instead of a parse or connection error."""
     import anthropic
     import botocore.exceptions
     import cohere.core

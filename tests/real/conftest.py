@@ -1,4 +1,4 @@
-"""The parts every test talks to: a real engine, the simulated backend, and the proxy in front of each."""
+"""Fixtures of all tests: a real engine, the simulated backend, and a proxy in front of each."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ PROJECT = HERE.parent.parent
 MODEL = PROJECT / ".cache/real/model/tiny.gguf"
 ANY_PORT = "127.0.0.1:0"
 TRAFFIC_SECONDS = float(os.environ.get("TOKENGAUGE_TRAFFIC_SECONDS", 20))
-# The same text for the same request, and usage even where a dialect leaves it to the caller.
+# Every request gets the same text, and usage even in dialects where the caller may omit it.
 SIMULATED = "seed=7,usage=on,tokens=96,ttft=30ms,gap=2ms"
 
 
@@ -38,7 +38,6 @@ def logs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tokengauge():
-    """The binary under test."""
     path = pathlib.Path(os.environ.get("TOKENGAUGE_BIN", PROJECT / "target/debug/tokengauge"))
     assert path.exists(), f"{path} is not there: cargo build"
     return path
@@ -46,7 +45,7 @@ def tokengauge():
 
 @pytest.fixture(scope="session")
 def image_binary(logs):
-    """The binary that goes into the image: static, without what a debugger reads."""
+    """The static binary for the image, without debug information."""
     given = pathlib.Path(os.environ.get("TOKENGAUGE_STATIC_BIN", PROJECT / "target/static/tokengauge"))
     assert given.exists(), f"{given} is not there: make static"
     folder = logs / "image"
@@ -66,7 +65,7 @@ def containers():
 
 @pytest.fixture(scope="session")
 def image(containers, image_binary):
-    """The image, made by the Dockerfile of a binary that is there already: no image can be pulled in a test."""
+    """The image, built by the Dockerfile from an existing binary, because tests cannot pull images."""
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", image_binary.parent)
     made_elsewhere = ["--build-arg", "FROM=prebuilt", "--build-context", f"binary={image_binary.parent}"]
     return containers.build("localhost/tokengauge:test", *made_elsewhere, ".")
@@ -74,10 +73,9 @@ def image(containers, image_binary):
 
 @pytest.fixture(scope="session")
 def engine(logs):
-    """The address of a llama.cpp server with the tiny model."""
     port = free_port()
     command = [HERE / "llama-server", "--model", MODEL, "--alias", "tiny", "--host", "127.0.0.1", "--port", port]
-    # Without its prompt cache equal requests are equal work, so equal answers.
+    # Without its prompt cache, equal requests cause equal work and equal answers.
     command += ["--ctx-size", 32768, "--parallel", 2, "--threads", 1, "--seed", 1, "--no-cache-prompt", "--no-ui"]
     command += ["--metrics"]
     with running(command, logs / "llama-server.log") as process:
@@ -88,7 +86,6 @@ def engine(logs):
 
 @pytest.fixture(scope="session")
 def simulator(logs, tokengauge):
-    """The address of the simulated backend."""
     command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", SIMULATED]
     with running(command, logs / "sim.log", expected_exit=0) as process:
         yield "http://" + process.wait_for_line(r"listening on (\S+)")
@@ -96,7 +93,7 @@ def simulator(logs, tokengauge):
 
 @pytest.fixture(scope="session")
 def gauge(logs, tokengauge):
-    """Starts a proxy in front of a backend: `gauge(name, upstream)`, or `gauge(name, config=file)`."""
+    """Starts a proxy in front of a backend: `gauge(name, upstream)` or `gauge(name, config=file)`."""
     with contextlib.ExitStack() as processes:
 
         def start(name, upstream=None, config=None):
@@ -125,24 +122,23 @@ def simulator_gauge(gauge, simulator):
 
 @pytest.fixture(scope="session")
 def unreachable_gauge(gauge):
-    """A proxy whose upstream refuses connections."""
     return gauge("unreachable-gauge", f"http://127.0.0.1:{free_port()}")
 
 
 @dataclasses.dataclass
 class Observed:
-    """A proxy with traffic of every kind behind it, and the Prometheus that watched."""
+    """A proxy that has served traffic of every kind, and the Prometheus that scraped it."""
 
     gauge: Gauge
     prometheus: Prometheus
-    native: Prometheus  # the same with native histograms
+    native: Prometheus  # scrapes native histograms
     traces: set
-    sdks: dict  # by route, what each SDK saw of its calls
+    sdks: dict  # route → results of the SDK's calls
     store: InsertReceiver
 
 
 def through_sdks(base):
-    """The vendors' SDKs through the proxy: those that the engine speaks to, and the others."""
+    """Calls through the vendors' SDKs: with the engine, and with the simulator."""
     both = (clients.openai_chat, clients.openai_responses, clients.anthropic_messages)
     others = (clients.gemini, clients.cohere_v2, clients.mistral, clients.ollama_chat, clients.bedrock_converse)
     asked = {"sdk-engine": both, "sdk": both + others}
@@ -153,7 +149,7 @@ def through_sdks(base):
 
 
 def rules_of(tokengauge, config):
-    """The rules of a configuration in a file beside it, with budgets that follow within seconds."""
+    """Writes the rules of a configuration to a file next to it, with budgets that update within seconds."""
     file = config.with_suffix(".rules.yaml")
     command = [tokengauge, "print", "rules", "--config", config, "--resolution", "5s"]
     file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -161,7 +157,8 @@ def rules_of(tokengauge, config):
 
 
 def all_is_recorded(proxy, *watching):
-    """Whether no call is under way, and the call log and every Prometheus have all that the proxy counts."""
+    """Returns whether no call is in flight, and the call log and every Prometheus have everything that the proxy
+    counted."""
     count = proxy.metric("tokengauge_requests_total")
     seen = [each.value("sum(tokengauge_requests_total)") for each in watching] + [len(proxy.logged())]
     stored = watching[0].value("sum(tokengauge_sink_records_total)")
@@ -189,11 +186,11 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             prometheus(logs / "observed", targets, rules) as watching,
             prometheus(logs / "observed-native", targets, rules, native=True) as native,
         ):
-            # From then on every event is in the difference between two recordings.
+            # After this, every event is in the difference between two recordings.
             watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 3)
             traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
             sdks = through_sdks(proxy.url)
-            # `rate()` sees the second alone of what begins with the first.
+            # `rate()` needs two samples of a new series.
             for _ in range(2):
                 traffic.burst(proxy.url)
                 eventually(lambda: all_is_recorded(proxy, watching, native), "scrapes of all calls")

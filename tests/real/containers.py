@@ -1,4 +1,4 @@
-"""Images and containers by buildah and podman, in folders of their own, and networks that have nothing but loopback."""
+"""Images and containers by buildah and podman, in separate folders, and networks with only a loopback interface."""
 
 import concurrent.futures
 import contextlib
@@ -15,7 +15,7 @@ import yaml
 
 PROJECT = pathlib.Path(__file__).parent.parent.parent
 CLONE_NEWNET = 0x40000000
-# Works as root in a container, too: no system bus, no cgroups to manage, no raised limits.
+# Works as root inside a container: no system bus, no cgroup management, no raised limits.
 CONTAINERS_CONF = """
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
@@ -27,8 +27,6 @@ events_logger = "file"
 
 
 class Containers:
-    """One store of images and containers."""
-
     def __init__(self, folder: pathlib.Path):
         folder.mkdir()
         self.folder = folder
@@ -51,13 +49,13 @@ class Containers:
 
     @contextlib.contextmanager
     def played(self, *documents):
-        """What `kube play` makes of documents: the containers of their one pod, by their names in it."""
+        """Runs documents by `kube play` and returns the containers of their only pod, by container name."""
         file = self.folder / f"{uuid.uuid4().hex}.yaml"
         file.write_text(yaml.safe_dump_all(documents))
         try:
             self.podman("kube", "play", "--network", "none", file)
             names = self.podman("ps", "--all", "--format", "{{.Names}}").split()
-            # A pod of a Deployment is DEPLOYMENT-pod-0.
+            # Podman names the pod of a Deployment DEPLOYMENT-pod-0.
             pods = [f"{one['metadata']['name']}-pod-0-" for one in documents if one["kind"] == "Deployment"]
             yield {name.removeprefix(pod): name for name in names for pod in pods if name.startswith(pod)}
         finally:
@@ -77,7 +75,7 @@ class Containers:
 
     @contextlib.contextmanager
     def running(self, image, *arguments, options=(), network=None):
-        """A container that runs in the background: read-only, without capabilities; gives its name."""
+        """Starts a read-only background container without capabilities and returns its name."""
         name = f"c{uuid.uuid4().hex[:8]}"
         network = f"ns:{network}" if network else "none"
         hardened = ["--network", network, "--read-only", "--read-only-tmpfs=false", "--cap-drop", "all"]
@@ -94,13 +92,13 @@ class Containers:
         self.podman("rmi", "--all", "--force")
 
 
-# The downward API, as far as somebody has to stand in for it.
+# Values of the downward API, which podman does not provide.
 FIELDS = {"metadata.name": "a-pod", "metadata.namespace": "a-namespace", "metadata.uid": "a-uid", "spec.nodeName": "a-node"}
 
 
 def for_podman(document):
-    """The same Deployment without what podman 4.3 does otherwise than Kubernetes: it takes a native sidecar for a container
-    that ends, publishes ports on a bridge, runs probes by a curl within the container, and knows few fields of a pod."""
+    """Adapts a Deployment to podman 4.3, which treats a native sidecar as a container that ends, publishes ports on
+    a bridge, runs probes by a curl in the container, and knows few pod fields."""
     document = copy.deepcopy(document)
     spec = document["spec"]["template"]["spec"]
     sidecars = [one for one in spec.get("initContainers", []) if one.pop("restartPolicy", None) == "Always"]
@@ -120,7 +118,7 @@ def for_podman(document):
 
 @contextlib.contextmanager
 def network():
-    """A network namespace with loopback alone; gives its path."""
+    """Creates a network namespace with only a loopback interface and returns its path."""
     name = f"tokengauge-{uuid.uuid4().hex[:8]}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
@@ -131,12 +129,10 @@ def network():
 
 
 def inside(network, *command):
-    """The command, to be run in a network."""
     return ["nsenter", f"--net={network}", *command]
 
 
 def asked(network, url, *options):
-    """What curl gets from a URL within a network."""
     command = inside(network, "curl", "--silent", "--show-error", "--max-time", "20", *options, url)
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -144,7 +140,8 @@ def asked(network, url, *options):
 
 
 def within(network, work):
-    """What `work()` gives when a thread of that network does it: its sockets, and what it starts, are there."""
+    """Returns the result of `work()` in a thread of that network. Its sockets and child processes are in the
+    network."""
 
     def entered():
         with open(network) as namespace:

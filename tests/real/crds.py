@@ -1,4 +1,4 @@
-"""What CustomResourceDefinitions say of documents, for kinds whose schemas no package has: folders of CRDs here."""
+"""Schemas of CustomResourceDefinitions in these folders, for kinds whose schemas no package has."""
 
 import copy
 
@@ -6,7 +6,7 @@ import yaml
 
 
 def strict(schema):
-    """A CRD's schema that takes no field it does not name, as `kubectl apply` with strict validation."""
+    """Returns a CRD's schema that refuses unknown fields, like `kubectl apply` with strict validation."""
     if not isinstance(schema, dict):
         return [strict(one) for one in schema] if isinstance(schema, list) else schema
     schema = {key: strict(value) for key, value in schema.items()}
@@ -16,7 +16,6 @@ def strict(schema):
 
 
 def schemas(folder):
-    """API version and kind → the schema of a document."""
     crds = [crd for file in folder.glob("*.yaml") for crd in yaml.safe_load_all(file.read_text())]
     texts = {"type": "object", "additionalProperties": {"type": "string"}}
     names = {"name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}, "namespace": {"type": "string"}}
@@ -24,7 +23,7 @@ def schemas(folder):
     for crd in crds:
         for version in crd["spec"]["versions"]:
             schema = copy.deepcopy(version["schema"]["openAPIV3Schema"])
-            # The server checks it, and not the CRD.
+            # The API server checks the metadata, not the CRD.
             schema["properties"]["metadata"] = {"type": "object", "properties": {**names, "annotations": texts, "labels": texts}, "required": ["name"]}
             schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
             found[f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]] = strict(schema)

@@ -1,4 +1,4 @@
-"""The Grafana dashboards, and their panels wherever they stand."""
+"""The Grafana dashboards and their panels."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import yaml
 
 FOLDER = pathlib.Path(__file__).parent.parent.parent / "dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
-# What linters of dashboards and of alerts are not to complain of.
+# Exceptions for linters of dashboards and alerts.
 EXCLUSIONS = yaml.safe_load((FOLDER / ".lint").read_text())["exclusions"]
 
 
@@ -16,6 +16,6 @@ def loaded(file):
 
 
 def panels(dashboard):
-    """Without rows, but with what is in closed ones."""
+    """Returns all panels without rows, including panels in collapsed rows."""
     inside = [panel for row in dashboard["panels"] for panel in row.get("panels", [])]
     return [panel for panel in dashboard["panels"] + inside if panel["type"] != "row"]

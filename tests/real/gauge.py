@@ -1,4 +1,4 @@
-"""A running proxy as its operator sees it: call records and metrics."""
+"""A running proxy with its call records and metrics."""
 
 import contextlib
 import datetime
@@ -18,18 +18,17 @@ class Gauge:
         self.call_log = call_log
 
     def logged(self):
-        """The call records in the call log, oldest first."""
+        """Returns the records in the call log, oldest first."""
         if not self.call_log.exists():
             return []
-        # A line that is still being written has no end yet.
+        # A line that is still being written has no line end.
         return [json.loads(line) for line in self.call_log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def calls(self, limit=1000):
-        """The call records of the API, newest first."""
+        """Returns the records of the API, newest first."""
         return json.loads(self.scrape(f"/api/v1/calls?limit={limit}&operation_class=all"))["calls"]
 
     def metric(self, name):
-        """A metric's value, summed over its labels."""
         samples = re.findall(rf"^{name}(?:{{.*}})? (\S+)", self.scrape("/metrics"), re.MULTILINE)
         return sum(float(sample) for sample in samples)
 
@@ -39,7 +38,8 @@ class Gauge:
 
     @contextlib.contextmanager
     def next_record(self):
-        """Gives a list that holds the one record of the one call made within. That of a call before it may come late."""
+        """Yields a list that will hold the only record made within the block. The record of an earlier call may
+        arrive late."""
         began = datetime.datetime.now(datetime.UTC)
         began = began.strftime("%Y-%m-%dT%H:%M:%S.") + f"{began.microsecond // 1000:03}Z"
 

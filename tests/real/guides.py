@@ -1,4 +1,4 @@
-"""Blocks of the documents that the tests run: each stands under a comment with its name."""
+"""Runs blocks of the documents. Each block follows a comment with its name."""
 
 import re
 
@@ -8,7 +8,7 @@ from helm import PROJECT
 
 
 def block(page, name):
-    """The text of a block of a page, as a reader copies it."""
+    """Returns the text of a block as a reader copies it."""
     text = (PROJECT / "docs" / page).read_text()
     found = re.findall(rf"<!-- {re.escape(name)} -->\n```\w+\n(.*?)```", text, re.DOTALL)
     assert len(found) == 1, f"{len(found)} blocks {name} in {page}"

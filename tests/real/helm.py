@@ -1,4 +1,4 @@
-"""The chart as Helm's own engine renders it, and what the schemas say of the result."""
+"""The chart rendered by Helm's own engine, and schema checks of the result."""
 
 import json
 import pathlib
@@ -11,16 +11,16 @@ CHART = PROJECT / "helm/tokengauge"
 PYTHON = PROJECT / ".cache/real/kubernetes/bin/python"
 KINDS = PROJECT / ".cache/real/kinds"
 HERE = pathlib.Path(__file__).parent
-# Kinds that are not Kubernetes' own.
+# Kinds that are not part of Kubernetes.
 FOREIGN = ("monitoring.coreos.com/", "cert-manager.io/")
 
 
 class Refused(Exception):
-    """What Helm said instead of rendering."""
+    """Helm's error message."""
 
 
 class Helm:
-    """A process that does one thing after the other."""
+    """A Helm process that handles one request at a time."""
 
     def __init__(self):
         command = [PYTHON, HERE / "chart/worker.py"]
@@ -37,14 +37,13 @@ class Helm:
         return answer["done"]
 
     def values(self, *files):
-        """Files of values as `-f` takes them, the later over the earlier."""
+        """Merges files of values as `-f` does; later files override earlier ones."""
         values = {}
         for file in files:
             values = merged(values, self.do("values_from_yaml", text=pathlib.Path(file).read_text()))
         return values
 
     def texts(self, values, **release):
-        """Path in the chart → text, for all that is not empty."""
         rendered = self.do("render", chart=CHART, values=values, **release)
         texts = {path.removeprefix("tokengauge/templates/"): text for path, text in rendered.items()}
         return {path: text for path, text in sorted(texts.items()) if text.strip() and path.endswith(".yaml")}
@@ -75,7 +74,7 @@ def is_foreign(document):
 
 
 def foreign_complaints(folder, documents):
-    """What the schemas and the types made from upstream's CRDs say of documents; empty where all is well."""
+    """Returns the errors of documents by the schemas and types of upstream's CRDs."""
     folder.mkdir(exist_ok=True)
     for part in ("kinds.mjs", "tsconfig.json"):
         (folder / part).write_text((HERE / "kinds" / part).read_text())

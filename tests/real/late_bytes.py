@@ -1,4 +1,4 @@
-"""An upstream that sends bytes behind the end of its responses, and proxies in front of it."""
+"""An upstream that sends bytes after the end of its responses, and proxies in front of it."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from processes import free_port, running
 VICTIM = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nvictim"
 WHOLE = b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nContent-Length: 7\r\n\r\nplanted"
 PART = b"HTTP/1.1 200 OK\r\nSet-Cookie: planted=1\r\nX-Rest: "
-# The request's method and a response that is complete.
+# The request's method, and a complete response.
 COMPLETE = {
     "length": ("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
     "chunked": ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
@@ -26,8 +26,8 @@ SECONDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is planted behind which response, in how many pieces, each so long after what came before; and whether
-    it comes while the victim waits for an answer that takes a little."""
+    """One case: the response, the planted bytes after it, their number of pieces, the delay before each piece, and
+    whether they arrive while the victim waits for a slow answer."""
 
     complete: str
     planted: bytes
@@ -58,7 +58,7 @@ CONTROLS = [Case(complete, b"", 1, 0.0, False) for complete in COMPLETE]
 
 
 class Upstream:
-    """Plays one case on every connection that asks for /attack."""
+    """Plays one case on every connection that requests /attack."""
 
     def __init__(self, case):
         self.case = case
@@ -122,7 +122,7 @@ class Upstream:
 
 
 def ask(port, method, path):
-    """Everything that an agent gets for one request."""
+    """Returns everything that an agent gets for one request."""
     request = f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", port), SECONDS) as agent:
         agent.settimeout(SECONDS)
@@ -135,8 +135,8 @@ def ask(port, method, path):
 
 
 def play(port, at, upstream):
-    """One agent is answered with the attack, and then another one asks: what that one gets is `its own` answer,
-    `planted` bytes, or an error of the proxy's (`refused`)."""
+    """One agent gets the attack, and then another agent sends a request. Returns what the second agent gets: `its
+    own` answer, `planted` bytes, or an error of the proxy (`refused`)."""
     case = upstream.case
     upstream.reset()
     assert ask(port, COMPLETE[case.complete][0], f"/{at}/attack").startswith(b"HTTP/1.")
@@ -199,7 +199,7 @@ def tokengauge_config(tokengauge, folder, port, upstreams):
 
 @contextlib.contextmanager
 def listening(command, port, log):
-    """A proxy that takes connections. Debian puts both peers where only root's PATH looks."""
+    """Starts a proxy and waits until it accepts connections. Debian installs both peers in root's PATH."""
     program = str(command[0])
     command = ["env", f"PATH={os.environ['PATH']}:/usr/sbin", program, *command[1:]]
 
@@ -214,7 +214,7 @@ def listening(command, port, log):
 
 @contextlib.contextmanager
 def proxies(tokengauge, folder, upstreams):
-    """The ports of tokengauge, nginx and haproxy in front of the same upstreams, by name."""
+    """Returns name → port of tokengauge, nginx and haproxy in front of the same upstreams."""
     ports = {name: free_port() for name in ("tokengauge", "nginx", "haproxy")}
     (folder / "nginx").mkdir()
     commands = {

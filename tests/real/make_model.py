@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def trained_tokenizer():
-    """A byte-level BPE learnt from Python's own standard library: the same on every machine with the same Python."""
+    """Returns a byte-level BPE trained on Python's standard library: equal on every machine with the same Python."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = tokenizers.trainers.BpeTrainer(

@@ -31,7 +31,7 @@ class Writer:
         self.chunks.append((data, channel, text, wait))
 
     def runs(self):
-        """The pieces of each channel, in the order in which the channels come."""
+        """Returns the pieces of each channel, in the order of the channels."""
         runs = []
         for channel, text, wait in self.case["pieces"]:
             if not runs or runs[-1][0] != channel:
@@ -47,7 +47,7 @@ class Writer:
         return self.chunks
 
     def finish(self, *chunks):
-        """The end of a stream that reaches it."""
+        """Returns the end of a stream that is complete."""
         wait = self.case["tail"]
         if self.case["end"] == "error":
             chunks = [self.error()]
@@ -302,9 +302,9 @@ class Backend:
         writer.close()
 
     async def play(self, case, writer):
-        """Answers; False where the connection is to be lost."""
+        """Sends the answer. Returns False if the connection must be lost."""
         asked = time.monotonic()
-        # Each chunk with text: channel, text, when it was handed to the socket, the body's bytes up to its end.
+        # Each chunk with text: channel, text, time of the write, and bytes of the body up to its end.
         truth = self.truth[case["id"]] = {"asked": asked, "chunks": [], "ended": None, "bytes": 0}
         if case["end"] == "refused":
             body = json.dumps({"error": {"type": "overloaded_error", "message": "later"}}).encode()

@@ -1,4 +1,4 @@
-"""Proxies that export, the receivers they export to, and an upstream that remembers what it was sent."""
+"""Proxies that export by OTLP, receivers, and an upstream that remembers its requests."""
 
 import contextlib
 import http.server
@@ -14,12 +14,12 @@ from processes import running
 HERE = pathlib.Path(__file__).parent
 PHOENIX = HERE.parent.parent / ".cache/real/phoenix/bin"
 ANY_PORT = "127.0.0.1:0"
-# So that nobody waits for the next batch.
+# Short intervals, so that tests do not wait for the next batch.
 SOON = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_BLRP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "300"}
 
 
 def eventually(find, what, seconds=120):
-    """Polls `find()` until it gives something, and returns that."""
+    """Polls `find()` until it returns a true value, and returns that value."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := find():
@@ -29,8 +29,6 @@ def eventually(find, what, seconds=120):
 
 
 class ExportingGauge(Gauge):
-    """A proxy that exports, and its own log."""
-
     def __init__(self, process, call_log):
         traffic = process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
         admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
@@ -38,7 +36,6 @@ class ExportingGauge(Gauge):
         self.process = process
 
     def failures(self, exporter):
-        """Losses of an exporter by reason."""
         lines = self.scrape("/metrics").splitlines()
         wanted = f'tokengauge_export_failures_total{{exporter="{exporter}",reason="'
         found = [line[len(wanted) :].split('"} ') for line in lines if line.startswith(wanted)]
@@ -47,7 +44,7 @@ class ExportingGauge(Gauge):
 
 @contextlib.contextmanager
 def exporting(tokengauge, folder, upstream, variables, *arguments):
-    """A proxy in front of `upstream` with these variables of OpenTelemetry; ends well, and has flushed then."""
+    """A proxy in front of `upstream` with these OpenTelemetry variables. On exit it is stopped and flushes."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = [f"{name}={value}" for name, value in (SOON | variables).items()]
     command = ["env", *environment, tokengauge, "run", *arguments]
@@ -59,8 +56,6 @@ def exporting(tokengauge, folder, upstream, variables, *arguments):
 
 
 class Receiver:
-    """What a recording receiver got so far."""
-
     def __init__(self, url, file):
         self.url = url
         self.file = file
@@ -80,7 +75,6 @@ class Receiver:
         ]
 
     def metrics(self):
-        """The newest message's metrics by name."""
         newest = self.messages("/v1/metrics")[-1:]
         return {
             metric["name"]: metric
@@ -93,7 +87,6 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiving(folder, *behaviour):
-    """A recording receiver with these behaviour."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "received.jsonl"
     command = [sys.executable, HERE / "otlp_receiver.py", file, *behaviour]
@@ -104,8 +97,8 @@ def receiving(folder, *behaviour):
 
 @contextlib.contextmanager
 def upstream(answer):
-    """An upstream that answers what `answer(path, headers, body)` gives: status, content type, bytes; with None for the
-    status it leaves in the middle of them. Yields its address and the heads it got, as lines."""
+    """An upstream that answers with the result of `answer(path, headers, body)`: status, content type, bytes. If the
+    status is None, it closes the connection in the middle. Yields its address and the received heads as lines."""
     heads = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -51,7 +51,7 @@ def main():
         def log_message(self, *_):
             pass
 
-    # Pods that end together come together.
+    # Pods that end together connect at the same time.
     http.server.ThreadingHTTPServer.request_queue_size = 64
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(f"listening on {server.server_address[1]}", flush=True)

@@ -1,8 +1,8 @@
-"""A backend that streams at an even pace and keeps, by its own clock, which tokens it sent in which second:
-`paced_backend.py`. The path says how: `/{name}/{streams of}/{tokens}/{every ms}/{chunks}/v1/chat/completions`, or
-`/{name}/whole/{tokens}/{after ms}/0/…` for one body. `GET /truth` gives `{name: {"streamed": {second: tokens}, "whole":
-[[from, to, tokens], …]}}`, seconds since 1970. A word is a token. A path without a name has the one stream that benchmarks
-are compared on (see BENCH)."""
+"""A backend that streams at a constant pace and records by its own clock which tokens it sent in which second:
+`paced_backend.py`. The path sets the pace: `/{name}/{streams of}/{tokens}/{every
+ms}/{chunks}/v1/chat/completions`, or `/{name}/whole/{tokens}/{after ms}/0/…` for one body. `GET /truth` returns
+`{name: {"streamed": {second: tokens}, "whole": [[from, to, tokens], …]}}` in seconds since 1970. A word is a
+token. A path without a name has the one stream that benchmark tools are compared on (see BENCH)."""
 
 import asyncio
 import collections
@@ -10,8 +10,9 @@ import json
 import time
 
 TRUTH = collections.defaultdict(lambda: {"streamed": collections.Counter(), "whole": []})
-# One stream whose parts differ enough to show what is counted: the role comes `role` seconds after the request, chunks of
-# four words (for which the engine reports five tokens) from `first` on every `every`, the finish reason `tail` behind the last.
+# One stream whose parts differ enough to show what a tool counts. The role arrives `role` seconds after the request.
+# Chunks of four words (five tokens in the engine's count) arrive from `first` on every `every`, and the finish reason
+# `tail` after the last.
 BENCH = {"role": 0.1, "first": 0.3, "every": 0.04, "tail": 0.2, "chunks": 31, "words": 4, "reported": 5}
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 

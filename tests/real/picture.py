@@ -1,7 +1,6 @@
-"""Draws panels of the dashboards as they were in a real run, for docs/dashboards.md: `make picture`.
+"""Draws panels of the dashboards from a real run for docs/dashboards.md: `make picture`.
 
-There is no Grafana in it: a proxy with simulated traffic, a real Prometheus, and the panels' own queries.
-"""
+It uses a proxy with simulated traffic, a real Prometheus, and the panels' own queries, but no Grafana."""
 
 import contextlib
 import math
@@ -28,14 +27,13 @@ HERE = pathlib.Path(__file__).parent
 PROJECT = HERE.parent.parent
 BINARY = pathlib.Path(os.environ.get("TOKENGAUGE_BIN", PROJECT / "target/debug/tokengauge"))
 SECONDS = float(os.environ.get("TOKENGAUGE_TRAFFIC_SECONDS", 120))
-# Beyond 14 streams each gets its share: load shows.
+# Above 14 streams each gets a share, so load becomes visible.
 BEHAVIOUR = "seed=7,usage=on,knee=14"
 RATE = "15s"
-# Grafana's names for colours.
 COLOURS = {"green": "#56a64b", "orange": "#ff780a", "red": "#e02f44", "blue": "#3274d9", "yellow": "#e0b400", "purple": "#a352cc"}
 COLOURS |= {"dark-red": "#c4162a", "dark-orange": "#fa6400", "text": "#8e8e8e"}
 OTHERS = ["#3274d9", "#56a64b", "#ff780a", "#a352cc", "#e0b400", "#e02f44", "#37a2a2", "#8e8e8e"]
-# Dashboard, panel, and the greatest value worth showing.
+# Dashboard, panel, and the maximum of the axis.
 PANELS = [
     ("speed", "Decode speed of calls", None),
     ("speed", "Calls by experience", 1),

@@ -1,4 +1,4 @@
-"""Real processes on free ports of the loopback address, each ended by its own id."""
+"""Processes on free ports of the loopback address, each ended by its own id."""
 
 import contextlib
 import itertools
@@ -14,8 +14,8 @@ import urllib.request
 START_SECONDS = 300
 
 
-# Below those that the system gives to connections, and each worker of `pytest -n` has its own: nobody else takes one before
-# the program that it is for.
+# Ports below the system's ephemeral range, a separate range for each worker of `pytest -n`, so that no other process
+# takes a port before its program does.
 FIRST = 20_000 + 3_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PORTS = itertools.cycle(random.sample(range(FIRST, FIRST + 3_000), 3_000))
 
@@ -31,11 +31,11 @@ def free_port():
 
 
 class Process:
-    """A running program and what it wrote to stderr and stdout."""
+    """A running program with its stderr and stdout."""
 
     def __init__(self, command, log: pathlib.Path):
         self.log = log
-        # Ends with us, however we end.
+        # The process ends when this one ends, for any reason.
         command = ["setpriv", "--pdeathsig", "TERM", *command]
         with log.open("wb") as output:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -44,7 +44,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, ready, what, seconds=START_SECONDS):
-        """Polls `ready()` until it gives something, and returns that."""
+        """Polls `ready()` until it returns a true value, and returns that value."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.child.poll() is not None:
@@ -55,12 +55,12 @@ class Process:
         raise TimeoutError(f"no {what} within {seconds} s:\n{self.written()[-4000:]}")
 
     def wait_for_line(self, pattern):
-        """The first group of the first written line that matches."""
+        """Returns the first group of the first output line that matches."""
         found = self.wait_for(lambda: re.search(pattern, self.written()), f"line {pattern!r}")
         return found.group(1)
 
     def stop(self):
-        """SIGTERM, and the exit code it led to."""
+        """Sends SIGTERM and returns the exit code."""
         self.child.terminate()
         try:
             return self.child.wait(timeout=60)

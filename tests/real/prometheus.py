@@ -1,4 +1,4 @@
-"""A real Prometheus on a free port, how to ask it, and targets that are no proxy."""
+"""A real Prometheus on a free port with its queries, and scrape targets that are not proxies."""
 
 import contextlib
 import dataclasses
@@ -15,21 +15,21 @@ import urllib.request
 
 from processes import answers, free_port, running
 
-# The one that takes native histograms; Debian's own is too old.
+# A version with native histograms; Debian's own is too old.
 NATIVE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/prometheus/root/usr/bin/prometheus"
 SCRAPE_SECONDS = 1
 DATA_SECONDS = 120
 
 
 def figure(point):
-    """The value of a sample; of a native histogram, how many observations it has."""
+    """Returns the value of a sample; for a native histogram the number of observations."""
     value = point[1]
     return float(value["count"] if isinstance(value, dict) else value)
 
 
 @dataclasses.dataclass
 class Prometheus:
-    """The HTTP API of a running Prometheus, and the span of time that it was watched for."""
+    """The HTTP API of a running Prometheus, and the time range of its scrapes."""
 
     url: str
     start: float
@@ -47,18 +47,18 @@ class Prometheus:
         return answer["data"]
 
     def query(self, expression, at=None):
-        """Labels and value of every series at an instant."""
+        """Returns labels and value of every series at an instant."""
         found = self.ask("query", query=expression, **({"time": at} if at else {}))["result"]
         return [(one["metric"], figure(one["value"] if "value" in one else one["histogram"])) for one in found]
 
     def value(self, expression, at=None):
-        """The one value of an expression that has one; None where there is none."""
+        """Returns the only value of an expression, or None if there is none."""
         values = [value for _, value in self.query(expression, at)]
         assert len(values) < 2, f"{expression} has {len(values)} values"
         return values[0] if values else None
 
     def query_range(self, expression, step=1):
-        """Labels and points of every series over the whole time."""
+        """Returns labels and points of every series over the whole time."""
         found = self.ask("query_range", query=expression, start=self.start, end=self.end or time.time(), step=step)
         points = [(one["metric"], one.get("values", []) + one.get("histograms", [])) for one in found["result"]]
         return [(labels, [(point[0], figure(point)) for point in each]) for labels, each in points]
@@ -74,7 +74,7 @@ class Prometheus:
         return self.ask(f"label/{label}/values", **{"match[]": selector}, start=self.start, end=time.time())
 
     def wait_for(self, expression, holds=lambda value: value > 0, within=DATA_SECONDS):
-        """Polls until the expression has a value that holds, and returns that."""
+        """Polls until the expression has a value that `holds` accepts, and returns the value."""
         deadline = time.monotonic() + within
         while not ((value := self.value(expression)) is not None and holds(value)):
             assert time.monotonic() < deadline, f"{expression} was {value} for {within} s"
@@ -82,31 +82,31 @@ class Prometheus:
         return value
 
     def end_at_a_scrape(self):
-        """What was watched ends at a scrape. After one that was not answered in time a target has no value, so that all scrapes
-        of the last seconds must have been."""
+        """Ends the time range at a scrape. A target has no value after a scrape that timed out, so all scrapes of
+        the last seconds must have succeeded."""
         self.end = self.wait_for("min(timestamp(up)) and count(min_over_time(up[3s]) == 1) == count(up)")
 
     def wait_for_recordings(self, seconds):
-        """Until rules that are evaluated every so many seconds have seen all that happened before, then the rules that read what
-        they record, and a scrape came after both.
+        """Waits until rules with an interval of `seconds` have evaluated everything so far, then the rules that use
+        their results, and until both were scraped.
 
-        They look at what was a fifth of that time ago.
-        """
+        Rules evaluate a time that is a fifth of the interval in the past."""
         begun = time.time()
         scraped = self.wait_for("min(timestamp(up))", lambda at: at >= begun)
         self.wait_for_evaluation(scraped + seconds / 5)
         self.wait_for_evaluation(time.time(), below=seconds)
-        # What is asked for at a time before an evaluation has the value of the previous one.
+        # A query for a time before an evaluation returns the previous value.
         evaluated = time.time()
         self.wait_for("min(timestamp(up))", lambda at: at >= evaluated)
 
     def wait_for_evaluation(self, at, below=math.inf):
-        """Until all groups of rules, or those with an interval below so many seconds, were evaluated at a time after `at`."""
+        """Waits until all groups of rules, or those with an interval below `below` seconds, were evaluated after
+        `at`."""
         deadline = time.monotonic() + DATA_SECONDS
         while True:
             groups = [group for group in self.ask("rules")["groups"] if group["interval"] < below]
             last = [datetime.datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups]
-            # An evaluation may begin a second after the time that it is of.
+            # An evaluation may begin a second after its timestamp.
             if min(last, default=math.inf) >= at + 1:
                 return
             assert time.monotonic() < deadline, f"a group of rules was last evaluated {time.time() - min(last):.0f} s ago"
@@ -115,7 +115,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def exporter(exposition, seconds=0):
-    """The address of an endpoint whose scrapes tell what `exposition` gives, so many seconds later."""
+    """Yields the address of an endpoint whose scrapes return `exposition`, delayed by `seconds`."""
 
     class Endpoint(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -124,7 +124,7 @@ def exporter(exposition, seconds=0):
             self.send_response(200)
             self.send_header("content-type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("content-length", str(len(body)))
-            # A Prometheus that ends does not wait.
+            # A Prometheus that is ending closes its connection.
             with contextlib.suppress(ConnectionError):
                 self.end_headers()
                 self.wfile.write(body)
@@ -147,9 +147,10 @@ def finite(points):
 
 @contextlib.contextmanager
 def prometheus(folder: pathlib.Path, targets, rules=(), alertmanager=None, evaluation_seconds=1, native=False):
-    """Starts Prometheus scraping `targets`, a dict of job name → addresses, every second; or → addresses with labels.
+    """Starts a Prometheus that scrapes `targets` every second: a dict of job name → addresses, or → addresses with
+    labels.
 
-    A `native` one scrapes protobuf and keeps native histograms, and classic ones of those who have no others."""
+    With `native` it scrapes protobuf and keeps native histograms, and classic ones of targets without native ones."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "global": {
@@ -180,7 +181,7 @@ def prometheus(folder: pathlib.Path, targets, rules=(), alertmanager=None, evalu
 
 
 def checked(*command, text=None):
-    """What a checking tool printed; it must be content."""
+    """Returns the output of a checking tool, which must succeed."""
     command = [str(part) for part in command]
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

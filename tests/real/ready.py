@@ -1,4 +1,4 @@
-"""Asks an address over and over: `ready.py PORT PATH` prints the time of the first 200, on the clock of time.time()."""
+"""Polls an address: `ready.py PORT PATH` prints the time of the first 200, by time.time()."""
 
 import socket
 import sys
@@ -13,7 +13,7 @@ while True:
             asked.sendall(f"GET {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
             if asked.recv(12) == b"HTTP/1.1 200":
                 print(f"at {time.time():.6f}", flush=True)
-                # Until it is ended.
+                # Wait until the process is ended.
                 time.sleep(600)
         except ConnectionError:
             pass

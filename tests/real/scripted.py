@@ -1,7 +1,6 @@
-"""A backend for Claude Code that writes a script: the agent it talks to first sends out a subagent, which answers.
+"""A backend that plays a script for Claude Code: the agent starts a subagent, which answers.
 
-It keeps what it said that each call used, so that somebody else's sums can be held against it.
-"""
+It keeps the usage that it reported for each call, for comparison with other sums."""
 
 import contextlib
 import http.server
@@ -9,13 +8,13 @@ import json
 import threading
 
 ANSWER = "The boats carry grain, timber and salt, and in winter nothing at all, for the river is frozen over."
-# Prompt, read from a cache, written to one for minutes and for an hour, answer: of the first agent's two calls and
-# the subagent's one.
+# Prompt, cache read, cache write for minutes and for an hour, answer: for the first agent's two calls and the
+# subagent's call.
 USAGE = {"start": (9_000, 0, 2_000, 6_000, 60), "subagent": (3_000, 2_000, 500, 0, 25), "result": (1_200, 8_000, 0, 300, 30)}
 
 
 def role(body, headers):
-    """Which line of the script a request asks for; None for what is not in it."""
+    """Returns the line of the script for a request; None for other requests."""
     if headers.get("x-claude-code-agent-id"):
         return "subagent"
     if not any(tool["name"] in ("Agent", "Task") for tool in body.get("tools", ())):
@@ -25,7 +24,7 @@ def role(body, headers):
 
 
 def block_of(body, line):
-    """The one content block of an answer, and how it is written piece by piece."""
+    """Returns the only content block of an answer, and its deltas."""
     if line != "start":
         return {"type": "text", "text": ""}, [{"type": "text_delta", "text": word + " "} for word in ANSWER.split()], "end_turn"
     name = next(tool["name"] for tool in body["tools"] if tool["name"] in ("Agent", "Task"))
@@ -76,7 +75,7 @@ class Script(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def scripted():
-    """A running backend: its `said` lists what it was asked, its `url` is where."""
+    """A running backend: `said` lists its requests, `url` is its address."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Script)
     server.said = []
     server.url = f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-// One call through a vendor's SDK for JavaScript: reads what to ask as JSON, writes what its caller saw as JSON.
+// One call through a vendor's JavaScript SDK: reads the request as JSON, writes the caller's result as JSON.
 import { readFileSync } from "node:fs";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";

@@ -15,8 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from lanes import DEFAULT, LANES, copy_scripts
 
-# Which tests run on one worker, in order: those of one file, unless a pattern says otherwise. These files share one fixture
-# that takes most of a minute; and in those, most tests wait, or each part has a fixture of its own.
+# Tests that run on one worker, in order: by default the tests of one file. These files share one fixture that takes
+# most of a minute. In the others, most tests wait, or each part has its own fixture.
 GROUPS = (
     (r"test_(?:prometheus|native_histograms|dashboards)\.py", "observed"),
     (r"test_page\.py::.*\[(\w+)", r"page-\1"),
@@ -27,7 +27,7 @@ GROUPS = (
     (r"test_otlp\.py::test_a_receiver_in_trouble\w*\[(\w+)", r"otlp-\1"),
     (r"(test_\w+)\.py", r"\1"),
 )
-# The groups that take longest, longest first, so that no worker begins one of them at the end.
+# The slowest groups, longest first, so that no worker starts one of them at the end.
 LONGEST = ("page-many", "page-looks", "observed", "page-first", "page-incident", "page-calls", "test_alerting", "slo-test_a_kill", "slo-test_everybody")
 
 
@@ -46,7 +46,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    # Groups start in the order of the tests, not with those that have most tests.
+    # Groups start in the order of the tests, not by their number of tests.
     config.option.loadscopereorder = False
     part = config.option.part
     if part and LANES[part].workers == 0 and config.option.numprocesses not in (None, 0, "auto"):
@@ -54,19 +54,17 @@ def pytest_cmdline_main(config):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    # The marker xdist_group has no effect here: xdist 3.8 adds the group to a name that pytest 9.2 does not let it change.
+    # The marker xdist_group has no effect here: xdist 3.8 adds the group to a name that pytest 9.2 does not let it
+    # change.
     return GroupScheduling(config, log) if config.option.dist == "load" else None
 
 
 def group_of(nodeid):
-    """The name of the group that a test belongs to."""
     pattern, name = next(each for each in GROUPS if re.match(each[0], nodeid))
     return re.match(pattern, nodeid).expand(name)
 
 
 class GroupScheduling(LoadScopeScheduling):
-    """Gives the tests of a group to one worker."""
-
     def _split_scope(self, nodeid):
         return group_of(nodeid)
 
@@ -85,7 +83,7 @@ def part_of(item):
 
 
 def names_tests(config):
-    """Whether every argument is a file or a test. Those run whatever part they belong to."""
+    """Returns whether every argument is a file or a test. Those run whatever their part is."""
     paths = [pathlib.Path(config.invocation_params.dir, argument.split("::")[0]) for argument in config.args]
     return all(path.is_file() for path in paths)
 
@@ -104,7 +102,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def from_here(config, nodeid):
-    """The name of a test as a command in the folder of the invocation takes it."""
+    """Returns the name of a test for a command in the folder of the invocation."""
     file, *rest = nodeid.split("::", 1)
     path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return "::".join([path, *rest])
@@ -112,7 +110,7 @@ def from_here(config, nodeid):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session):
-    """Prints, after everything else, which tests were skipped, which failed, and how to repeat those."""
+    """Prints at the very end which tests were skipped, which failed, and how to repeat failed ones."""
     result = yield
     config, reporter = session.config, session.config.pluginmanager.get_plugin("terminalreporter")
     if hasattr(config, "workerinput") or reporter is None:
@@ -131,7 +129,7 @@ def pytest_sessionfinish(session):
 
 
 def python(config):
-    """The interpreter, as a command in the folder of the invocation names it."""
+    """Returns the interpreter for a command in the folder of the invocation."""
     path = pathlib.Path(sys.executable)
     folder = config.invocation_params.dir
     return path.relative_to(folder) if path.is_relative_to(folder) else path

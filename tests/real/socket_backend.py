@@ -1,7 +1,6 @@
-"""A backend that answers over WebSocket: OpenAI's responses and Realtime, and Gemini Live.
+"""A backend that answers over WebSocket: OpenAI's Responses and Realtime, and Gemini Live.
 
-It keeps, by its own clock, when it was asked and when it sent which text, and what its last message said was used.
-"""
+It records by its own clock when it got a request and when it sent which text, and the usage in its last message."""
 
 import asyncio
 import contextlib
@@ -21,8 +20,6 @@ INPUT = 321
 
 @dataclasses.dataclass
 class Answer:
-    """One answer, as it was sent."""
-
     request: dict
     asked: float
     sent: list = dataclasses.field(default_factory=list)
@@ -58,7 +55,6 @@ class Backend:
                 await self.responses(socket)
 
     async def pieces(self, answer, message):
-        """Sends the text piece by piece."""
         await asyncio.sleep(FIRST)
         for piece in PIECES:
             written = message(piece)
@@ -123,7 +119,7 @@ class Backend:
             delta = "response.output_audio_transcript.delta"
             await self.pieces(answer, lambda piece: send(socket, type=delta, delta=piece, **at))
             await send(socket, type="response.output_audio_transcript.done", transcript=answer.text, **at)
-            # A second part that has no deltas.
+            # A second part without deltas.
             answer.sent.append((time.monotonic(), "Ice."))
             await send(socket, type="response.output_text.done", text="Ice.", **at | {"content_index": 1})
             content = [{"type": "output_audio", "transcript": answer.text.removesuffix("Ice.")}, {"type": "output_text", "text": "Ice."}]
@@ -134,7 +130,7 @@ class Backend:
             await send(socket, type="response.done", event_id="e", response=whole)
 
     async def live(self, socket):
-        """JSON in binary messages, as Google sends it."""
+        """Sends JSON in binary messages, as Google does."""
 
         def message(**members):
             return socket.send(json.dumps(members).encode())
@@ -170,7 +166,7 @@ def send(socket, **members):
 
 
 def only_sockets(connection, request):
-    """What is no WebSocket is not known here."""
+    """Answers 404 to requests that are not WebSockets."""
     if request.headers.get("upgrade", "").lower() != "websocket":
         return connection.respond(http.HTTPStatus.NOT_FOUND, "not here\n")
     return None

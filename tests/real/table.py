@@ -1,12 +1,11 @@
-"""The table of metrics, as the binary prints it, and which of it a PromQL expression uses."""
+"""The table of metrics as the binary prints it, and the metrics that a PromQL expression uses."""
 
 import functools
 import json
 import re
 import subprocess
 
-# Prometheus adds these to what it scrapes.
-# What Prometheus adds to what it scrapes; those of Kubernetes where the target has them.
+# Labels that Prometheus adds to scraped series; the Kubernetes labels only for targets in Kubernetes.
 SCRAPE_LABELS = {"instance", "job", "cluster", "namespace", "pod", "service"}
 KEYWORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "bool", "offset"}
 KEYWORDS |= {"inf", "nan"}
@@ -16,21 +15,19 @@ MATCHERS = re.compile(r"([a-zA-Z_:][\w:]*)\s*\{([^}]*)\}")
 
 @functools.cache
 def metrics(binary):
-    """Name → metric."""
     lines = subprocess.run([binary, "print", "metrics", "--json"], capture_output=True, text=True, check=True).stdout
     return {metric["name"]: metric for metric in map(json.loads, lines.splitlines())}
 
 
 def exposed(metric):
-    """The names under which Prometheus keeps a metric."""
     if metric["kind"] != "histogram":
         return [metric["name"]]
-    # A native histogram is one series under the name itself.
+    # A native histogram is one series with the metric's own name.
     return [metric["name"] + suffix for suffix in ("", "_bucket", "_count", "_sum")]
 
 
 def used(expression):
-    """The metric names, the labels that each is selected by, and the labels that are grouped by."""
+    """Returns the metric names, the labels that select each, and the grouping labels."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', '""', expression)
     grouped = {label.strip() for found in LABEL_LIST.findall(bare) for label in found.split(",") if label.strip()}
     bare = LABEL_LIST.sub(" ", bare)
@@ -45,7 +42,7 @@ def used(expression):
 
 
 def wrong(expression, table, foreign=()):
-    """What an expression uses that the table does not have; `foreign` are names of other exporters."""
+    """Returns the names in an expression that the table does not have; `foreign` are names of other exporters."""
     known = {name: set(metric["labels"]) for metric in table.values() for name in exposed(metric)}
     known = {name: labels | SCRAPE_LABELS | ({"le"} if name.endswith("_bucket") else set()) for name, labels in known.items()}
     selected, grouped = used(expression)

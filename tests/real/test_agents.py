@@ -1,4 +1,4 @@
-"""Real agents through the proxy: each session is recognised, and summed up as the backend and the agent itself say."""
+"""Real agents through the proxy: each session is recognised, and its sums match the backend and the agent."""
 
 import dataclasses
 import json
@@ -20,21 +20,21 @@ PYTHON = CACHE / "agents-python/bin/python"
 TIMEOUT = 300
 SONNET = "claude-sonnet-4-6"
 GPT = "gpt-5.1"
-# US dollars per million: input, read from a cache, written to one for minutes and for an hour, output; as the
-# providers list them.
+# US dollars per million tokens by the providers' price lists: input, cache read, cache write for minutes and for an
+# hour, output.
 PRICES = {SONNET: (3.0, 0.3, 3.75, 6.0, 15.0), GPT: (1.25, 0.125, 0, 0, 10.0), "gpt-4.1-mini": (0.4, 0.1, 0, 0, 1.6)}
 
 
 @dataclasses.dataclass
 class AgentHome:
-    """A clean home, a folder to work in, and the proxy that the agent talks to."""
+    """A clean home, a working folder, and the proxy that the agent uses."""
 
     home: pathlib.Path
     work: pathlib.Path
     gauge: object
 
     def run(self, *command, **variables):
-        """What the program prints. It knows nothing of the machine but where programs are."""
+        """Returns the program's output. Its environment has only PATH of this machine."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), **variables}
         done = subprocess.run(
             [str(part) for part in command], env=environment, cwd=self.work, stdin=subprocess.DEVNULL,
@@ -44,7 +44,8 @@ class AgentHome:
         return done.stdout
 
     def session(self, name, count):
-        """The proxy's sum of a session of so many calls, and these, oldest first. They are kept a moment after their end."""
+        """Returns the proxy's sum of a session of `count` calls, and the calls, oldest first. The proxy stores calls
+        a moment after their end."""
 
         def whole():
             listed = json.loads(self.gauge.scrape(f"/api/v1/sessions?session={name}"))["sessions"]
@@ -69,7 +70,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def simulated(place, simulator_gauge, simulator):
-    """A place before the simulated backend, and what that has done since."""
+    """An agent home in front of the simulated backend, and the backend's truth since then."""
     known = {call["id"] for call in truth(simulator_gauge)}
     made = place(simulator_gauge)
     return made, lambda: [call for call in truth(simulator_gauge) if call["id"] not in known]
@@ -84,7 +85,7 @@ def priced(model, *tokens):
 
 
 def agrees(session, calls, model):
-    """Whether the proxy's sum of a session is that of the backend's calls."""
+    """Asserts that the proxy's sum of a session equals the sum of the backend's calls."""
     used = [call["usage"] for call in calls]
     total = {kind: sum(one[kind] or 0 for one in used) for kind in ("input", "cached_input", "cache_write", "output")}
     fresh = total["input"] - total["cached_input"] - total["cache_write"]
@@ -98,13 +99,12 @@ def agrees(session, calls, model):
 
 
 def claude(place, *arguments, url):
-    """One run of Claude Code, as it sums it up itself."""
     variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", "ANTHROPIC_MODEL": SONNET}
     variables |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
     return json.loads(place.run(NODE / "node_modules/.bin/claude", "-p", *arguments, "--output-format", "json", **variables))
 
 
-def test_two_turns_of_claude_code_are_one_session_that_costs_what_it_says_itself(simulated):
+def test_two_turns_of_claude_code_are_one_session_with_its_own_cost(simulated):
     place, since = simulated
     first = claude(place, "Say something of boats", url=place.gauge.url)
     second = claude(place, "And now?", "--resume", first["session_id"], url=place.gauge.url)
@@ -159,7 +159,7 @@ def test_two_turns_of_codex_are_one_session(simulated):
     session, calls = place.session(thread, 2)
     total = agrees(session, since(), GPT)
     assert session["calls"] == 2
-    # A thread that is resumed goes on counting.
+    # A resumed thread continues its counts.
     used = next(event["usage"] for event in second if event["type"] == "turn.completed")
     assert (used["input_tokens"], used["output_tokens"]) == (total["input"], total["output"])
     assert session["agents"] == ["codex_exec"]
@@ -174,7 +174,7 @@ PYTHON_AGENTS = {
 
 
 def of_itself(session, result):
-    """Whether the proxy's sum is that which the agent gives."""
+    """Asserts that the proxy's sum equals the agent's."""
     assert session["calls"] == result["calls"] == 2
     assert (session["tokens"]["input"], session["tokens"]["output"]) == (result["input"], result["output"])
 
@@ -197,7 +197,6 @@ def test_a_conversation_by_a_framework_is_one_session(simulated, framework):
 
 @pytest.fixture(scope="module")
 def guessing(gauge, simulator, logs):
-    """A proxy that guesses sessions."""
     config = logs / "guessing.toml"
     ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\nupstream = "sim"\n'
     config.write_text(f"[attribution]\nguess_sessions = true\n{ways}")

@@ -1,4 +1,4 @@
-"""From a slow backend to somebody's pager: proxies, Prometheus, Alertmanager and a webhook, all real."""
+"""From a slow backend to a pager: real proxies, Prometheus, Alertmanager and webhook."""
 
 import concurrent.futures
 import contextlib
@@ -17,7 +17,8 @@ from processes import answers, free_port, running
 from prometheus import checked, prometheus
 
 OBJECTIVE = 0.9
-# One day has 5.76 times the budget over 5m and 1m as its first page; 3 times over 48m and 4m as its first ticket.
+# With a period of one day, the first page needs 5.76 times the budget over 5m and 1m. The first ticket needs 3 times
+# over 48m and 4m.
 PAGE_AT, TICKET_AT = 5.76 * (1 - OBJECTIVE), 3 * (1 - OBJECTIVE)
 CONFIGURATION = """
 listen = "127.0.0.1:0"
@@ -56,16 +57,16 @@ ttft.at_most = "500ms"
 select.workload = "agents"
 """
 GOOD, BAD = "ttft=10ms,gap=1ms,tokens=4", "ttft=1s,gap=1ms,tokens=4"
-# Calls a second of each proxy: a mean of ratios over them would be another number.
+# Calls per second of each proxy. They differ so that a mean of the proxies' ratios would be wrong.
 RATES = [8, 4, 2]
-# Until a scrape, an evaluation, Alertmanager's grouping and the webhook are through.
+# Delay of a scrape, an evaluation, Alertmanager's grouping and the webhook.
 PIPELINE = 6
 GOOD_SECONDS = 12
 
 
 @dataclasses.dataclass
 class Pager:
-    """A webhook that keeps what Alertmanager tells it: each alert with its time, and messages as they came."""
+    """A webhook that keeps each alert of Alertmanager with its time, and the raw messages."""
 
     address: str
     notifications: list
@@ -113,7 +114,8 @@ AT_ONCE = {"receiver": "pager", "group_by": ["..."], "group_wait": "0s", "group_
 
 @contextlib.contextmanager
 def alertmanager(folder, tokengauge, webhook, route=AT_ONCE, options=()):
-    """The address of an Alertmanager that tells everything to the webhook by a route, but for what a page silences."""
+    """Yields the address of an Alertmanager that sends everything to the webhook, except alerts that a page
+    inhibits."""
     folder.mkdir()
     file = folder / "alertmanager.yml"
     command = [tokengauge, "print", "rules", "--format", "alertmanager", *options]
@@ -131,7 +133,7 @@ def alertmanager(folder, tokengauge, webhook, route=AT_ONCE, options=()):
 
 
 class Agents:
-    """Steady calls to every proxy, whose answers are slow on request."""
+    """Makes steady calls to every proxy, whose answers are slow on request."""
 
     def __init__(self, proxies):
         self.proxies = proxies
@@ -145,7 +147,7 @@ class Agents:
         while not self.ended.wait(1 / rate):
             number += 1
             chat = traffic.chat("chat", "gpt-sim", behave=BAD if self.slow else GOOD)
-            # Of all of them a third is slow all the time: over a ticket's limit, under a page's.
+            # A third of all calls is always slow: above a ticket's limit, below a page's.
             slow = proxy is self.proxies[0] and number % 5 in (2, 3, 4)
             agents = traffic.chat("agents", "gpt-sim", behave=BAD if slow else GOOD)
             for call in (chat, agents):
@@ -166,7 +168,7 @@ class Agents:
 
 @dataclasses.dataclass
 class Incident:
-    """What was seen of one slow spell of a fleet's backend."""
+    """Observations of one slow period of a fleet's backend."""
 
     pager: Pager
     proxies: list
@@ -196,7 +198,7 @@ def incident(logs, tokengauge, gauge, simulator):
         time.sleep(GOOD_SECONDS)
         assert "page" not in webhook.severities("chat-ttft")
         agents.slow, slow_at = True, time.monotonic()
-        # Both windows reach back to the beginning: bad ÷ (good + bad) passes the limit after this long.
+        # Both windows reach back to the beginning, so bad ÷ (good + bad) passes the limit after this long.
         predicted = (slow_at - begun) * PAGE_AT / (1 - PAGE_AT)
         paged_at, page = webhook.wait_for("firing", "chat-ttft", "page", within=4 * predicted)
         agents.slow, good_at = False, time.monotonic()
@@ -208,9 +210,9 @@ def incident(logs, tokengauge, gauge, simulator):
         yield Incident(webhook, proxies, watching, slow_at, predicted, paged_at, page, good_at, resolved_at)
 
 
-def test_a_slow_backend_pages_when_the_burn_rate_says_so(incident):
+def test_a_slow_backend_pages_at_the_predicted_burn_rate(incident):
     took = incident.paged_at - incident.slow_at
-    # A busy machine makes each step of the way later.
+    # A busy machine delays each step.
     assert incident.predicted - 2 < took < 2 * incident.predicted + PIPELINE, f"predicted {incident.predicted:.1f} s, took {took:.1f} s"
     annotations = incident.page["annotations"]
     assert incident.page["labels"] == {"alertname": "SloErrorBudgetBurn", "severity": "page", "slo": "chat-ttft"}
@@ -219,7 +221,7 @@ def test_a_slow_backend_pages_when_the_burn_rate_says_so(incident):
 
 
 def test_the_page_is_taken_back_after_recovery(incident):
-    # The short window is one minute: no bad event is in it any more by then.
+    # The short window is one minute, so it contains no bad event any more by then.
     assert incident.resolved_at - incident.good_at < 60 + PIPELINE
 
 
@@ -230,7 +232,7 @@ def test_a_burn_that_can_wait_makes_a_ticket_and_no_page(incident):
 
 
 @pytest.mark.parametrize("slo", ["chat-ttft", "agents-ttft"])
-def test_a_fleets_budget_is_that_of_the_sum_of_its_events(incident, slo):
+def test_a_fleets_budget_is_computed_from_the_sum_of_its_events(incident, slo):
     at, value = incident.prometheus.end, incident.prometheus.value
     counts = {
         verdict: [
@@ -242,7 +244,7 @@ def test_a_fleets_budget_is_that_of_the_sum_of_its_events(incident, slo):
     good, bad = sum(counts["good"]), sum(counts["bad"])
     assert min(counts["good"]) > 10 and bad > 30
     expected = 1 - bad / (good + bad) / (1 - OBJECTIVE)
-    # Within two scrapes: the rules can miss one that takes longer than they wait for, on a busy machine two.
+    # Within two scrapes: the rules can miss a scrape that takes longer than they wait for, and two on a busy machine.
     tolerance = 2 * sum(RATES) / (good + bad) / (1 - OBJECTIVE)
     assert value(f'sum(slo:error_budget:remaining_ratio{{slo="{slo}"}})', at) == pytest.approx(expected, abs=tolerance)
     if slo == "agents-ttft":

@@ -1,4 +1,4 @@
-"""The API by its own document, tried by schemathesis with everything that it checks; and paged by its own cursors."""
+"""The API tested by schemathesis against its document, and paged by its cursors."""
 
 import contextlib
 import http.client
@@ -18,9 +18,9 @@ from processes import running
 
 TOKEN = "sixteen-letters-at-least"
 SCHEMATHESIS = PROJECT / ".cache/real/schemathesis/bin/schemathesis"
-# What bounds a run is how much is tried, so that a busy machine tries as much as another.
-EXAMPLES = 8  # of an operation
-SECONDS = 300  # for everything, at most
+# A number of examples bounds a run instead of a time, so that a busy machine tries as many.
+EXAMPLES = 8  # examples for each operation
+SECONDS = 300  # time limit of all examples
 CONFIG = """
 drain_timeout = "1s"
 [admin]
@@ -45,7 +45,7 @@ objective = 0.9
 
 
 class AuthenticatedGauge(Gauge):
-    """A proxy whose admin address wants a token."""
+    """A proxy whose admin address requires a token."""
 
     def scrape(self, path):
         request = urllib.request.Request(self.admin + path, headers={"authorization": f"Bearer {TOKEN}"})
@@ -57,7 +57,7 @@ class AuthenticatedGauge(Gauge):
 
 
 def endless(base):
-    """A call that goes on for as long as the proxy does."""
+    """Makes a call that lasts as long as the proxy."""
     with contextlib.suppress(OSError, http.client.HTTPException):
         chat(base, "endless", "slow/1", f"tokens=2000,gap={SECONDS}ms")
 
@@ -77,7 +77,7 @@ def chat(base, session, agent, behave="tokens=60,gap=4ms"):
 
 @pytest.fixture(scope="module", params=["memory", "ledger"])
 def proxy(request, gauge, simulator, logs):
-    """A proxy with finished calls of several sessions, and one call under way for as long as the tests."""
+    """A proxy with finished calls of several sessions, and one call in flight during all tests."""
     store = request.param
     config = logs / f"api-{store}.toml"
     ledger = str(store == "ledger").lower()
@@ -99,11 +99,11 @@ def test_schemathesis_finds_nothing_against_the_document(proxy, logs):
     assert SCHEMATHESIS.exists(), f"{SCHEMATHESIS} is not there: tests/real/install"
     config = logs / "schemathesis.toml"
     config.write_text(f'[auth.openapi.bearer]\nbearer = "{TOKEN}"\n')
-    # The document is behind the token, too: it is fetched here.
+    # The document also requires the token, so it is downloaded here.
     document = logs / "openapi.json"
     document.write_text(proxy.scrape("/api/v1/openapi.json"))
     command = [SCHEMATHESIS, "--config-file", config, "run", document, "--url", proxy.admin, "--checks", "all"]
-    # What never ends by itself is tested where it can be told to.
+    # Endless responses are tested where they can be ended.
     command += ["--exclude-path", "/api/v1/events", "--max-examples", str(EXAMPLES)]
     command += ["--request-timeout", "10"]
     command += ["--output-truncate", "false", "--max-failures", "5", "--no-color"]

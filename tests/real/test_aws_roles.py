@@ -1,5 +1,5 @@
-"""The S3 sink with the credentials of AWS: moto checks signatures and policies, and what hands out credentials wants its
-token. Every call arrives or waits, and no credential is in a log."""
+"""The S3 sink with AWS credentials. moto checks signatures and policies, and issuers require their token. Every call
+is delivered or waits, and no credential appears in a log."""
 
 import contextlib
 import datetime
@@ -37,7 +37,7 @@ def issuer(account):
 
 @pytest.fixture
 def plain(account, issuer):
-    """Where S3 and the issuer are, and what the sink is told of TLS."""
+    """Returns the addresses of S3 and the issuer, and the TLS settings of the sink."""
     return account.url, issuer.url, ""
 
 
@@ -61,13 +61,13 @@ def tls(plain, tmp_path):
 
 
 def environment(variables):
-    """What begins a command that has these variables, and of AWS no others."""
+    """Returns the prefix of a command that has these variables and no other AWS variables."""
     unset = [f"--unset={name}" for name in os.environ if name.startswith("AWS_")]
     return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]
 
 
 class Sidecar:
-    """A proxy whose sink has what the variables give it, and the lines of its configuration."""
+    """A proxy whose sink gets its credentials from variables, and the lines of its configuration."""
 
     def __init__(self, tokengauge, simulator, folder):
         self.tokengauge, self.simulator, self.folder = tokengauge, simulator, folder
@@ -104,13 +104,13 @@ batch_wait = "100ms"
         return run(self.tokengauge, "export", "sink", "status", "--admin", proxy.admin)
 
     def says(self, proxy, *parts):
-        """What is said of the sink once it says this: to people, and in the log."""
+        """Returns the sink's status for people and in the log, once it contains `parts`."""
         until(lambda: all(part in self.status(proxy) for part in parts), lambda: self.status(proxy), 120)
         until(lambda: all(part in self.logs[-1].read_text() for part in parts), lambda: self.logs[-1].read_text()[-4000:], 120)
         return self.status(proxy)
 
     def arrived(self, account):
-        """The calls of the ledger are in the bucket, each once."""
+        """Asserts that each call of the ledger is in the bucket once."""
         files = account.files(self.folder.name, self.folder / "files")
         assert files, "no file is in the bucket"
         read = f"read_parquet({[str(file) for file in files]}, hive_partitioning = true)"
@@ -119,7 +119,6 @@ batch_wait = "100ms"
         return len(ids)
 
     def keeps(self, hidden):
-        """Nothing of this is in what it wrote."""
         assert len(hidden) > 0
         for log in self.logs:
             written = log.read_text()
@@ -132,7 +131,6 @@ def sidecar(tokengauge, simulator, tmp_path):
 
 
 def no_call_waits(proxy, at_least=CALLS):
-    """All calls are stored, which are so many at least."""
     stored = 'tokengauge_sink_records_total{sink="s3"}'
     until(
         lambda: proxy.metric(stored) >= at_least and proxy.metric(WAITING) == 0,
@@ -142,7 +140,7 @@ def no_call_waits(proxy, at_least=CALLS):
 
 def file_of(folder, name, text):
     file = folder / name
-    # As the kubelet does it: at once.
+    # Replace the file atomically, as the kubelet does.
     new = folder / f"{name}.new"
     new.write_text(text)
     new.rename(file)
@@ -210,7 +208,7 @@ def test_keys_of_files_are_signed_with_and_read_again(account, issuer, plain, si
 @pytest.mark.parametrize("kind", [web_identity, pod_identity], ids=lambda kind: kind.__name__)
 def test_a_rotated_token_is_read_again_when_credentials_run_out(account, issuer, plain, sidecar, tmp_path, kind):
     s3, url, _ = plain
-    # New ones are asked for 5 minutes before the end.
+    # The sink renews credentials 5 minutes before they expire.
     issuer.lifetime = datetime.timedelta(minutes=5, seconds=1)
     with sidecar.running(s3, kind(account, issuer, url, tmp_path)) as process:
         proxy = Proxy(process)
@@ -226,7 +224,7 @@ def test_a_rotated_token_is_read_again_when_credentials_run_out(account, issuer,
 
         until(asked_again, lambda: f"{len(issuer.seen)} times asked")
         no_call_waits(proxy, CALLS + 1)
-    # The old one is not shown once there is another.
+    # The old token is not sent once there is a new one.
     turn = issuer.seen.index(second)
     assert set(issuer.seen[:turn]) == {first} and set(issuer.seen[turn:]) == {second}
     assert sidecar.arrived(account) > CALLS
@@ -260,7 +258,7 @@ def test_a_replay_needs_to_list_and_to_read(account, issuer, plain, sidecar, tmp
     bucket = f"arn:aws:s3:::{aws.BUCKET}"
     account.allow(tmp_path.name, aws.policy("s3:ListBucket", "s3:GetObject", resource=[bucket, f"{bucket}/*"]))
     replay = ["export", "sink", "replay", "--sink", "s3", "--since", "1h", "--config", sidecar.config]
-    assert f"0 calls sent, {CALLS} were there, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
+    assert f"0 calls sent, {CALLS} already stored, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
 
 
 def unknown_token(issuer, folder):
@@ -284,11 +282,11 @@ def nobody(account, issuer, url, folder):
 
 
 def metadata_of_moto(account, issuer, url, folder):
-    """It gives credentials that moto's S3 does not know."""
+    """Issues credentials that moto's S3 does not know."""
     return {"AWS_METADATA_ENDPOINT": account.url}
 
 
-# What gives credentials, what is broken there, the reason that is counted, and what is said.
+# Issuer, its fault, the counted reason, and the status text.
 BROKEN = {
     "token": (
         web_identity, unknown_token, "denied",
@@ -321,7 +319,7 @@ BROKEN = {
 }
 
 
-def test_it_is_said_what_gives_no_credentials_and_why(tokengauge, simulator, account, tmp_path):
+def test_a_failing_issuer_is_named_with_the_reason(tokengauge, simulator, account, tmp_path):
     with contextlib.ExitStack() as together:
         begun = []
         for name, (kind, broken, reason, parts) in BROKEN.items():
@@ -342,7 +340,7 @@ def test_it_is_said_what_gives_no_credentials_and_why(tokengauge, simulator, acc
             assert account.files(sidecar.folder.name, tmp_path / "files") == []
 
 
-def test_the_address_of_the_configuration_goes_before_that_of_variables(account, issuer, plain, sidecar, tmp_path):
+def test_the_configured_address_overrides_the_variables(account, issuer, plain, sidecar, tmp_path):
     s3, url, _ = plain
     nobody = f"http://127.0.0.1:{free_port()}"
     given = {**instance(account, issuer, url, tmp_path), "AWS_ENDPOINT_URL_S3": nobody, "AWS_ENDPOINT_URL": nobody}

@@ -1,4 +1,5 @@
-"""boto3 against Bedrock through the proxy, in the ways that docs/getting-started.md names: an upstream that checks what it gets as AWS does."""
+"""boto3 with Bedrock through the proxy in the ways that docs/getting-started.md describes. The upstream checks
+requests as AWS does."""
 
 import base64
 import http.server
@@ -15,7 +16,7 @@ import botocore.credentials
 import botocore.exceptions
 import pytest
 
-# A name that is escaped in the path, and escaped once more where the path is signed.
+# A name that is escaped in the path, and escaped again for the signature.
 MODEL = "anthropic.claude-3-haiku-20240307-v1:0"
 KEYS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 BEARER = base64.b64encode(b"bedrock-api-key").decode()
@@ -24,7 +25,7 @@ WORDS = 96
 
 
 def expected_signature(request, url, body, stated):
-    """What botocore signs of a request that came so."""
+    """Returns botocore's signature of a received request."""
     signed = stated["SignedHeaders"].split(";")
     _, _, region, service, _ = stated["Credential"].split("/")
     aws = botocore.awsrequest.AWSRequest(request.command, url, headers={name: request.headers[name] for name in signed}, data=body)
@@ -35,7 +36,7 @@ def expected_signature(request, url, body, stated):
 
 
 def problem_of(request, body):
-    """Why AWS would refuse this request, or nothing."""
+    """Returns why AWS would refuse this request, or None."""
     sent = request.headers.get("authorization", "")
     if sent.startswith("Bearer "):
         return None if sent == f"Bearer {BEARER}" else "another bearer token"
@@ -50,7 +51,7 @@ def problem_of(request, body):
 
 
 class Bedrock(http.server.BaseHTTPRequestHandler):
-    """Checks a request as AWS does, and has the simulator answer what is right."""
+    """Checks a request as AWS does, and lets the simulator answer valid ones."""
 
     protocol_version = "HTTP/1.1"
 
@@ -77,7 +78,7 @@ class Bedrock(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def bedrock(simulator):
-    """Stands where `bedrock-runtime.us-east-1.amazonaws.com` does; `localhost` and a port is its name."""
+    """Stands for `bedrock-runtime.us-east-1.amazonaws.com`; its name is `localhost` and a port."""
     with http.server.ThreadingHTTPServer(("localhost", 0), Bedrock) as server:
         server.seen, server.simulator = [], simulator
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -133,7 +134,8 @@ def client(endpoint, keys=KEYS, proxies=None, **how):
 
 
 def through(proxy, bedrock, **keys):
-    """As docs/getting-started.md says for signed requests: the proxy as `http` proxy, and Bedrock's own name without TLS."""
+    """The setup of docs/getting-started.md for signed requests: the proxy as `http` proxy, and Bedrock's own name
+    without TLS."""
     return client(bedrock.url, proxies={"http": proxy.url}, **keys)
 
 

@@ -1,5 +1,5 @@
-"""AIPerf and guidellm against the simulator and a real engine, through the proxy: their figures of each call beside ours.
-They stamp chunks in processes of their own, on the agent's side, with clocks and tokenizers that are not ours."""
+"""AIPerf and guidellm with the simulator and a real engine, through the proxy: their figures of each call compared
+with ours. They timestamp chunks in their own processes on the agent's side, with other clocks and tokenizers."""
 
 import json
 import os
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.part("bench-tools")
 
 TOOLS = PROJECT / ".cache/real/bench-tools"
 CALLS, STREAMS = 20, 3
-# What a loaded machine may add between the proxy's reading of a chunk and the tool's, in seconds, for the worst of
-# the calls; the median of the calls is held to a tenth of it.
+# Maximum seconds that a loaded machine may add between the proxy's reading of a chunk and the tool's. The median of the
+# calls may have a tenth of it.
 WORST = 0.5
 
 
 @pytest.fixture(scope="module")
 def paced(gauge, tokengauge, logs):
-    """A proxy in front of a simulator that takes its time, so that a chunk is a token."""
+    """A proxy in front of a slow simulator, so that a chunk is a token."""
     command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", "ttft=80ms,gap=8ms~3ms,tokens=60..120,usage=on"]
     with running(command, logs / "paced-simulator.log") as process:
         simulator = "http://" + process.wait_for_line(r"listening on (\S+)")
@@ -32,7 +32,7 @@ def paced(gauge, tokengauge, logs):
 
 def run(command, folder):
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_OFFLINE": "1", "TIKTOKEN_CACHE_DIR": str(TOOLS / "tiktoken")}
-    # AIPerf takes a part of itself for dead after 15 s without a heartbeat, and fails the run: too early on a busy machine.
+    # AIPerf fails the run if one of its parts sends no heartbeat for 15 s, which is too early on a busy machine.
     environment["AIPERF_SERVICE_HEARTBEAT_MISSED_THRESHOLD"] = "40"
     command = [str(part) for part in command]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
@@ -40,13 +40,12 @@ def run(command, folder):
 
 
 def aiperf(gauge, folder, model, *more, count=CALLS):
-    """AIPerf's own record of each call, by the session that it names."""
     prompts = folder / "prompts.jsonl"
     prompts.write_text("".join(json.dumps({"text": f"Tell me of river number {number}."}) + "\n" for number in range(count)))
     command = [TOOLS / "bin/aiperf", "profile", "-m", model, "--url", gauge.url, "--endpoint-type", "chat", "--streaming"]
     command += ["--input-file", prompts, "--custom-dataset-type", "single_turn", "--request-count", count, "--concurrency", STREAMS]
     command += ["--artifact-dir", folder / "aiperf", "--export-level", "records", "--session-header", "x-tokengauge-session"]
-    # There are no server metrics and no GPU to collect here; a collector that starts late fails the run.
+    # There are no server metrics and no GPU here, and a collector that starts late fails the run.
     command += ["--no-server-metrics", "--no-gpu-telemetry"]
     run([*command, "--ui", "none", "--tokenizer", "builtin", *more], folder)
     lines = (folder / "aiperf/profile_export.jsonl").read_text().splitlines()
@@ -56,7 +55,7 @@ def aiperf(gauge, folder, model, *more, count=CALLS):
 
 
 def records(gauge, key, names):
-    """Our records of the calls with these names, the last of which may come a moment later."""
+    """Returns our records of the calls with these names. The last one may arrive a moment later."""
     deadline = time.monotonic() + 60
     while True:
         found = {record[key]: record for record in gauge.logged() if record[key] in names}
@@ -67,7 +66,8 @@ def records(gauge, key, names):
 
 
 def near(pairs, worst, median):
-    """Whether theirs and ours agree: within `worst` for all, and within `median` for the median, as shares."""
+    """Asserts that their values and ours agree: within `worst` for all, and within `median` for the median, as
+    shares."""
     offs = [abs(theirs / ours - 1) for theirs, ours in pairs]
     assert max(offs) < worst and statistics.median(offs) < median, sorted(offs)[-5:]
 
@@ -80,11 +80,11 @@ def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
     for name, theirs in calls.items():
         ours = found[name]
         assert ours["outcome"] == "complete"
-        # Python's tiktoken and the same vocabulary.
+        # Python's tiktoken with the same vocabulary.
         assert ours["tokens"]["normalised"]["output"] == theirs["output_sequence_length"], name
         assert ours["tokens"]["reported"]["output"] == theirs["usage_completion_tokens"], name
         first, whole = theirs["time_to_first_token"] / 1000, theirs["request_latency"] / 1000
-        # AIPerf's clock starts before it connects and stops after us: ours lie within.
+        # AIPerf's clock starts before it connects and stops after ours, so our times lie within.
         assert ours["seconds"]["ttft"] <= first + 0.001 and ours["seconds"]["duration"] <= whole + 0.001, name
         assert first - ours["seconds"]["ttft"] < WORST, name
         waits.append(first - ours["seconds"]["ttft"])
@@ -94,7 +94,6 @@ def test_aiperf_sees_the_same_tokens_and_times(paced, tmp_path):
 
 
 def guidellm(gauge, folder, model):
-    """guidellm's figures of each call, by the id of the response."""
     prompts = folder / "prompts.csv"
     rows = (f"Tell me of the town number {number}.,64\n" for number in range(2 * CALLS))
     prompts.write_text("prompt,output_tokens_count\n" + "".join(rows))
@@ -106,9 +105,9 @@ def guidellm(gauge, folder, model):
     requests = report["benchmarks"][0]["requests"]
     assert not requests["errored"] and not requests["incomplete"], requests
     calls = {call["response_id"]: call for call in requests["successful"]}
-    assert len(calls) == len(requests["successful"]), "each response has an id of its own"
-    # On a busy machine guidellm may end before it has read the last result: it tells itself to stop (`shutdown_event`,
-    # in its worker_group.py), and puts the result that was the last into the queue only then.
+    assert len(calls) == len(requests["successful"]), "each response has its own id"
+    # On a busy machine guidellm may end before it has read the last result: it tells itself to stop (`shutdown_event`
+    # in its worker_group.py), and queues the last result only afterwards.
     assert len(calls) in (CALLS - 1, CALLS)
     return calls
 
@@ -120,7 +119,7 @@ def test_guidellm_sees_the_same_tokens_and_times(paced, tmp_path):
     for name, theirs in calls.items():
         ours = found[name]
         assert ours["tokens"]["reported"]["output"] == theirs["output_tokens"], name
-        # The simulator's tokens are o200k_base's.
+        # The simulator uses o200k_base tokens.
         assert ours["tokens"]["normalised"]["output"] == theirs["output_tokens"], name
         waits.append(theirs["time_to_first_token_ms"] / 1000 - ours["seconds"]["ttft"])
         assert -0.001 <= waits[-1] < WORST, name
@@ -135,11 +134,11 @@ def test_aiperf_sees_the_same_of_a_real_engine(engine_gauge, tmp_path):
     speeds = []
     for name, theirs in calls.items():
         ours = found[name]
-        # Text cut within a character is counted otherwise by whoever decodes it piece by piece.
+        # Clients that decode text cut within a character piece by piece count it differently.
         assert ours["tokens"]["normalised"]["output"] == pytest.approx(theirs["output_sequence_length"], abs=4, rel=0.05), name
         assert ours["tokens"]["reported"]["output"] == theirs["usage_completion_tokens"], name
         assert ours["seconds"]["ttft"] <= theirs["time_to_first_token"] / 1000 + 0.001, name
-        # Its tokens and ours differ there, and so do speeds; the time between the first and the last does not.
+        # Its tokens differ from ours there, and so do speeds. The time between the first and the last does not.
         if ours["tps"]["output"]:
             decode = ours["seconds"]["last_token"] - ours["seconds"]["ttft"]
             speeds.append((theirs["decode_duration"] / 1000, decode))
@@ -155,7 +154,7 @@ def test_guidellm_sees_the_same_of_a_real_engine(engine_gauge, tmp_path):
         ours = found[name]
         assert ours["tokens"]["reported"]["output"] == theirs["output_tokens"], name
         assert ours["seconds"]["ttft"] <= theirs["time_to_first_token_ms"] / 1000 + 0.001, name
-        # It goes by the engine's tokens, we by ours; the time between the first and the last is the same.
+        # It uses the engine's tokens, and we use ours. The time between the first and the last is equal.
         if ours["tps"]["output"]:
             decode = ours["seconds"]["last_token"] - ours["seconds"]["ttft"]
             decodes.append((theirs["inter_token_latency_ms"] / 1000 * (theirs["output_tokens"] - 1), decode))

@@ -1,5 +1,5 @@
-"""Conversations, interactions, transcriptions and images by the vendors' SDKs: a backend here answers with the fixtures of
-these dialects, which no vendor's service can be asked for. The SDKs read them, and our records hold what they read."""
+"""Conversations, interactions, transcriptions and images by the vendors' SDKs. A backend here answers with fixtures
+of these dialects, because no vendor's service is available. Our records must match what the SDKs read."""
 
 import contextlib
 import http.server
@@ -94,13 +94,12 @@ def interaction(proxy, stream):
     if stream:
         made = list(made)[-1].interaction
     usage = made.usage
-    # Reported as docs/measurement.md says: tool use is input, thought is output.
+    # By docs/measurement.md, tool use is input and thought is output.
     used = (usage.total_input_tokens + usage.total_tool_use_tokens, usage.total_output_tokens + usage.total_thought_tokens)
     return None, used
 
 
 def made_since(proxy, known):
-    """The one call that was made since these were known."""
     deadline = time.monotonic() + TIMEOUT
     while not (calls := [call for call in proxy.calls() if call["id"] not in known]):
         assert time.monotonic() < deadline, "no record"

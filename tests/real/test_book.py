@@ -1,4 +1,4 @@
-"""The book that mdBook makes of docs/: it has no copy of files elsewhere, so no link may lead to them."""
+"""The mdBook of docs/. It contains no other files, so links must not lead to them."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Spending budgets of a real process: the vendors' SDKs see a rate limit, receivers are told, a restart forgets nothing."""
+"""Spending budgets of a real process: the vendors' SDKs see a rate limit, receivers get alerts, and a restart
+forgets nothing."""
 
 import json
 import re
@@ -9,7 +10,7 @@ import pytest
 
 from test_slo import Receivers, eventually, start  # noqa: F401
 
-# 20 tokens at 0.001 USD: the third call spends the budget.
+# 20 tokens at 0.001 USD each: the third call spends the budget.
 CONFIG = """
 state_dir = "{state}"
 [[upstream]]
@@ -76,7 +77,7 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
     spent = 'tokengauge_budget_spent_ratio{budget="sessions"}'
     eventually("it is spent", lambda: metric(proxy, spent) == pytest.approx(1.2))
     for refused in (openai.RateLimitError, anthropic.RateLimitError):
-        # Claude's session stands in the body alone.
+        # Claude's session is only in the body.
         with pytest.raises(refused, match="budget sessions of this session is spent: 0.06 of 0.05 USD") as raised:
             (ask if refused is openai.RateLimitError else ask_claude)(proxy, "greedy")
         headers = raised.value.response.headers
@@ -89,7 +90,8 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
     assert metric(proxy, 'tokengauge_budget_warnings_total{budget="sessions",threshold="1"}') == 1
 
     def told():
-        """Of both calls over it: it looks every few seconds, and may have told of a first before."""
+        """Returns whether the receivers know of both calls over the budget. The notifier runs every few seconds, and
+        may have reported the first one before."""
         alerts = [alert for body in webhook.received["/hook"] for alert in body["alerts"]]
         return [alert for alert in alerts if "greedy: 0.06 USD (120%)" in alert["annotations"]["description"]]
 
@@ -106,11 +108,11 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
         ask(again, "greedy")
     ask(again, "modest")
 
-    # More money for the same budget: what was spent stays spent, and there is some left.
+    # A larger budget keeps its spent amount, so some money is left.
     file = tmp_path / "proxy-1.toml"
     file.write_text(config.replace("usd = 0.05", "usd = 0.5").replace("output = 1000", "output = 2000"))
     again.process.child.send_signal(signal.SIGHUP)
-    # A scrape that falls together with the reload has no series of the budget.
+    # A scrape during the reload has no series of the budget.
     eventually("there is money", lambda: 0.1 < (metric(again, spent) or 0) < 0.2)
     ask(again, "greedy")
     eventually("at the new price", lambda: metric(again, spent) == pytest.approx((0.06 + 0.04) / 0.5))

@@ -1,4 +1,4 @@
-"""Raw HTTP: what the proxy passes on is what the backend sent, byte for byte."""
+"""Raw HTTP: the proxy must forward the backend's bytes unchanged."""
 
 import http.client
 import json
@@ -26,7 +26,7 @@ SIMULATOR_REQUESTS = {
     "cohere": ("/v2/chat", {"model": "m", "messages": QUESTION, "stream": True}),
     "ollama": ("/api/chat", {"model": "m", "messages": QUESTION}),
 }
-# Of the connection, or made anew for every answer; everything else in a head must be the same, in the same order.
+# Headers of the connection, or new for every answer. All other headers must be equal, in the same order.
 NOT_COMPARED = {"connection", "keep-alive", "date", "x-sim-id"}
 VOLATILE = re.compile(
     rb'"(?:id|item_id|created_at)":"[^"]*"|"(?:created|created_at|completed_at|\w+_duration)":\d+|"timings":{[^}]*}'
@@ -34,7 +34,7 @@ VOLATILE = re.compile(
 
 
 def exchange(base, method, path, body=None):
-    """Status, reason and header lines in order; and the body's bytes but for what is made anew."""
+    """Returns status, reason and header lines in order, and the body without values that are new for every answer."""
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(base).netloc, timeout=60)
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -43,7 +43,7 @@ def exchange(base, method, path, body=None):
     data = response.read()
     connection.close()
     if VOLATILE.search(data):
-        # What is made anew can be of another length.
+        # New values may have another length.
         lines = [(name, value) for name, value in lines if name.lower() != "content-length"]
     return (response.status, response.reason, lines), VOLATILE.sub(b"", data)
 
@@ -78,7 +78,7 @@ def test_an_engines_answer_is_the_same_in_every_byte(engine, engine_gauge, name,
         ("OPTIONS", "/v1/chat/completions"),
     ],
 )
-def test_what_is_no_generation_passes_all_the_same(engine, engine_gauge, method, path):
+def test_requests_other_than_generations_are_forwarded(engine, engine_gauge, method, path):
     assert exchange(engine_gauge.url, method, path) == exchange(engine, method, path)
 
 

@@ -1,5 +1,5 @@
-"""The capacity curve against the simulator's, at steps of load over real sockets: equal and random lengths, short calls.
-What came is counted by the agents, with their own clock."""
+"""The capacity curve compared with the simulator's, at steps of load over real sockets: equal and random lengths,
+short calls. Agents count tokens by their own clock."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ BEHAVIOUR = f"ttft=20ms,gap=20ms,knee={KNEE},usage=on,"
 
 
 async def call(host, port, path, came, spans):
-    """One call; notes when how many tokens came, and from when to when it lasted."""
+    """Makes one call, and notes when how many tokens arrived, and its begin and end."""
     reader, writer = await asyncio.open_connection(host, port)
     began = last = time.time()
     body = json.dumps({"model": "sim-model", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}).encode()
@@ -57,13 +57,13 @@ async def drive(base, came, spans, steps):
         ]
         await asyncio.gather(*agents)
         steps.append((concurrency, began + EDGE, began + STEP_SECONDS - EDGE))
-        # So that no second has streams of two steps.
+        # No second may contain streams of two steps.
         await asyncio.sleep(2)
 
 
 @pytest.fixture(scope="module")
 def curves(logs, tokengauge):
-    """By kind of calls: the proxy's curve, and the agents' own tokens per second at each step."""
+    """Returns for each kind of calls the proxy's curve, and the agents' own tokens per second at each step."""
     with contextlib.ExitStack() as stack:
         config = ['listen = "127.0.0.1:0"', '[admin]\nlisten = "127.0.0.1:0"']
         for kind, lengths in KINDS.items():
@@ -86,7 +86,7 @@ def curves(logs, tokengauge):
 
 
 def rate(came, since, until):
-    """Tokens per second of a time."""
+    """Returns the tokens per second of a time range."""
     return sum(count for at, count in came if since <= at < until) / (until - since)
 
 
@@ -128,7 +128,7 @@ def at_concurrency(came, spans, concurrency):
 def test_the_curve_is_what_the_agents_got(curves, kind):
     rows, truth = curves
     points = {point["concurrency"]: point for point in rows[kind]["points"]}
-    # Between calls no stream runs for a moment: of sixteen with short calls there are fifteen in the mean.
+    # Between calls no stream runs for a moment: sixteen agents with short calls have fifteen streams on average.
     for step, (came, spans, since, until) in truth[kind].items():
         near = [point for concurrency, point in points.items() if abs(concurrency - step) <= step // 8 and point["seconds"] >= 2]
         assert near, (kind, step, sorted(points))

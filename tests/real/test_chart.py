@@ -1,4 +1,5 @@
-"""The Helm chart: what it renders, refuses, and packs, by Helm's own engine; and what the schemas of the kinds say of it."""
+"""The Helm chart: rendered output, refused values and the package, by Helm's own engine; and schema checks of all
+kinds."""
 
 import base64
 import copy
@@ -24,12 +25,12 @@ from helm import CHART, PROJECT, Helm, Refused, foreign_complaints, is_foreign, 
 HERE = pathlib.Path(__file__).parent / "chart"
 CASES = sorted((HERE / "cases").glob("*.yaml"))
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
-# To write what is rendered now over what was expected: TOKENGAUGE_UPDATE_GOLDEN=1
+# Set TOKENGAUGE_UPDATE_GOLDEN=1 to replace the expected files.
 UPDATE = os.environ.get("TOKENGAUGE_UPDATE_GOLDEN") == "1"
-# Every version that the documentation names: from the oldest on, as far as there are schemas.
+# Every version that the documentation names and that has schemas, from the oldest on.
 VERSIONS = tuple(f"1.{minor}" for minor in range(25, 38))
 OBJECTIVES = PROJECT / "tests/real/rules/objectives.toml"
-# Words that YAML reads as something else unless they are in quotes: names of objects, labels, and any texts.
+# Words that YAML interprets unless they are quoted, as names of objects, labels, and texts.
 NAME_WORDS = ("y", "no", "on", "true", "null", "1e3", "0x10", "012", "2026-01-01", "1.5")
 LABEL_WORDS = (*NAME_WORDS, "Y", "OFF", "1_000", "0b1")
 WORDS = (*LABEL_WORDS, "~", "a: b", "a #x", "#x", " both ", "- a", "{a}", "[", "*a", "&a", "!a", "%", "'", "12:30:45", ".inf")
@@ -51,7 +52,7 @@ def helm():
 
 @pytest.fixture(scope="module")
 def values(helm, tokengauge, tmp_path_factory):
-    """The values of a file, with rules for its objectives where it asks for rules or has objectives."""
+    """Values of a file, with rules for its objectives if it asks for rules or has objectives."""
 
     def read(file):
         values = helm.values(file)
@@ -72,7 +73,7 @@ def ran(*command):
 
 
 def golden(texts):
-    """All of a rendering but what is new each time, and but the copies of what the project holds elsewhere."""
+    """Returns a rendering without values that are new each time and without copies of other files of the project."""
     text = "".join(f"# Source: {path}\n{text.strip()}\n---\n" for path, text in texts.items())
     text = re.sub(r'(ca\.crt|tls\.crt|tls\.key|caBundle): "LS0t[^"]+"', r"\1: (made by the chart)", text)
     text = re.sub(r"(  tokengauge-\S+\.json): \|\n(?:    .*\n|\n)+", r"\1: (the dashboard)\n", text)
@@ -95,11 +96,11 @@ def test_the_manifests_are_those_of_the_golden_file(helm, values, file):
 
 
 @everything
-def test_every_manifest_is_what_kubernetes_takes(helm, values, file):
+def test_every_manifest_is_valid_for_kubernetes(helm, values, file):
     given = values(file)
     versions = [given["kubeVersion"][:4]] if given.get("kubeVersion") else VERSIONS
     for version in versions:
-        # As it is rendered for this version.
+        # Rendered for this version.
         rendered = helm.documents({**given, "kubeVersion": given.get("kubeVersion") or f"{version}.0"})
         documents = [document for document in rendered if not is_foreign(document)]
         assert len(documents) > 2
@@ -117,12 +118,12 @@ def test_the_schemas_of_kubernetes_would_notice_a_mistake(helm):
     deployment = one(helm.documents({}), "Deployment")
     deployment["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     assert "readinesProbe" in helm.do("validate", document=deployment, version="1.37")
-    # A field that came later.
+    # A field of a newer version.
     deployment = one(helm.documents({}), "Deployment")
     assert "sleep" in helm.do("validate", document=deployment, version="1.25")
 
 
-def test_the_kinds_of_others_are_what_their_crds_take(helm, values, tmp_path):
+def test_third_party_kinds_are_valid_for_their_crds(helm, values, tmp_path):
     documents = [document for file in CASES + EXAMPLES for document in helm.documents(values(file)) if is_foreign(document)]
     kinds = {document["kind"] for document in documents}
     assert kinds == {"ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "Issuer"}
@@ -142,12 +143,12 @@ def test_a_strict_linter_has_nothing_to_say(helm, values, file):
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
-# Placeholders for a word in values, named by what Kubernetes takes there.
+# Placeholders for a word in values, named by the syntax that Kubernetes allows there.
 PLACES = ("anobject", "aservice", "anamespace", "alabel", "atext", "avariable")
 
 
 def everywhere(mode):
-    """Values with a placeholder wherever the schema takes a text that is none of a few."""
+    """Returns values with a placeholder wherever the schema allows free text."""
     name, label, text = "anobject", {"a": "alabel"}, {"a": "atext"}
     env = [{"name": "avariable", "value": "atext"}]
     part = {
@@ -184,7 +185,7 @@ def with_words(tree, words):
 
 
 def read_by_helm(helm, values, **release):
-    """The documents as Helm and kubectl read them, by YAML 1.1, without digests."""
+    """Returns the documents as Helm and kubectl read them by YAML 1.1, without digests."""
     documents = [document for text in helm.texts(values, **release).values() for document in re.split(r"(?m)^---\s*$", text)]
     read = [helm.do("values_from_yaml", text=document) for document in documents]
     text = json.dumps([document for document in read if document])
@@ -194,7 +195,7 @@ def read_by_helm(helm, values, **release):
 @pytest.mark.parametrize("mode", ["gateway", "sidecar"])
 @pytest.mark.parametrize("word", WORDS)
 def test_every_text_stays_a_text(helm, mode, word):
-    """What YAML 1.1 reads in a word unless it is in quotes does not become of it anywhere."""
+    """A word that YAML 1.1 would interpret stays a text everywhere."""
     name, label = word in NAME_WORDS, word in LABEL_WORDS
     takes = {
         "anobject": name, "anamespace": name and "." not in word, "aservice": re.fullmatch("[a-z]+", word) and name,
@@ -224,22 +225,22 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("file", REFUSED_FILES, ids=lambda file: file.stem)
-def test_it_refuses_what_could_not_work(helm, file):
+def test_it_refuses_values_that_cannot_work(helm, file):
     reason = file.read_text().splitlines()[0].removeprefix("# expected: ")
     with pytest.raises(Refused, match=re.escape(reason)):
         helm.do("install", chart=CHART, values=helm.values(file))
 
 
 @pytest.mark.parametrize("name", ["1st", "a.b"])
-def test_a_release_that_no_service_can_be_called_after_is_refused(helm, name):
+def test_a_release_whose_name_is_invalid_for_a_service_is_refused(helm, name):
     with pytest.raises(Refused, match="set fullnameOverride"):
         helm.documents({}, name=name)
     assert helm.documents({"fullnameOverride": "gateway"}, name=name)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "memory"])
-def test_amounts_are_those_that_kubernetes_takes(helm, kind):
-    # As `ParseQuantity` of Kubernetes takes them; of memory only what is whole bytes.
+def test_quantities_are_parsed_like_kubernetes_does(helm, kind):
+    # Quantities that Kubernetes' `ParseQuantity` accepts; for memory only whole bytes.
     taken = ["1", 2, 0.5, "1.5", ".5", "1.", "+1", "1e3", "1E3", "384Mi", "1.5Gi", "2k", "2M", "1E", "1Ki"]
     for amount in taken + ([] if kind == "memory" else ["250m", "100u", "7n", "1e-3"]):
         assert helm.documents({"gateway": {"resources": {"limits": {kind: amount}}}}), amount
@@ -272,7 +273,7 @@ def test_the_proxy_accepts_the_configuration_that_it_is_given(helm, values, toke
 
 
 def with_certificates(text, folder):
-    """The same configuration with files that are there."""
+    """Returns the configuration with existing certificate files."""
     made = folder / "made.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     ran(*command, "-subj", "/CN=engine", "-keyout", folder / "made.key", "-out", made)
@@ -298,7 +299,6 @@ def test_a_text_keeps_its_first_spaces(helm, text):
 
 
 def images(documents):
-    """Every image that documents name, the injector's configuration included."""
     for document in documents:
         spec = document.get("spec", {})
         pod = spec.get("template", {}).get("spec", spec)
@@ -317,7 +317,7 @@ def images(documents):
     ],
 )
 @pytest.mark.parametrize("registry", ["mirror.example:5000/all", "mirror.example:5000/all/"])
-def test_the_registry_of_all_charts_is_that_of_every_image(helm, values, image, expected, registry):
+def test_the_global_registry_applies_to_every_image(helm, values, image, expected, registry):
     given = {"global": {"imageRegistry": registry, "imagePullSecrets": ["one", {"name": "two"}], "storageClass": "theirs"}, "image": image}
     for more in ({}, {"mode": "sidecar"}, values(CHART / "examples/gateway-fleet.yaml")):
         documents = helm.documents({**more, **given, "imagePullSecrets": [{"name": "own"}]})
@@ -342,7 +342,7 @@ def test_an_issuer_of_another_group_signs(helm):
 
 @pytest.mark.parametrize("file", [file for file in EXAMPLES if file.stem.startswith("gateway")], ids=lambda file: file.stem)
 def test_the_examples_of_gateways_keep_what_they_count(helm, file):
-    """Calls on their way to a sink, spending and objectives outlive a restart of the container."""
+    """Calls on their way to a sink, spending and objectives survive a restart of the container."""
     config = tomllib.loads(helm.values(file)["config"])
     assert config["state_dir"] == "/var/lib/tokengauge"
 
@@ -363,7 +363,7 @@ budget: [{ name: month, usd: 5.0, period: 30d, warn_at: [1.0] }, { name: week, u
 
 @pytest.mark.parametrize("admin", [{}, {"tokenSecret": {"name": "token"}}])
 @pytest.mark.parametrize("as_text", [False, True], ids=["tables", "text"])
-def test_numbers_of_tables_are_those_that_the_program_takes(helm, tokengauge, tmp_path, as_text, admin):
+def test_numbers_of_tables_are_valid_for_the_program(helm, tokengauge, tmp_path, as_text, admin):
     config = helm.do("values_from_yaml", text=NUMBERS)
     if as_text:
         config = one(helm.documents({"config": config}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"]
@@ -399,13 +399,13 @@ def test_a_pod_has_the_time_to_drain(helm, written, seconds):
     assert one(documents, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == seconds
 
 
-# As the program's own reader takes and refuses them.
+# Durations that the program's own parser accepts and refuses.
 TAKEN = ["1M", "2 weeks", "0", "00.25s", "1 0 s", "1s500us 3ns", "0.300000001m", "1y", "1.0us", "2hrs 5 mins", "0.0000000001m"]
 NOT_TAKEN = ["0.3333h", "1.5ns", "1.0ns", "1m.5s", "5", "m", "-5s", "", "1.s", "1 h 30", "1 H", "0.0000000001s"]
 
 
 @pytest.mark.parametrize("written", TAKEN + NOT_TAKEN)
-def test_a_duration_is_what_the_program_takes_for_one(helm, tokengauge, tmp_path, written):
+def test_durations_are_parsed_like_the_program_does(helm, tokengauge, tmp_path, written):
     config = f'drain_timeout = "{written}"\n[[upstream]]\nname = "e"\nurl = "http://h"\n[[route]]\nupstream = "e"\n'
     (tmp_path / "a.toml").write_text(config)
     checked = subprocess.run([tokengauge, "check", "--config", tmp_path / "a.toml"], capture_output=True, timeout=20).returncode
@@ -419,7 +419,7 @@ def test_a_duration_is_what_the_program_takes_for_one(helm, tokengauge, tmp_path
 
 @everything
 def test_every_pod_is_restricted(helm, values, file):
-    """The Pod Security Standards' `restricted`, a root that cannot be written to, bounds on memory."""
+    """Asserts the Pod Security Standards' `restricted` level, a read-only root, and memory limits."""
     documents = helm.documents(values(file))
     pods = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
     pods += [one["spec"] for one in documents if one["kind"] == "Pod"]
@@ -428,7 +428,7 @@ def test_every_pod_is_restricted(helm, values, file):
     assert len(pods) == of_its_own.get(file.stem, 3)
     for pod in pods:
         context = pod["securityContext"]
-        # OpenShift gives it.
+        # OpenShift sets it.
         assert context["runAsNonRoot"] and context.get("runAsUser") == (None if "openshift" in file.stem else 65532)
         assert context["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
@@ -448,7 +448,7 @@ def rules_of(tokengauge, tmp_path, config, *options):
     return file
 
 
-def test_the_rules_are_those_of_the_binary(helm, tokengauge, tmp_path):
+def test_the_rules_equal_those_of_the_binary(helm, tokengauge, tmp_path):
     rules = rules_of(tokengauge, tmp_path, OBJECTIVES, "--grafana", "https://grafana.example")
     values = merged({"config": OBJECTIVES.read_text(), "prometheusRule": {"enabled": True}}, helm.values(rules))
     expected = yaml.safe_load(ran(tokengauge, "print", "rules", "--config", OBJECTIVES, "--grafana", "https://grafana.example"))
@@ -462,12 +462,12 @@ def test_rules_of_other_objectives_are_refused(helm, tokengauge, tmp_path):
     for config in (changed, "", 'listen = "127.0.0.1:0"'):
         with pytest.raises(Refused, match="--format helm"):
             helm.do("render", chart=CHART, values=merged({"config": config, "prometheusRule": {"enabled": True}}, rules))
-    # What is no objective may change.
+    # Settings other than objectives may change.
     comment = "# Changed.\n" + OBJECTIVES.read_text().replace("127.0.0.1:8000", "engine:8000")
     helm.do("render", chart=CHART, values=merged({"config": comment, "prometheusRule": {"enabled": True}}, rules))
 
 
-def test_rules_of_tables_are_of_the_same_objectives(helm, tokengauge, tmp_path):
+def test_rules_of_tables_have_the_same_objectives(helm, tokengauge, tmp_path):
     case = HERE / "cases/gateway-tables.yaml"
     rules = rules_of(tokengauge, tmp_path, case)
     values = merged(helm.values(case, rules), {"prometheusRule": {"enabled": True}})
@@ -485,24 +485,24 @@ def test_without_objectives_the_rules_are_the_alerts_on_the_proxy(helm, tokengau
     assert rendered == yaml.safe_load(ran(tokengauge, "print", "rules", "--config", none, *options))
 
 
-def test_the_dashboards_are_those_of_the_project(helm):
+def test_the_dashboards_equal_those_of_the_project(helm):
     files = {file.name: file.read_text() for file in (PROJECT / "dashboards").glob("*.json")}
     assert {file.name: file.read_text() for file in (CHART / "dashboards").glob("*.json")} == files
     documents = helm.documents({"dashboards": {"enabled": True}})
     maps = [one for one in documents if one["metadata"]["labels"].get("app.kubernetes.io/component") == "dashboard"]
     assert {name: text for one in maps for name, text in one["data"].items()} == {f"tokengauge-{name}": text for name, text in files.items()}
     assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in maps)
-    # An annotation of `kubectl apply` holds all of it.
+    # `kubectl apply` stores the whole object in an annotation.
     assert all(len(yaml.safe_dump(one)) < 262_144 for one in maps)
 
 
-def test_the_configuration_of_nobody_is_the_projects_example(helm):
+def test_the_default_configuration_is_the_projects_example(helm):
     example = (PROJECT / "proxy-config.toml").read_text()
     assert (CHART / "files/proxy-config.toml").read_text() == example
     assert one(helm.documents({}), "ConfigMap", "tg-tokengauge")["data"]["proxy-config.toml"] == example
 
 
-def test_the_certificate_of_the_webhook_is_signed_by_what_the_webhook_trusts(helm, tmp_path):
+def test_the_webhooks_certificate_is_signed_by_its_ca_bundle(helm, tmp_path):
     documents = helm.documents({"mode": "sidecar"})
     secret = one(documents, "Secret")["data"]
     webhook = one(documents, "MutatingWebhookConfiguration")
@@ -537,8 +537,6 @@ def test_the_notes_say_what_to_do_next(helm, values, file):
 
 
 class ApiServer(http.server.BaseHTTPRequestHandler):
-    """As much of an API server as `lookup` asks: there are Secrets, and these are they."""
-
     secrets = {}
     resource = {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret", "verbs": ["get"]}
     answers = {
@@ -598,7 +596,7 @@ def test_every_address_is_of_both_families(helm):
 
 
 def reloaded(tokengauge, before, after, folder):
-    """Whether a running proxy takes the change."""
+    """Returns whether a running proxy accepts the change."""
     file, log = folder / "a.toml", folder / "log"
     file.write_text(before)
     command = [tokengauge, "run", "--config", file, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0"]
@@ -607,7 +605,7 @@ def reloaded(tokengauge, before, after, folder):
             said(log, "listening on", process)
             file.write_text(after)
             process.send_signal(signal.SIGHUP)
-            return "was read again" in said(log, "was read again|was refused", process)
+            return "was reloaded" in said(log, "was reloaded|was refused", process)
         finally:
             process.terminate()
 
@@ -639,7 +637,7 @@ def test_pods_are_rolled_by_what_only_a_restart_changes(helm, tokengauge, tmp_pa
 
 
 def checked(helm, tokengauge, values, folder):
-    """The exit codes of the containers of the hook's Job."""
+    """Returns the exit codes of the containers in the hook's Job."""
     documents = helm.documents(values)
     job, data = one(documents, "Job"), one(documents, "ConfigMap", "tg-tokengauge-check")["data"]
     for found in (job, one(documents, "ConfigMap", "tg-tokengauge-check")):
@@ -723,8 +721,8 @@ def test_notes_say_what_limits_mean_with_several_replicas(helm):
     assert "up to 4 replicas" in said
     assert all(name in said for name in ("quota team", "limits.requests_per_minute", "budget month", "notify oncall"))
     assert "only-counted" not in said
-    assert "for itself" not in notes(merged(given, {"gateway": {"autoscaling": {"enabled": False}}})), "one replica"
-    assert "for itself" not in notes({}), "no limits"
+    assert "by itself" not in notes(merged(given, {"gateway": {"autoscaling": {"enabled": False}}})), "one replica"
+    assert "by itself" not in notes({}), "no limits"
     store = '[quota_store]\nurl = "redis://valkey"\n'
     shared = notes(merged(given, {"config": given["config"] + store}))
     assert "limits.requests_per_minute" in shared
@@ -734,7 +732,7 @@ def test_notes_say_what_limits_mean_with_several_replicas(helm):
     assert "Each sidecar" in notes({"mode": "sidecar", "config": given["config"]})
 
 
-def test_a_variable_of_ones_own_takes_the_place_of_the_charts(helm):
+def test_a_custom_variable_overrides_the_charts(helm):
     container = template_of(helm.documents(helm.values(HERE / "cases/gateway-extras.yaml")))["spec"]["containers"][0]
     names = [variable["name"] for variable in container["env"]]
     assert len(names) == len(set(names))
@@ -757,7 +755,7 @@ def test_sidecars_have_the_token_and_ports_of_the_values(helm):
     assert tomllib.loads(config)["admin"]["metrics_token"] is True
 
 
-def test_sidecars_take_who_pays_from_the_labels_of_the_values(helm, tokengauge, tmp_path):
+def test_sidecars_take_the_payer_from_the_configured_labels(helm, tokengauge, tmp_path):
     labels = {"team": ["example.com/squad", "team"], "tenant": []}
     given = {"mode": "sidecar", "sidecar": {"payerLabels": labels}}
     injector = tomllib.loads(one(helm.documents(given), "ConfigMap", "tg-tokengauge-injector")["data"]["injector.toml"])
@@ -794,7 +792,7 @@ def test_pods_that_opt_out_need_no_injector(helm):
     assert not any("matchConditions" in hook for hook in hooks)
 
 
-# Checks of checkov that are not for this chart, and why.
+# Checks of checkov that do not apply to this chart, with reasons.
 NOT_FOR_US = {
     "CKV_K8S_11": "a limit of CPU holds back tokens that have arrived (values.yaml)",
     "CKV_K8S_43": "the digest is the operator's: image.digest",
@@ -805,7 +803,7 @@ NOT_FOR_US = {
     "CKV_K8S_35": "the admin token of the check comes as it comes to sidecars: by a variable",
     "CKV_K8S_40": "OpenShift gives the user id",
 }
-NOT_OURS = ("gateway-extras",)  # has containers of others
+NOT_OURS = ("gateway-extras",)  # has third-party containers
 
 
 @pytest.mark.part("linters")
@@ -851,16 +849,16 @@ def test_the_schema_has_the_values_and_no_others(helm):
 
     schema = json.loads((CHART / "values.schema.json").read_text())
     known, written = set(properties(schema)), set(present(given))
-    # What Kubernetes defines is open to all its keys.
+    # Objects that Kubernetes defines accept all their keys.
     unknown = {path for path in written if path not in known and (len(path) == 1 or path[:-1] in known and path[:-1] in closed(schema))}
     assert unknown == set()
-    # An empty table stands for what may be in it; `group` of an issuer has no default.
+    # An empty table stands for its possible keys; `group` of an issuer has no default.
     filled = {path[:-1] for path in written} | {()}
     assert {path for path in known - written if path[:-1] in filled} == set()
 
 
 def closed(schema, path=()):
-    """The tables that take no other keys."""
+    """Returns the tables that accept no other keys."""
     found = {path} if schema.get("additionalProperties") is False else set()
     return found.union(*(closed(value, (*path, key)) for key, value in schema.get("properties", {}).items()))
 
@@ -874,7 +872,7 @@ def test_the_readme_has_every_value():
 
 
 def table():
-    """The values with their defaults and the comments above them, as a table."""
+    """Returns the values with their defaults and comments as a table."""
     rows, path, comment = [], [], []
     for line in (CHART / "values.yaml").read_text().splitlines():
         found = re.match(r"^( *)([A-Za-z]+):(?: (.*))?$", line)
@@ -890,4 +888,4 @@ def table():
         elif not line.strip():
             comment = []
     cell = lambda text: text.replace("|", "\\|")  # noqa: E731
-    return "| value | default | what it is |\n|---|---|---|\n" + "".join(f"| `{name}` | {cell(default)} | {cell(said)} |\n" for name, default, said in rows)
+    return "| value | default | description |\n|---|---|---|\n" + "".join(f"| `{name}` | {cell(default)} | {cell(said)} |\n" for name, default, said in rows)

@@ -1,10 +1,9 @@
-"""The collector's configuration of the guide in a real OpenTelemetry Collector: what proxies push arrives as it was, and
-ClickHouse answers the guide's questions from the tables of the collector's exporter.
+"""The guide's configuration in a real OpenTelemetry Collector: pushed data arrives unchanged, and ClickHouse answers
+the guide's questions from the tables of the collector's exporter.
 
-The exporter of ClickHouse is in the collector's contrib distribution, which no registry here has. In its place the collector
-sends OTLP to a recording receiver, and the rows are made of that as the exporter makes them. Debian's Prometheus is built
-without a receiver of OTLP, so metrics come to a recording one, too.
-"""
+The ClickHouse exporter is part of the collector's contrib distribution, which no registry here has. Instead the
+collector sends OTLP to a recording receiver, and the test makes the rows as the exporter does. Debian's Prometheus
+is built without an OTLP receiver, so metrics also go to a recording receiver."""
 
 import base64
 import contextlib
@@ -30,7 +29,6 @@ pytestmark = pytest.mark.part("collector")
 PAGE = "integrations.md"
 COLLECTOR = pathlib.Path(__file__).parent.parent.parent / ".cache/real/collector/otelcol"
 MODELS = {"gpt-4.1": "ttft=30ms,gap=2ms,tokens=40", "gpt-4.1-mini": "ttft=5ms,gap=4ms,tokens=60", "of-nobody": "ttft=5ms,gap=1ms,tokens=20"}
-# Session → its calls' models.
 SESSIONS = {"long": ["gpt-4.1"] * 3 + ["gpt-4.1-mini"], "short": ["gpt-4.1-mini"] * 2, "unpriced": ["of-nobody"] * 2}
 
 
@@ -71,7 +69,7 @@ def validated(file):
 
 
 def for_this_machine(config, endpoints, ports):
-    """The guide's configuration with loopback addresses, and OTLP in place of ClickHouse's protocol."""
+    """Returns the guide's configuration with loopback addresses, and OTLP instead of ClickHouse's protocol."""
     grpc, http = ports
     config["receivers"]["otlp"]["protocols"] = {"grpc": {"endpoint": f"127.0.0.1:{grpc}"}, "http": {"endpoint": f"127.0.0.1:{http}"}}
     exporters = config["exporters"]
@@ -81,13 +79,13 @@ def for_this_machine(config, endpoints, ports):
         exporter["endpoint"] = endpoints[name.split("/")[1]]
     for pipeline in config["service"]["pipelines"].values():
         pipeline["exporters"] = [name.replace("clickhouse", "otlphttp/clickhouse") for name in pipeline["exporters"]]
-    # Its own metrics would be at a fixed port.
+    # The collector's own metrics would use a fixed port.
     config["service"]["telemetry"] = {"metrics": {"level": "none"}}
     return config
 
 
 class Collected:
-    """What became of some calls: their records, what the stores got, and what the proxy's own /metrics said."""
+    """Calls as records, as data in the stores, and as text of the proxy's /metrics."""
 
     def __init__(self, records, stores, exposition):
         self.records, self.exposition = records, exposition
@@ -117,12 +115,11 @@ def collected(tokengauge, simulator, tmp_path_factory):
                 records, clickhouse = gauge.logged(), stores["clickhouse"]
                 collector.wait_for(lambda: len(spans(clickhouse)) == 2 * calls and len(logs(clickhouse)) == calls, "spans and records")
                 exposition = gauge.scrape("/metrics")
-        # Both have ended by now, so that the last metrics are there.
+        # Both processes have ended, so the last metrics have arrived.
         yield Collected(records, stores, exposition)
 
 
 def items(receiver, path, outer, inner, name):
-    """Resource, scope and item of everything that a receiver got."""
     return [
         (resource["resource"], scope["scope"], item)
         for message in receiver.messages(path)
@@ -141,7 +138,6 @@ def logs(receiver):
 
 
 def plain(value):
-    """A value of OTLP's JSON as Python has it."""
     ((kind, content),) = value.items()
     if kind == "kvlistValue":
         return {one["key"]: plain(one["value"]) for one in content.get("values", [])}
@@ -191,8 +187,9 @@ def test_metrics_arrive_as_the_scrape_shows_them(collected):
     assert not collected.prometheus.messages("/v1/traces") and not collected.clickhouse.messages("/v1/metrics")
 
 
-# Columns of https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/clickhouseexporter/internal/sql_templates
-# that the guide's queries use or that say where a row comes from.
+# Columns of
+# https://github.com/open-telemetry/opentelemetry-collector-contrib/tree/main/exporter/clickhouseexporter/internal/sql_templates
+# that the guide's queries use or that identify the source of a row.
 TABLES = """
 CREATE TABLE otel_traces (Timestamp DateTime64(9), TraceId String, SpanId String, ParentSpanId String, SpanName LowCardinality(String),
   SpanKind LowCardinality(String), ServiceName LowCardinality(String), ResourceAttributes Map(LowCardinality(String), String),
@@ -205,7 +202,7 @@ CREATE TABLE otel_logs (Timestamp DateTime64(9), TraceId String, SpanId String, 
 
 
 def as_text(value):
-    """`AsString` of the collector's pdata: JSON for what is no text."""
+    """`AsString` of the collector's pdata: JSON for values that are not texts."""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
@@ -246,7 +243,7 @@ def store(collected, tmp_path_factory):
             store.query(statement)
         for name, rows in (("otel_traces", map(trace_row, *zip(*spans(collected.clickhouse)))), ("otel_logs", map(log_row, *zip(*logs(collected.clickhouse))))):
             store.query(f"INSERT INTO {name} FORMAT JSONEachRow\n" + "\n".join(map(json.dumps, rows)))
-        # What is not of a proxy is not asked about.
+        # Queries must ignore rows of other sources.
         store.query("INSERT INTO otel_logs (Timestamp, ScopeName, Body) VALUES (now(), 'another', '{\"session\": \"long\", \"outcome\": \"complete\"}')")
         yield store
 
@@ -256,7 +253,7 @@ def answer(store, name, page=PAGE):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_speed_by_model_is_that_of_the_calls(collected, store):
+def test_speed_by_model_matches_the_calls(collected, store):
     rows = {row["model"]: row for row in answer(store, "speed-by-model.sql")}
     assert rows.keys() == MODELS.keys()
     for model, row in rows.items():
@@ -281,13 +278,13 @@ def test_cost_by_session_is_the_sum_of_its_calls(collected, store):
     assert rows["long"]["usd"] > 0 and int(rows["unpriced"]["calls_without_price"]) == 2
 
 
-def test_sessions_of_a_fleet_are_those_of_the_calls(collected, store):
+def test_sessions_of_a_fleet_match_the_calls(collected, store):
     rows = {row["session"]: row for row in answer(store, "sessions.sql", "fleet.md")}
-    # The record that another wrote is left out here, too.
+    # The record of another source is also ignored here.
     assert {session: int(row["calls"]) for session, row in rows.items()} == {session: len(models) for session, models in SESSIONS.items()}
     assert all(int(row["pods"]) == 1 and int(row["output"]) > 0 for row in rows.values())
 
 
 def test_the_part_is_there_where_it_must_be():
-    """Nothing here is skipped: a missing collector fails."""
+    """A missing collector fails instead of skipping the tests."""
     assert os.access(COLLECTOR, os.X_OK), "run tests/real/install"

@@ -1,8 +1,8 @@
-"""One stream of which the truth is known, and the speed that each benchmark tool shows for it: the table "Beside other
-tools" of docs/measurement.md holds the same numbers.
+"""One stream with a known truth, and the speed that each benchmark tool shows for it. The table "Beside other tools" of
+docs/measurement.md has the same numbers.
 
-AIPerf and guidellm run, through the proxy. The others are too large for a test, or retired: their formulas, written down
-from their sources, are worked out over the instants at which the chunks of this very stream came to a client."""
+AIPerf and guidellm run through the proxy. The others are too large for a test, or retired: their formulas, copied
+from their sources, are applied to the times at which a client received the chunks of this stream."""
 
 import json
 import re
@@ -24,9 +24,9 @@ CALLS = 3
 PLAN = paced_backend.BENCH
 WORDS, REPORTED = PLAN["chunks"] * PLAN["words"], PLAN["chunks"] * PLAN["reported"]
 DECODE = (PLAN["chunks"] - 1) * PLAN["every"]
-# What clocks of a loaded machine may be off by, as a share, and what the document may be off by.
+# Relative tolerance for clocks of a loaded machine, and for figures in the document.
 CLOCKS, WRITTEN = 0.05, 0.005
-# The least that tells two rows of the table from each other is 2.5 %.
+# The smallest difference between two rows of the table is 2.5 %.
 NUMBERS = {
     "tokengauge, `tps.output`": (WORDS - PLAN["words"]) / DECODE,
     "tokengauge, `tps.reported`": (WORDS - PLAN["words"]) / DECODE * REPORTED / WORDS,
@@ -52,7 +52,6 @@ def shown(name, speeds):
 
 
 def ours(gauge, key, names):
-    """Our two figures of the same calls."""
     found = records(gauge, key, names).values()
     shown("tokengauge, `tps.output`", [record["tps"]["output"] for record in found])
     shown("tokengauge, `tps.reported`", [record["tps"]["reported"] for record in found])
@@ -76,14 +75,14 @@ def test_guidellm(one_stream, tmp_path):
     run([*command, "--output", f"kind=json,path={tmp_path / 'report.json'}"], tmp_path)
     requests = json.loads((tmp_path / "report.json").read_text())["benchmarks"][0]["requests"]
     calls = requests["successful"]
-    # It stops at the count, and may leave out a call that is just ending.
+    # guidellm stops at the count, and may omit a call that is just ending.
     assert len(calls) >= CALLS - 1 and not requests["errored"], requests
     shown("guidellm", [1000 / call["inter_token_latency_ms"] for call in calls])
 
 
 @pytest.fixture(scope="module")
 def events(one_stream):
-    """The events of one stream as a client sees them: the instant, and the event."""
+    """Returns the events of one stream as a client sees them: the time, and the event."""
     began = time.perf_counter()
     body = json.dumps({"model": "paced", "stream": True, "messages": [{"role": "user", "content": "Tell me of rivers."}]})
     request = urllib.request.Request(one_stream.url + "/v1/chat/completions", body.encode(), {"content-type": "application/json"})

@@ -1,4 +1,5 @@
-"""Agents that hold connections and streams, busy agents, and request trailers, with nginx in front of the same upstream."""
+"""Agents that hold connections and streams, busy agents, and request trailers, compared with nginx in front of the
+same upstream."""
 
 import concurrent.futures
 import contextlib
@@ -13,13 +14,13 @@ from processes import free_port
 
 SECONDS = 10
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-# The connections that each proxy may have with agents. nginx needs two for each call.
+# Connection limit of each proxy. nginx needs two connections for each call.
 CONNECTIONS = 40
 IDLE = 60
 
 
 class Upstream:
-    """Answers every request, and keeps what it received."""
+    """Answers every request, and keeps its bytes."""
 
     def __init__(self):
         self.connections = 0
@@ -44,7 +45,7 @@ class Upstream:
 
 
 def read_request(reader):
-    """A request with its body and trailers; nothing at the end of the connection."""
+    """Reads a request with its body and trailers; returns nothing at the end of the connection."""
     lines = [reader.readline()]
     while lines[-1] not in (b"\r\n", b""):
         lines.append(reader.readline())
@@ -53,7 +54,7 @@ def read_request(reader):
         return b""
     if b"transfer-encoding: chunked" in head:
         body = []
-        # An empty line after the last chunk ends it. Lines between them are trailers.
+        # An empty line after the last chunk ends the body. Lines between them are trailers.
         while not (body and body[-1] == b"\r\n" and b"0\r\n" in body):
             body.append(reader.readline())
             if body[-1] == b"":
@@ -88,7 +89,8 @@ def tokengauge_config(tokengauge, folder, port, upstream, connections):
 
 @contextlib.contextmanager
 def both(tokengauge, folder, connections=4096, http2=False):
-    """Each proxy's name, port and upstream. Debian's nginx speaks one version of HTTP on a port without TLS."""
+    """Returns each proxy's name, port and upstream. Debian's nginx supports only one version of HTTP on a port
+    without TLS."""
     with contextlib.ExitStack() as stack:
         found = {}
         for name in ("tokengauge", "nginx"):
@@ -155,7 +157,6 @@ def test_request_trailers_reach_no_upstream_unless_they_are_safe(tokengauge, tmp
 
 
 def resident(pid):
-    """The bytes that a process and its children have in memory."""
     pids = [pid]
     for pid in pids:
         for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -165,7 +166,6 @@ def resident(pid):
 
 
 def listener_of(port):
-    """The process that listens on a port, or its parent."""
     wanted = f"0100007F:{port:04X}"
     inodes = {
         line.split()[9]
@@ -184,7 +184,7 @@ def frame(kind, flags, stream, payload):
 
 
 def test_open_streams_without_a_body_cost_about_what_they_cost_with_nginx(tokengauge, tmp_path):
-    # POST http / with the authority x, by HPACK's static table; the headers end and the stream does not.
+    # POST http / with the authority x, by HPACK's static table. END_HEADERS is set, END_STREAM is not.
     head = b"\x83\x86\x84\x41\x01x"
     per_stream = {}
     agents, streams = 20, 100

@@ -1,8 +1,7 @@
-"""The rules of grafana/dashboard-linter, as its source has them, over the dashboards.
+"""The rules of grafana/dashboard-linter, copied from its source, applied to the dashboards.
 
-The linter is a Go program that no package registry here has. What it would not accept on purpose stands
-in `dashboards/.lint`, in the linter's own format.
-"""
+The linter is a Go program that no package registry here has. `dashboards/.lint` lists deliberate exceptions in the
+linter's own format."""
 
 import pathlib
 import re
@@ -12,7 +11,7 @@ import pytest
 from dashboards import EXCLUSIONS, FILES, loaded, panels
 
 PROJECT = pathlib.Path(__file__).parent.parent.parent
-# Of its list, those that the dashboards use.
+# The units of the linter's list that the dashboards use.
 UNITS = {"none", "short", "percentunit", "s", "bytes", "reqps", "cps", "currencyUSD", "dateTimeAsIso", "bool_yes_no"}
 SELECTOR = re.compile(r"(?<![\w.$])([a-zA-Z_:][\w:]*)?\{([^}]*)\}")
 SOURCES = {"$datasource", "${datasource}"}
@@ -150,7 +149,7 @@ def test_a_rule_of_the_linter_holds(file, rule):
 
 def test_every_exclusion_is_needed():
     dashboards = [loaded(file) for file in FILES]
-    # The others are of alerts: `test_rules_lint.py`.
+    # The other rules are for alerts: `test_rules_lint.py`.
     assert all(rule in RULES or rule.startswith("alert-") for rule in EXCLUSIONS)
     for rule in RULES.keys() & EXCLUSIONS.keys():
         for entry in EXCLUSIONS[rule]["entries"]:

@@ -1,4 +1,5 @@
-"""The Grafana dashboards: every query finds data in a real run, uses only our metrics, and Grafana's types accept them."""
+"""The Grafana dashboards: every query finds data in a real run and uses only known metrics, and Grafana's types
+accept them."""
 
 import itertools
 import json
@@ -21,28 +22,26 @@ GRAFANA = PROJECT / ".cache/real/grafana"
 HERE = pathlib.Path(__file__).parent
 OTHER_EXPORTERS = set(re.findall(r"^([\w:]+){", vllm_metrics.exposition(1), re.MULTILINE))
 OTHER_EXPORTERS |= {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
-# What the rules record; `test_rules.py` holds it against the table.
+# Recorded series; `test_rules.py` compares them with the table.
 OTHER_EXPORTERS |= set(re.findall(r"record: (\S+)", (HERE / "rules/file.yaml").read_text()))
-# Units of Grafana that say what is measured; "none" and "short" are for plain numbers.
+# Grafana's unit names; "none" and "short" are for plain numbers.
 UNITS = {"s", "bytes", "percentunit", "short", "none", "reqps", "cps", "currencyUSD", "suffix: tok/s", "dateTimeAsIso", "bool_yes_no"}
 
-# What the injector exports, which does not run here.
+# Metrics of the injector, which does not run here.
 ELSEWHERE = {"tokengauge_injections_total"}
-# The most panels that are open at first.
 OPEN_PANELS = 12
 
 every_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
 def queries():
-    """Every query of every panel: name, expression, whether it is asked for one instant."""
+    """Returns every query of every panel: name, expression, and whether it is an instant query."""
     found = [(file, panel, target) for file in FILES for panel in panels(loaded(file)) for target in panel["targets"]]
     named = [(f"{file.stem}: {panel['title']} {target['refId']}", target) for file, panel, target in found]
     return [pytest.param(target["expr"], target["instant"], id=name) for name, target in named]
 
 
 def annotations():
-    """Every query of an annotation, by dashboard and name."""
     found = [(file, one) for file in FILES for one in loaded(file)["annotations"]["list"] if "expr" in one]
     return [pytest.param(one["expr"], id=f"{file.stem}: {one['name']}") for file, one in found]
 
@@ -54,7 +53,7 @@ def variables():
 
 
 def filled_in(expression, seconds):
-    """As Grafana asks it with All chosen everywhere."""
+    """Fills in variables as Grafana does with All chosen everywhere."""
     expression = expression.replace("$__rate_interval", "10s").replace("$__interval", "1s")
     expression = expression.replace("$__range_s", str(seconds)).replace("$__range", f"{seconds}s")
     return re.sub(r"\$(cluster|namespace|job|instance|upstream|route|model|workload|slo)\b", ".*", expression)
@@ -161,7 +160,7 @@ def fills_the_grid(placed):
         for cell in itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])):
             assert cell not in taken, f"{panel['title']} lies over {taken.get(cell)}"
             taken[cell] = panel["title"]
-    # Every line of the grid is full: no holes at the right.
+    # Every line of the grid is full.
     for y in {y for _, y in taken}:
         assert sum(1 for x in range(24) if (x, y) in taken) == 24, f"a hole in line {y}"
 
@@ -181,7 +180,7 @@ def test_a_panel_for_each_objective_shows_its_burn_rate_and_where_alerts_begin()
     repeated = [panel for panel in panels(loaded(PROJECT / "dashboards/service-levels.json")) if panel.get("repeat") == "slo"]
     assert [panel["title"] for panel in repeated] == ["Burn rate of $slo"]
     steps = repeated[0]["fieldConfig"]["defaults"]["thresholds"]["steps"]
-    # The slowest alert burns at 1.
+    # The slowest alert fires at burn rate 1.
     bounds = re.findall(r"ratio_rate\w+{slo=\"chat-ttft\"}\) > ([\d.]+)", (HERE / "rules/file.yaml").read_text())
     bounds = [float(bound) for bound in bounds if float(bound) > 0]
     factors = {round(bound / min(bounds), 3) for bound in bounds}
@@ -195,7 +194,8 @@ def test_each_dashboard_is_one_of_a_kind():
 
 
 def page_links():
-    """Links of panels and of their columns to the live page: panel, and what of the page's address is after its variable."""
+    """Returns links of panels and their columns to the live page: panel, and the part of the address after its
+    variable."""
     found = []
     for file, panel in [(file, panel) for file in FILES for panel in panels(loaded(file))]:
         config = panel["fieldConfig"]
@@ -205,13 +205,13 @@ def page_links():
     return [pytest.param(panel, address, id=f"{panel['title']}: {address.split('$')[0]}") for panel, address in found]
 
 
-# What Grafana puts in: a value of a row, a label of a series, the dashboard's time.
+# Grafana's placeholders: a value of a row, a label of a series, the dashboard's time.
 FIELD = re.compile(r"\$\{__(?:value\.raw|(?:data\.fields|field\.labels)\.(\w+)):percentencode\}")
 SPAN = {"${__from:date:iso}": "2026-11-26T02:00:00.000Z", "${__to:date:iso}": "2026-11-26T03:00:00.000Z"}
 
 
 def followed(address, labels):
-    """An address of the page for a row or a series with these labels."""
+    """Returns an address of the page for a row or a series with these labels."""
     for variable, instant in SPAN.items():
         address = address.replace(variable, urllib.parse.quote(instant))
     view, query = address.split("?")
@@ -237,7 +237,7 @@ console.log(JSON.stringify(address));
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, unreachable_gauge):
-    """How the live page itself reads an address."""
+    """Returns a function that parses an address as the live page does."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(PROJECT / "crates/admin/src/page", folder / "page")
     (folder / "page/dimensions.js").write_text(unreachable_gauge.scrape("/page/dimensions.js"))
@@ -276,7 +276,7 @@ def test_the_links_of_a_models_row_lead_to_its_calls(observed):
     (panel,) = [panel for file in FILES for panel in panels(loaded(file)) if panel["title"] == "Models"]
     calls = filled_in(panel["targets"][0]["expr"], math.ceil(observed.prometheus.end - observed.prometheus.start))
     rows = [labels for labels, value in observed.prometheus.query(calls, observed.prometheus.end) if value > 0]
-    # Names of the label that stand for several models, or for none.
+    # Label values that stand for several models or for none.
     rows = [labels for labels in rows if labels["model"] not in ("other", "unknown")]
     addresses = [link.values[1] for link in page_links() if link.values[0]["title"] == "Models" and "failed" not in link.values[1]]
     assert len(rows) > 5 and addresses
@@ -289,7 +289,7 @@ def test_the_links_of_a_models_row_lead_to_its_calls(observed):
 
 
 def types_complain(folder, dashboards):
-    """What the TypeScript compiler says of dashboards, given as name → JSON text."""
+    """Returns the TypeScript compiler's errors for dashboards, given as name → JSON text."""
     for part in ("types.ts", "tsconfig.json"):
         shutil.copy(HERE / "grafana" / part, folder)
     (folder / "node_modules").symlink_to(GRAFANA / "node_modules")

@@ -1,4 +1,4 @@
-"""The proxy's figures beside the engine's own.
+"""The proxy's figures compared with the engine's own.
 
 `TOKENGAUGE_CALLS=200 .cache/real/venv/bin/python -m pytest -s tests/real/test_engine_timings.py` prints the
 differences over 200 calls as a table.
@@ -19,7 +19,7 @@ QUESTION = "Tell me of rivers, of the towns beside them and of what the boats ca
 
 
 def streamed(url, number):
-    """One streamed chat; the engine's own timings, which its last chunk carries."""
+    """Makes one streamed chat and returns the engine's own timings from its last chunk."""
     body = {
         "model": "tiny",
         "stream": True,
@@ -35,7 +35,7 @@ def streamed(url, number):
 
 @pytest.fixture(scope="module")
 def pairs(engine_gauge):
-    """The engine's timings and the proxy's record of each call, one after the other."""
+    """Returns the engine's timings and the proxy's record of each call, one after the other."""
     made = []
     for number in range(CALLS):
         with engine_gauge.next_record() as records:
@@ -55,11 +55,11 @@ def test_no_first_token_comes_before_its_prompt_is_read(pairs):
     for timings, record in pairs:
         prompt = timings["prompt_ms"] / 1000
         assert prompt <= record["seconds"]["ttft"]
-        # The engine's clock starts when it takes the request up; it has nothing else to do.
+        # The engine's clock starts when it takes up the request, and the engine is idle.
         assert record["seconds"]["ttft"] < prompt + 5
 
 
-def test_a_call_takes_no_less_time_than_the_engine_worked_on_it(pairs):
+def test_a_call_takes_at_least_the_engines_time(pairs):
     for timings, record in pairs:
         assert record["seconds"]["duration"] >= (timings["prompt_ms"] + timings["predicted_ms"]) / 1000 - 0.001
 
@@ -71,7 +71,7 @@ def quantiles(values):
 
 def test_the_differences_can_be_looked_at(pairs):
     decoded = [(timings, record) for timings, record in pairs if record["tps"]["output"]]
-    # Ours counts o200k tokens, the engine its own: the ratio of the counts is taken out.
+    # We count o200k tokens and the engine its own, so the ratio of the counts is removed.
     own = [
         record["tps"]["output"] * record["tokens"]["reported"]["output"] / record["tokens"]["normalised"]["output"]
         for _, record in decoded

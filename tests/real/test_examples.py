@@ -1,4 +1,4 @@
-"""The files of examples/ that try the proxy with containers: what schemas say of them, and their commands as processes."""
+"""The files of examples/ for a trial with containers: schema checks, and their commands as processes."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def manifests():
     return list(yaml.safe_load_all(MANIFESTS.read_text()))
 
 
-def test_the_compose_file_is_what_the_specification_takes(helm):
+def test_the_compose_file_is_valid_by_the_specification(helm):
     document, schema = yaml.safe_load(COMPOSE.read_text()), json.loads(SCHEMA.read_text())
     assert helm.do("complaints", document=document, schema=schema) == []
     document["services"]["agent"]["comand"] = []
@@ -54,7 +54,7 @@ def test_every_file_that_is_mounted_is_there(services):
 
 
 class LoopbackNetwork:
-    """Names and ports of the compose file's network, on the loopback address."""
+    """Maps names and ports of the compose file's network to the loopback address."""
 
     def __init__(self):
         self.addresses = {}
@@ -74,14 +74,14 @@ def here():
 
 @pytest.fixture(scope="module")
 def stack(services, here, tokengauge, tmp_path_factory):
-    """The commands of the compose file as processes."""
+    """Runs the commands of the compose file as processes."""
     folder = tmp_path_factory.mktemp("compose")
     commands = {name: [here.moved(part, name) for part in services[name].get("command", [])] for name in services}
     config = here.moved((EXAMPLES / "compose/prometheus.yaml").read_text(), "prometheus")
     (folder / "prometheus.yml").write_text(config.replace("5s", "1s"))
     watching = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
     watching += [f"--web.listen-address={here.address('prometheus', '9090')}"]
-    # A million calls for a person who looks, three for a test.
+    # A million calls for a person, three for a test.
     calls = [part.replace("[1-1000000]", f"[1-{CALLS}]") for part in commands["agent"]]
     with (
         running([tokengauge, *commands["backend"]], folder / "backend.log", expected_exit=0) as backend,
@@ -110,7 +110,7 @@ def loopback_prometheus(stack, here):
     return Prometheus(here.moved(datasource["url"], "grafana"), start=time.time())
 
 
-def test_the_manifests_are_what_kubernetes_takes(helm, manifests):
+def test_the_manifests_are_valid_for_kubernetes(helm, manifests):
     assert [document["kind"] for document in manifests] == ["ConfigMap", "Deployment", "Service"]
     for document in manifests:
         for version in ("1.30", "1.37"):
@@ -128,7 +128,6 @@ def test_the_service_leads_to_ports_of_the_pod(manifests):
 
 @pytest.mark.part("containers")
 def test_the_pod_forwards_and_measures(containers, image, manifests):
-    """As podman runs it, with the image that the Dockerfile makes."""
     deployment = for_podman(one(manifests, "Deployment"))
     for container in deployment["spec"]["template"]["spec"]["containers"]:
         container["image"] = "localhost/tokengauge:test"
@@ -139,7 +138,7 @@ def test_the_pod_forwards_and_measures(containers, image, manifests):
             assert asked(network, f"http://127.0.0.1:9464{probe['httpGet']['path']}", "--retry", "20", "--retry-connrefused") in ("ready\n", "ok\n")
         body = json.dumps({"model": "example", "stream": True, "messages": [{"role": "user", "content": "Hello"}]})
         assert asked(network, "http://127.0.0.1:8080/v1/chat/completions", "--json", body).rstrip().endswith("[DONE]")
-        # A finished call is kept some milliseconds after its last byte has gone, later on a busy machine.
+        # A finished call is stored some milliseconds after its last byte, later on a busy machine.
         [call] = eventually(lambda: json.loads(asked(network, "http://127.0.0.1:9464/api/v1/calls?limit=1"))["calls"], "the call")
         assert call["outcome"] == "complete" and call["tokens"]["normalised"]["output"] >= 50
         assert "first-token" in asked(network, "http://127.0.0.1:9464/api/v1/slos")

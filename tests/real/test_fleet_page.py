@@ -1,5 +1,5 @@
-"""`tokengauge fleet` over ten real proxies and a ClickHouse, in a real browser: streams of all pods, a session over two of them
-as one waterfall, a killed pod that is named, filters."""
+"""`tokengauge fleet` over ten real proxies and a ClickHouse, in a real browser: streams of all pods, a session on
+two pods as one waterfall, a killed pod that is named, filters."""
 
 import contextlib
 import http.client
@@ -20,7 +20,7 @@ from test_sinks import clickhouse, run, until  # noqa: F401 (a fixture)
 pytestmark = pytest.mark.part("stores")
 
 PODS = 10
-# Not where the tests of a proxy's page keep theirs: those begin by clearing it.
+# A separate folder, because tests of a proxy's page begin by clearing theirs.
 SHOTS = test_page.PROJECT / "target/fleet-page"
 SCENARIOS = ["streams", "pods", "session", "filters", "teams"]
 
@@ -71,7 +71,7 @@ def fleet(tokengauge, simulator, clickhouse, tmp_path):  # noqa: F811
         for number in range(1, PODS + 1):
             name = f"agent-{number}"
             attributes = f"k8s.namespace.name=agents,k8s.pod.name={name}"
-            # As a sidecar has it from its pod's label.
+            # A sidecar gets it from its pod's label.
             team = f"TOKENGAUGE_TEAM={'search' if number % 2 else 'ads'}"
             command = ["env", f"OTEL_RESOURCE_ATTRIBUTES={attributes}", team, tokengauge, "run", "--config", path]
             process = stack.enter_context(running(command, tmp_path / f"{name}.log"))

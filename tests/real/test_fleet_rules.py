@@ -1,5 +1,5 @@
-"""Five proxies of two namespaces under a real Prometheus: alerts keep where it is, one proxy alone wakes nobody, and
-an Alertmanager sends one message for all of them."""
+"""Five proxies of two namespaces with a real Prometheus: alerts keep their namespace, a single proxy does not page,
+and an Alertmanager sends one message for all."""
 
 import contextlib
 import json
@@ -18,7 +18,6 @@ from prometheus import prometheus
 from test_alerting import alertmanager, pager
 
 CLUSTER = "west"
-# Pods and their namespaces.
 PODS = {"web-0": "web", "web-1": "web", "batch-0": "batch", "batch-1": "batch", "batch-2": "batch"}
 CONFIGURATION = """
 listen = "127.0.0.1:0"
@@ -44,8 +43,6 @@ min_events = 5
 
 
 class Proxy:
-    """One pod's proxy."""
-
     def __init__(self, process):
         self.process = process
         self.url = "http://" + process.wait_for_line(r"\blistening on (127\.0\.0\.1:\d+)")
@@ -57,7 +54,7 @@ BY = ["--by", "namespace,cluster"]
 
 @contextlib.contextmanager
 def running_fleet(folder, tokengauge, simulator, options, alertmanager=None):
-    """The proxies by their pods, and the Prometheus that watches them."""
+    """Starts the proxies of the pods, and a Prometheus that scrapes them."""
     config = folder / "namespaces.toml"
     config.write_text(CONFIGURATION.format(simulator=simulator))
     rules = folder / "namespaces.yaml"
@@ -83,28 +80,27 @@ def fleet(tmp_path, tokengauge, simulator):
 
 
 def alerts(watching, name):
-    """Where an alert is active, pending ones too."""
     active = [labels for labels, _ in watching.query(f'ALERTS{{alertname="{name}"}}')]
     return sorted((one.get("cluster"), one.get("namespace"), one.get("pod"), one["severity"]) for one in active)
 
 
 def agree(watching, name, expected):
-    """An alert is active there and nowhere else; a scrape that came too late makes another one for a moment."""
+    """Waits until an alert is active there and nowhere else. A late scrape adds another alert for a moment."""
     eventually(lambda: alerts(watching, name) == expected, f"{name} at {expected} alone")
 
 
-def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
+def test_one_proxy_does_not_page_but_half_of_them_do(fleet):
     proxies, watching, _ = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
     proxies["web-0"].process.stop()
     watching.wait_for('count(up{job="tokengauge"} == 0)', lambda count: count == 1)
     watching.wait_for('count(ALERTS{alertname="TokengaugeProxyDown"})')
     agree(watching, "TokengaugeProxyDown", [(CLUSTER, "web", "web-0", "ticket")])
-    # Of the two of its namespace it is half.
+    # It is half of the proxies in its namespace.
     agree(watching, "TokengaugeDown", [(CLUSTER, "web", None, "page")])
     proxies["batch-0"].process.stop()
     watching.wait_for('count(ALERTS{alertname="TokengaugeProxyDown"})', lambda count: count == 2)
-    # One of three is no page.
+    # One of three does not page.
     agree(watching, "TokengaugeDown", [(CLUSTER, "web", None, "page")])
     proxies["batch-1"].process.stop()
     watching.wait_for('count(ALERTS{alertname="TokengaugeDown"})', lambda count: count == 2)
@@ -124,7 +120,7 @@ def test_a_budget_burns_where_the_errors_are(fleet, tokengauge, tmp_path):
     assert burning == {(CLUSTER, "batch")}
     left = {labels["namespace"]: value for labels, value in watching.query('slo:error_budget:remaining_ratio{slo="answers"}')}
     assert left.keys() == {"web", "batch"} and left["batch"] < left["web"]
-    # `tokengauge fleet` shows what the rules recorded, by namespace; a store that is away changes nothing of it.
+    # `tokengauge fleet` shows recorded values by namespace, also while a store is unreachable.
     command = [tokengauge, "fleet", "--prometheus", watching.url, "--store", f"clickhouse://127.0.0.1:{free_port()}/default"]
     command += ["--listen", "127.0.0.1:0", "--config", config]
     with running(command, tmp_path / "fleet.log", expected_exit=0) as process:
@@ -134,18 +130,17 @@ def test_a_budget_burns_where_the_errors_are(fleet, tokengauge, tmp_path):
     for slo in slos:
         namespace = slo["pod"]["namespace"]
         left = watching.value(f'slo:error_budget:remaining_ratio{{slo="answers",namespace="{namespace}"}}')
-        # Prometheus goes on to evaluate.
+        # Prometheus continues to evaluate.
         assert slo["budget_remaining"] == pytest.approx(left, abs=0.05)
         assert (slo["name"], slo["objective"], slo["window"]) == ("answers", 0.9, "1d")
         firing = {alert["severity"] for alert in slo["alerts"] if alert["firing"]}
         assert ("page" in firing) == (namespace == "batch"), slo["alerts"]
-    # All calls of one namespace failed: the whole budget ten times over.
+    # All calls of one namespace failed: ten times the whole budget.
     assert slos[0]["budget_remaining"] == pytest.approx(-9, abs=0.05)
     assert slos[1]["budget_remaining"] == pytest.approx(1, abs=0.01)
 
 
 def objectives(admin):
-    """Those of the fleet, once both namespaces are there."""
     with urllib.request.urlopen(f"{admin}/api/v1/slos", timeout=10) as response:
         answer = json.load(response)
     assert answer["source"] == "prometheus" and answer["total"] <= 2, answer
@@ -153,9 +148,9 @@ def objectives(admin):
     return answer["slos"] if answer["total"] == 2 else None
 
 
-# Options of the rules → where the pages of the one message are.
+# Options of the rules → places of the pages in the one message.
 MESSAGES = {"by namespace": (BY, [(CLUSTER, "batch"), (CLUSTER, "web")]), "of the fleet": ([], [(None, None)])}
-# In place of the guide's half a minute: both alerts have begun to fire by then.
+# Replaces the guide's half a minute: both alerts have fired by then.
 GROUP_WAIT = 10
 
 
@@ -171,7 +166,7 @@ def test_two_burning_pods_are_one_message(tmp_path, tokengauge, simulator, form)
         proxies, watching, _ = stack.enter_context(running_fleet(tmp_path, tokengauge, simulator, options, manager))
         watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
         for pod in PODS:
-            # Most calls come to the two that are ill: over the limit of a page in each namespace and of all.
+            # Most calls go to the two failing proxies: over the limit of a page in each namespace and in total.
             behave, calls = ("status=500", 20) if pod in ("web-0", "batch-0") else ("tokens=2,ttft=1ms,gap=1ms", 2)
             for _ in range(calls):
                 traffic.chat("chat", "gpt-sim", behave=behave).make(proxies[pod].url)
@@ -181,7 +176,7 @@ def test_two_burning_pods_are_one_message(tmp_path, tokengauge, simulator, form)
             return [message for message in webhook.messages if message["commonLabels"].get("severity") == "page"]
 
         eventually(pages, "page", seconds=4 * GROUP_WAIT)
-        # What else was to come would come now.
+        # Any other message would have arrived by now.
         watching.wait_for_recordings(5)
         (message,) = pages()
         assert message["commonLabels"]["alertname"] == "SloErrorBudgetBurn" and message["commonLabels"]["slo"] == "answers"

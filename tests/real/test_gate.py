@@ -1,4 +1,4 @@
-"""Gates as Argo Rollouts and Flagger ask them: their CRDs, their language of conditions, and a real Prometheus."""
+"""Gates as Argo Rollouts and Flagger use them: their CRDs, their condition language, and a real Prometheus."""
 
 import concurrent.futures
 import contextlib
@@ -22,9 +22,9 @@ HERE = pathlib.Path(__file__).parent / "gate"
 PYTHON = PROJECT / ".cache/real/expressions/bin/python"
 ANY_PORT = "127.0.0.1:0"
 SESSIONS = 150
-# A busy machine's, between models whose speeds are four times apart where they are not equal.
+# Margins for a busy machine. The speeds of the models are equal or differ by a factor of four.
 MARGINS = dict.fromkeys(["failures", "truncated", "refused", "empty", "cut_off", "invalid_tool_calls"], 0.2) | {"tps": 0.5}
-# The baseline, and candidates by what a gate says of each.
+# The baseline, and candidates by the verdict of their gates.
 MODELS = {
     "old": "ttft=2ms,gap=2ms,tokens=40,usage=on",
     "pass": "ttft=2ms,gap=2ms,tokens=40,usage=on",
@@ -59,7 +59,7 @@ def example(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def complaints():
-    """What the CRDs say of a document."""
+    """Returns a function with the errors of a document against the CRDs."""
     known = schemas(HERE)
     helm = Helm()
     yield lambda document: helm.do("complaints", document=document, schema=known[document["apiVersion"], document["kind"]])
@@ -76,7 +76,7 @@ def test_the_manifests_are_what_the_crds_take(tokengauge, example, complaints, f
         assert documents[1]["spec"]["analysis"]["metrics"][0]["templateRef"]["name"] == documents[0]["metadata"]["name"]
 
 
-# Form, what is right, and what is wrong in its place.
+# Form, the correct text, and a wrong replacement.
 MISTAKES = [
     ("argo", "consecutiveSuccessLimit", "consecutiveSucessLimit"),
     ("argo", "jsonPath", "jsonpath"),
@@ -100,8 +100,6 @@ def test_the_crds_would_notice_a_mistake(tokengauge, example, complaints, form, 
 
 
 class Argo:
-    """A measurement as Argo Rollouts makes it."""
-
     def __init__(self, process):
         self.process = process
 
@@ -115,14 +113,15 @@ class Argo:
         return value
 
     def phase(self, metric, result):
-        """The order is that of EvaluateResult in utils/evaluate/evaluate.go: where both hold it has failed."""
+        """Evaluates in the order of EvaluateResult in utils/evaluate/evaluate.go: if both conditions hold, it has
+        failed."""
         success = self.holds(metric["successCondition"], result)
         if self.holds(metric["failureCondition"], result):
             return "Failed"
         return "Successful" if success else "Inconclusive"
 
     def web(self, metric):
-        """What metricproviders/webmetric does, for the one kind of JSONPath that is there."""
+        """Does the same as metricproviders/webmetric, for the only kind of JSONPath in use."""
         web = metric["provider"]["web"]
         field = re.fullmatch(r"\{\$\.(\w+)\}", web["jsonPath"]).group(1)
         headers = {header["key"]: header["value"].replace("{{args.token}}", "unused") for header in web["headers"]}
@@ -191,7 +190,7 @@ def watched(tokengauge, tmp_path_factory):
                 done.result()
         count = SESSIONS * len(MODELS)
         process.wait_for(lambda: gauge.metric("tokengauge_ledger_records_total") == count, "the calls in the ledger")
-        # With its configuration it evaluates gates again.
+        # A reload evaluates gates again.
         process.child.send_signal(signal.SIGHUP)
         watching = processes.enter_context(prometheus(folder / "prometheus", {"tokengauge": [gauge.admin.removeprefix("http://")]}))
         for verdict in VERDICTS:
@@ -233,7 +232,7 @@ EXITS = {"Successful": 0, "Failed": 1, "Inconclusive": 3}
 
 
 def asked(tokengauge, gate, address):
-    """Exit code, standard output and standard error of the command that asks Prometheus."""
+    """Returns exit code, standard output and standard error of the command that queries Prometheus."""
     done = subprocess.run([tokengauge, "gate", gate, "--prometheus", address], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
@@ -245,17 +244,17 @@ def test_the_command_asks_prometheus_and_exits_by_the_verdict(tokengauge, watche
     assert (error == "") == (verdict == "pass")
 
 
-def test_what_is_no_prometheus_is_told(tokengauge, watched):
+def test_a_server_other_than_prometheus_is_reported(tokengauge, watched):
     nowhere = f"http://127.0.0.1:{free_port()}"
     others = [(nowhere, "is a Prometheus running there?"), (watched.gauge.admin, "is it a Prometheus?"), ("x y", "the URL of a Prometheus")]
     for address, words in others:
         code, out, error = asked(tokengauge, "pass", address)
         assert (code, out) == (1, "") and words in error, error
     code, out, _ = asked(tokengauge, "unknown", watched.watching.url)
-    assert code == 3 and "no proxy with this gate" in out
+    assert code == 3 and "no data about this gate" in out
 
 
-# What each of some proxies says → what Argo takes it for.
+# Verdict of each of several proxies → Argo's result.
 FLEETS = [
     (["pass", "pass"], "Successful"),
     (["pass", "inconclusive"], "Inconclusive"),
@@ -265,7 +264,7 @@ FLEETS = [
 ]
 
 
-def test_a_fleet_passes_where_all_of_it_does(tokengauge, example, argo, tmp_path):
+def test_a_fleet_passes_if_all_proxies_pass(tokengauge, example, argo, tmp_path):
     (template,) = emitted(tokengauge, example, "Rollout 2", "argo", "--prometheus", "http://prometheus:9090")
     (metric,) = template["spec"]["metrics"]
     for number, (said, phase) in enumerate(FLEETS):

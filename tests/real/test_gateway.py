@@ -1,4 +1,4 @@
-"""The gateway as the chart makes it, run by podman: it is ready, answers what `helm test` asks, and ends when it is told."""
+"""The gateway of the chart, run by podman: it becomes ready, passes `helm test`, and stops on SIGTERM."""
 
 import json
 import pathlib
@@ -35,14 +35,13 @@ def documents():
 
 @pytest.fixture(scope="module")
 def gateway(containers, image, documents):
-    """The name of the gateway's container."""
     deployment = for_podman(one(documents, "Deployment"))
     with containers.played(one(documents, "ConfigMap", "tg-tokengauge"), deployment) as names:
         yield names["tokengauge"]
 
 
 def probed(containers, image, documents, gateway):
-    """The pod of `helm test` in the gateway's network, where Services are no names."""
+    """Runs the pod of `helm test` in the gateway's network, which cannot resolve Services."""
     arguments = one(documents, "Pod")["spec"]["containers"][0]["args"]
     arguments = [argument.replace("tg-tokengauge-admin", "127.0.0.1").replace("tg-tokengauge", "127.0.0.1") for argument in arguments]
     assert "tcp://127.0.0.1:8080" in arguments and "http://127.0.0.1:9464/readyz" in arguments

@@ -1,4 +1,4 @@
-"""The commands of the Kubernetes guide, tried as a new user would, as far as they go without a cluster."""
+"""The commands of the Kubernetes guide, run as a new user would, as far as possible without a cluster."""
 
 import re
 import shlex
@@ -13,12 +13,11 @@ PAGES = ("docs/kubernetes.md", "docs/start-kubernetes.md", "docs/start-sidecar.m
 
 
 def text_of(page):
-    """A page, each command on one line."""
     return (PROJECT / page).read_text().replace("\\\n", " ")
 
 
 def commands(program):
-    """Every line of the guide that calls a program, as the shell would split it."""
+    """Returns every line of the guide that calls a program, split as the shell does."""
     lines = [line for page in PAGES for line in re.findall(r"^\$ (.+)$", text_of(page), re.MULTILINE)]
     return [shlex.split(line) for line in lines if line.startswith(program + " ")]
 
@@ -32,13 +31,12 @@ def helm():
 
 @pytest.fixture(scope="module")
 def folder(tokengauge, tmp_path_factory):
-    """Where the guide's own files are, once its commands have written them."""
     folder = tmp_path_factory.mktemp("guide")
     (folder / "helm").symlink_to(PROJECT / "helm")
     (folder / "values.yaml").write_text((CHART / "examples/gateway-providers.yaml").read_text())
     for command in commands("tokengauge"):
         if command[1] == "fleet":
-            # It serves until it is told to end: tests/fleet.rs. Its options are those that the page names.
+            # The command runs until it is stopped: tests/fleet.rs. Its options must equal the options on the page.
             known = subprocess.run([tokengauge, "fleet", "--help"], capture_output=True, text=True, check=True).stdout
             assert all(option in known for option in command if option.startswith("--"))
             continue
@@ -76,7 +74,7 @@ def test_every_installation_of_the_guide_renders(helm, folder):
         assert workload["namespace"] == namespace
 
 
-def test_the_addresses_of_the_guide_are_those_of_the_chart(helm):
+def test_the_addresses_of_the_guide_match_the_chart(helm):
     [environment] = [part for command in commands("kubectl") for part in command if part.startswith("OPENAI_BASE_URL=")]
     host, port = re.search(r"http://([\w.]+):(\d+)/", environment).groups()
     services = [one for one in helm.documents({}, name="tokengauge", namespace="llm") if one["kind"] == "Service"]
@@ -84,7 +82,7 @@ def test_the_addresses_of_the_guide_are_those_of_the_chart(helm):
     assert (host, int(port)) in addresses
 
 
-def test_the_labels_of_the_guide_are_those_of_the_webhook(helm):
+def test_the_labels_of_the_guide_match_the_webhook(helm):
     webhook = one(helm.documents({"mode": "sidecar"}), "MutatingWebhookConfiguration")
     [asked] = [part for command in commands("kubectl") for part in command if part.startswith("tokengauge.dev/")]
     key, value = asked.split("=")

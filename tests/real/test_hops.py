@@ -1,4 +1,5 @@
-"""A gateway between two proxies, and between two routes of one: `hop` says which record is the outer one, and sessions count once."""
+"""A gateway between two proxies, and between two routes of one: `hop` marks the outer record, and sessions count a
+call once."""
 
 import contextlib
 import http.server
@@ -20,7 +21,7 @@ WAIT = 60
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):
-    """Hands requests on under a span of its own, as W3C's Trace Context asks: the trace and its state stay."""
+    """Forwards requests with its own span, as W3C's Trace Context requires: trace id and state stay."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -71,7 +72,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy(tokengauge, folder, **upstreams):
-    """A proxy with a ledger, whose traces nobody receives; a route for each upstream."""
+    """A proxy with a ledger and a route for each upstream, whose traces are discarded."""
     folder.mkdir()
     config = f'state_dir = "{folder}/state"\n'
     config += "".join(f'[[upstream]]\nname = "{name}"\nurl = "{url}"\n' for name, url in upstreams.items())

@@ -1,5 +1,5 @@
-"""The container image, built by buildah and run by podman: what is in it, how large, how soon it is ready, and that a
-static binary without anything around it finds names, trusts certificates, and ends when it is told."""
+"""The container image, built by buildah and run by podman: its content, size and start time. A static binary without
+other files must resolve names, trust certificates, and stop on SIGTERM."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.part("containers")
 
 HOST = "engine.example"
 MB = 1_000_000
-# The image that ships, and the one of the tests, which is not optimized.
+# The released image, and the unoptimized image of the tests.
 GOAL_MB = 25 if os.environ.get("IMAGE_PROFILE") == "image" else 30
 GOAL_SECONDS = 0.1
 BODY = json.dumps({"model": "far-away", "messages": [{"role": "user", "content": "Hello"}]})
@@ -32,19 +32,19 @@ def loopback():
         yield name
 
 
-def test_it_has_a_binary_and_roots_and_nothing_to_run_besides(containers, image, tmp_path):
+def test_it_has_a_binary_and_roots_and_no_other_program(containers, image, tmp_path):
     containers.podman("create", "--name", "contents", image)
     containers.podman("export", "--output", tmp_path / "all.tar", "contents")
     containers.podman("rm", "contents")
     with tarfile.open(tmp_path / "all.tar") as opened:
         files = {f"/{member.name.strip('/')}": member for member in opened if not member.isdir()}
-    # What podman mounts over has empty files.
+    # Podman leaves empty files at its mount points.
     ours = {name: member for name, member in files.items() if member.size or name.startswith("/usr")}
     assert ours.keys() == {"/usr/bin/tokengauge", "/etc/ssl/certs/ca-certificates.crt", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"}
     assert [name for name, member in files.items() if member.mode & 0o111 and member.size] == ["/usr/bin/tokengauge"]
 
 
-def test_it_says_what_it_is_and_runs_as_nobody_special(containers, image):
+def test_it_has_labels_and_an_unprivileged_user(containers, image):
     config = containers.inspect(image)["Config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["/usr/bin/tokengauge"]
@@ -88,14 +88,14 @@ def test_it_is_ready_soon_and_holds_no_privilege(containers, image, loopback, lo
 
 
 def forked(pid):
-    """When the runtime forked what became the process, to a tick of the clock."""
+    """Returns when the runtime forked the process, to a tick of the clock."""
     ticks = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks
 
 
 @pytest.fixture(scope="module")
 def far_away(loopback, logs):
-    """A name server and an HTTPS server whose certificate an own CA signed; gives the folder of the CA."""
+    """Starts a name server and an HTTPS server with a certificate of a new CA. Yields the folder of the CA."""
     folder = logs / "far-away"
     folder.mkdir()
     openssl = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
@@ -117,7 +117,7 @@ def far_away(loopback, logs):
 
 
 def call_through(containers, image, loopback, far_away, hosts="no-hosts", roots=True, resolver="resolv.conf"):
-    """Status of a call to https://HOST through a container, and what the container wrote."""
+    """Returns the status of a call to https://HOST through a container, and the container's output."""
     mounts = [(far_away / hosts, "/etc/hosts"), (far_away / resolver, "/etc/resolv.conf")]
     if roots:
         mounts.append((far_away / "ca.crt", "/etc/ssl/certs/ca-certificates.crt"))
@@ -141,7 +141,7 @@ def test_it_finds_names_in_the_hosts_file(containers, image, loopback, far_away)
     assert status == 200, f"{answer}\n{log}"
 
 
-def test_it_trusts_nobody_else(containers, image, loopback, far_away):
+def test_it_trusts_no_other_authority(containers, image, loopback, far_away):
     status, answer, log = call_through(containers, image, loopback, far_away, roots=False)
     assert status == 502 and "certificate" in (answer + log).lower(), f"{answer}\n{log}"
 

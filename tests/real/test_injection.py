@@ -1,4 +1,4 @@
-"""Sidecars into pods: what the webhook answers over TLS applies and is valid, and manifests keep what was in them."""
+"""Sidecar injection: the webhook's patches over TLS apply and are valid, and manifests keep their content."""
 
 import base64
 import copy
@@ -30,7 +30,7 @@ every_pod = pytest.mark.parametrize("file", PODS, ids=lambda file: file.stem)
 
 
 class Authority:
-    """Signs certificates of 127.0.0.1 into a folder, over what was there."""
+    """Signs certificates for 127.0.0.1 in a folder, and replaces existing ones."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -67,7 +67,7 @@ class Webhook:
         self.context = ssl.create_default_context(cafile=authority.file)
 
     def ask(self, method, path, body=None):
-        """As an API server does: status and body, and the number of the certificate that was shown."""
+        """Sends a request like an API server. Returns status, body, and the serial number of the certificate."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=20)
         connection.request(method, path, body, {"content-type": "application/json"})
         shown = x509.load_der_x509_certificate(connection.sock.getpeercert(binary_form=True)).serial_number
@@ -111,7 +111,7 @@ def webhook(tokengauge, logs, authority):
 
 @pytest.fixture(scope="module")
 def kubernetes():
-    """Kubernetes' schemas, and a JSON patch that is not ours."""
+    """Kubernetes' schemas, and an independent implementation of JSON patch."""
     worker = Helm()
     yield worker
     worker.close()
@@ -127,7 +127,7 @@ def test_a_review_is_answered_with_a_patch_that_applies_and_is_valid(webhook, ku
     before = copy.deepcopy(pod)
     injected = kubernetes.do("patched", document=pod, patch=patch)
     for version in VERSIONS:
-        # What was asked in a name of its own is not the sidecar's to answer for.
+        # The pod's own violations are not caused by the sidecar.
         assert kubernetes.do("validate", document=before, version=version) is None, "the fixture itself"
         assert kubernetes.do("validate", document=injected, version=version) is None, version
     assert webhook.review(injected) == ([], []), "again, as a reinvocation does"
@@ -162,10 +162,10 @@ def test_a_pod_of_another_namespace_must_ask_itself(webhook):
     assert webhook.review(pod, "/mutate") == ([], [])
 
 
-def test_what_is_no_review_is_told_so_and_the_webhook_lives_on(webhook):
+def test_an_invalid_review_gets_an_error_and_the_webhook_continues(webhook):
     other = json.dumps({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"})
     of_service = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "kind": {"kind": "Service"}}})
-    for body, reason in (("{", "no JSON"), ("[]", "AdmissionReview"), (other, "v1beta1"), (of_service, "only pods")):
+    for body, reason in (("{", "not JSON"), ("[]", "AdmissionReview"), (other, "v1beta1"), (of_service, "only pods")):
         status, text, _ = webhook.ask("POST", "/mutate", body)
         assert status == 400 and reason in text, text
     assert webhook.ask("GET", "/readyz")[0] == webhook.ask("GET", "/livez")[0] == 200
@@ -249,7 +249,7 @@ def injected_by(tokengauge, text, *options):
 
 
 def without_ours(value):
-    """What was there before, in its order."""
+    """Returns the original parts in their order."""
     if isinstance(value, list):
         ours = ("tokengauge", "tokengauge-config", "tokengauge-state")
         kept = [without_ours(one) for one in value if not (isinstance(one, dict) and is_ours(one, ours))]
@@ -269,7 +269,7 @@ def test_manifests_keep_everything_but_comments_of_what_changed(tokengauge, kube
     assert done.returncode == 0, done.stderr
     assert "3 injected" in done.stderr
     assert done.stdout.startswith(MANIFESTS[: MANIFESTS.index("---")]), "untouched to the byte"
-    # Python reads YAML 1.1, as Kubernetes does.
+    # Python reads YAML 1.1, like Kubernetes.
     before, after = list(yaml.safe_load_all(MANIFESTS)), list(yaml.safe_load_all(done.stdout))
     assert without_ours(after) == without_ours(before)
     for document in (after[1], after[2], after[4]["items"][0]):
@@ -280,7 +280,7 @@ def test_manifests_keep_everything_but_comments_of_what_changed(tokengauge, kube
 
 
 def templates(value):
-    """Everything in an object that has the shape of a template of pods."""
+    """Returns every value in an object that has the shape of a pod template."""
     if isinstance(value, list):
         return [found for one in value for found in templates(one)]
     if not isinstance(value, dict):
@@ -293,13 +293,13 @@ def templates(value):
 
 @pytest.mark.parametrize("file", MANIFESTS_OF_KINDS, ids=lambda file: file.stem)
 def test_templates_of_every_kind_stay_valid(tokengauge, kubernetes, file):
-    """Operators make pods of them as they are; schemas of their own kinds say little of what is in a template."""
+    """Operators create pods from templates unchanged, and the schemas of their kinds hardly check templates."""
     done = injected_by(tokengauge, file.read_text())
     before = [found for document in yaml.safe_load_all(file.read_text()) for found in templates(document)]
     after = [found for document in yaml.safe_load_all(done.stdout) for found in templates(document)]
     assert len(before) == len(after)
     if done.returncode == 3:
-        assert done.stdout == file.read_text() and "left as it is" in done.stderr
+        assert done.stdout == file.read_text() and "left unchanged" in done.stderr
         return
     assert done.returncode == 0 and before, done.stderr
     for template in after:
@@ -319,7 +319,7 @@ def test_the_log_names_namespace_pod_and_owner(webhook, logs):
     assert all(text in lines[-1] for text in expected), lines[-1]
 
 
-def test_json_stays_json_and_what_is_refused_is_told(tokengauge):
+def test_json_stays_json_and_refusals_are_reported(tokengauge):
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     assert json.loads(injected_by(tokengauge, json.dumps(pod)).stdout)["spec"]["initContainers"]
     pod["spec"]["hostNetwork"] = True
@@ -331,7 +331,7 @@ def test_json_stays_json_and_what_is_refused_is_told(tokengauge):
 
 
 def test_an_engine_with_the_gauge_in_front_of_it_serves_through_it(tokengauge, simulator, logs, tmp_path):
-    """The sidecar's own arguments and configuration, on this machine: what calls on the engine's port come to."""
+    """Runs the sidecar with its own arguments and configuration on this machine, and calls the engine's port."""
     port = int(simulator.rsplit(":", 1)[1])
     annotations = {"tokengauge.dev/engine-port": str(port), "tokengauge.dev/engine-metrics": "none", "tokengauge.dev/slo": "chat"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": annotations}}
@@ -339,7 +339,7 @@ def test_an_engine_with_the_gauge_in_front_of_it_serves_through_it(tokengauge, s
     injected = yaml.safe_load(injected_by(tokengauge, yaml.safe_dump(pod)).stdout)
     sidecar = injected["spec"]["initContainers"][0]
     written = tmp_path / "proxy-config.toml"
-    # What the image has at the place is a folder of the test's here.
+    # A folder of the test replaces a folder of the image.
     config = injected["metadata"]["annotations"]["tokengauge.dev/proxy-config"]
     written.write_text(config.replace("/var/lib/tokengauge", str(tmp_path / "state")))
     moved = {"/etc/tokengauge/proxy-config.toml": str(written), "*:15480": "127.0.0.1:0", "127.0.0.1:15465": "127.0.0.1:0", "*:15464": "127.0.0.1:0"}

@@ -1,4 +1,4 @@
-"""KEDA's ScaledObject of the guide: its schema takes it, and a real Prometheus answers its queries with what proxies do."""
+"""KEDA's ScaledObject of the guide: its schema accepts it, and a real Prometheus answers its queries about proxies."""
 
 import concurrent.futures
 import contextlib
@@ -39,7 +39,7 @@ name = "llama-ttft"
 objective = {objective}
 ttft.at_most = "2s"
 """
-# How long a stream goes on that nobody ends: longer than all of this takes.
+# A stream that lasts longer than the test.
 ENDLESS = "ttft=10ms,gap=20ms,tokens=20000"
 # https://keda.sh/docs/2.19/scalers/prometheus/
 PARAMETERS = {"serverAddress", "query", "threshold", "activationThreshold", "namespace", "ignoreNullValues", "customHeaders", "unsafeSsl"}
@@ -54,7 +54,7 @@ def triggers():
     return {trigger["name"]: trigger for trigger in scaled_object()["spec"]["triggers"]}
 
 
-def test_the_scaled_object_is_what_its_schema_takes(tmp_path):
+def test_the_scaled_object_is_valid_by_its_schema(tmp_path):
     document = scaled_object()
     assert foreign_complaints(tmp_path / "kinds", [document]) == ""
     for trigger in document["spec"]["triggers"]:
@@ -85,7 +85,7 @@ def stream(behave):
 
 
 class Scaled:
-    """Proxies of two namespaces with streams under way, the Prometheus that watches them, and an instant to ask about."""
+    """Proxies of two namespaces with streams in flight, a Prometheus that scrapes them, and an instant for queries."""
 
     def __init__(self, watching, proxies):
         self.watching, self.proxies = watching, proxies
@@ -114,7 +114,7 @@ def scaled(tokengauge, simulator, tmp_path_factory):
             admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
             targets.append({"targets": [admin], "labels": {"namespace": namespace}})
         watching = stack.enter_context(prometheus(folder / "prometheus", {"tokengauge": targets}, [rules]))
-        # From then on every event is in the difference between two samples.
+        # After this, every event is in the difference between two samples.
         watching.wait_for("count(slo:events:increase5s)")
         for namespace, streams in (("serving", STREAMS), ("other", 2 * STREAMS)):
             for _ in range(streams):
@@ -130,7 +130,7 @@ def scaled(tokengauge, simulator, tmp_path_factory):
 
 @pytest.mark.parametrize("name", triggers())
 def test_a_query_has_one_value(scaled, name):
-    """More than one is an error to KEDA, and none is taken for 0."""
+    """Several values are an error for KEDA, and no value is treated as 0."""
     assert len(scaled.values(triggers()[name]["metadata"]["query"])) == 1
 
 
@@ -139,7 +139,7 @@ def asked(scaled, name):
     return value
 
 
-def test_streams_and_the_queue_are_those_of_the_namespace(scaled):
+def test_streams_and_the_queue_are_counted_for_the_namespace(scaled):
     assert asked(scaled, "streams") == STREAMS
     assert asked(scaled, "waiting") == WAITING
 
@@ -151,7 +151,7 @@ def test_output_is_the_sum_of_the_namespaces_series(scaled):
 
 
 def test_a_burning_budget_is_the_share_of_bad_events_over_the_budget(scaled):
-    # As the rules saw it: they can miss a scrape that takes longer than they wait for.
+    # Compare with the rules' own counts: rules can miss a scrape that takes longer than they wait for.
     events = 'sum(sum_over_time(slo:events{}:increase5s{{slo="llama-ttft"}}[5m]))'.format
     (bad,), (all,) = scaled.values(events("_bad")), scaled.values(events(""))
     assert 0 < bad < all and asked(scaled, "burning") == pytest.approx(bad / all / (1 - OBJECTIVE), rel=0.02)

@@ -1,6 +1,6 @@
-"""Bytes that an upstream sends behind the end of a response, held against nginx and haproxy: none of them may become
-a part of the next agent's answer. Those that come behind the next request cannot be told from its answer in HTTP/1.1:
-there the proxy is no worse than the others."""
+"""Bytes that an upstream sends after the end of a response, compared with nginx and haproxy. None of them may become
+part of the next agent's answer. In HTTP/1.1, bytes that arrive after the next request cannot be distinguished
+from its answer. In this case the proxy must not be worse than the others."""
 
 import collections
 import concurrent.futures
@@ -12,7 +12,7 @@ from late_bytes import CASES, CONTROLS, Upstream, play, proxies
 
 @pytest.fixture(scope="module")
 def played(tokengauge, tmp_path_factory):
-    """What the second agent got, by case and proxy; and the connections of the cases without an attack."""
+    """Returns what the second agent got, by case and proxy, and the connections of the cases without an attack."""
     upstreams = [Upstream(case) for case in CASES + CONTROLS]
     got, connections = collections.defaultdict(dict), collections.defaultdict(dict)
     with proxies(tokengauge, tmp_path_factory.mktemp("late"), upstreams) as ports:
@@ -33,13 +33,13 @@ def played(tokengauge, tmp_path_factory):
     return got, connections
 
 
-def test_what_comes_before_the_next_request_reaches_nobody(played):
+def test_bytes_before_the_next_request_reach_no_agent(played):
     got, _ = played
     wrong = {case.name: got[case] for case in CASES if not case.while_asked and got[case]["tokengauge"] != "its own"}
     assert not wrong
 
 
-def test_what_comes_behind_the_next_request_does_no_more_harm_than_with_others(played):
+def test_bytes_after_the_next_request_do_no_more_harm_than_with_others(played):
     got, _ = played
     worse = {
         case.name: got[case]
@@ -51,7 +51,7 @@ def test_what_comes_behind_the_next_request_does_no_more_harm_than_with_others(p
     assert not worse
 
 
-def test_connections_are_used_again_where_nothing_is_behind_a_response(played):
+def test_connections_without_late_bytes_are_reused(played):
     got, connections = played
     for case in CONTROLS:
         assert set(got[case].values()) == {"its own"}, case.name

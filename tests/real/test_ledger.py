@@ -1,5 +1,5 @@
-"""The ledger beside a running proxy: read with SQLite's own Python module, exported and read with DuckDB, and on a disk
-that fills up and is given room again."""
+"""The ledger of a running proxy: read by Python's SQLite module, exported and read by DuckDB, and on a disk that
+fills up and gets space again."""
 
 import concurrent.futures
 import contextlib
@@ -149,14 +149,14 @@ def test_a_full_disk_costs_records_and_no_traffic_until_there_is_room(tokengauge
             while not proxy.metric(lost):
                 proxy.calls(20, "s-2")
                 assert time.monotonic() < deadline, "the disk never filled up"
-            # The file is closed before it is said.
+            # The file is closed before the message is logged.
             eventually(lambda: "make room" in (tmp_path / "proxy.log").read_text(), "word of the full disk")
             (folder / "fill").unlink()
             before = proxy.metric("tokengauge_ledger_records_total")
             deadline = time.monotonic() + 30
             while proxy.metric("tokengauge_ledger_records_total") <= before:
                 proxy.calls(5, "s-3")
-                assert time.monotonic() < deadline, "it never goes on"
+                assert time.monotonic() < deadline, "it never continues"
             kept = sqlite3.connect(f"file:{folder}/ledger.sqlite?mode=ro", uri=True)
             assert kept.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             assert kept.execute("SELECT calls FROM sessions_readable WHERE id = 's-1'").fetchone() == (20,)

@@ -1,4 +1,4 @@
-"""Native histograms, by a Prometheus that scrapes them: quantiles against the call log, every panel, the rules."""
+"""Native histograms in a real Prometheus: quantiles compared with the call log, every panel, the rules."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import pytest
 from prometheus import finite
 from test_dashboards import filled_in, queries
 
-# The name of a histogram, and what of a call's record it shows.
+# Histogram name → value in a call's record.
 SHOWN = {
     "time_to_first_token_seconds": lambda record: record["seconds"]["ttft"],
     "output_tokens_per_second": lambda record: record["tps"]["output"],
@@ -20,19 +20,18 @@ TOLERANCE = 0.02
 
 
 def around(values, quantile):
-    """The two observations that a quantile lies between."""
     values, rank = sorted(values), quantile * len(values)
     return values[max(math.ceil(rank), 1) - 1], values[min(math.floor(rank), len(values) - 1)]
 
 
 def error(value, bounds):
-    """How far a quantile is from the nearest exact one, as a share of it."""
+    """Returns the relative distance of a quantile from the nearest exact one."""
     lower, upper = bounds
     return max(lower / value, value / upper, 1) - 1
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_quantiles_are_within_two_percent_of_those_of_the_call_log(observed, name):
+def test_quantiles_are_within_two_percent_of_the_call_logs(observed, name):
     values = [value for record in observed.gauge.logged() if (value := SHOWN[name](record)) is not None]
     assert len(values) > 100, name
     metric = f"tokengauge_{name}"
@@ -49,7 +48,7 @@ def test_quantiles_are_within_two_percent_of_those_of_the_call_log(observed, nam
 
 def test_what_is_native_is_not_kept_twice(observed):
     assert observed.native.series('{__name__=~"tokengauge_.+_bucket"}') == []
-    # Who has no native ones keeps its classic ones.
+    # Targets without native histograms keep their classic ones.
     assert observed.native.series("vllm:time_to_first_token_seconds_bucket")
 
 

@@ -1,5 +1,5 @@
-"""Every surface against a truth that is not ours: a backend in Python with its own clock, a tokenizer in JavaScript, and
-this file's own arithmetic by docs/measurement.md."""
+"""Every surface compared with an independent truth: a Python backend with its own clock, a JavaScript tokenizer, and
+arithmetic of this file by docs/measurement.md."""
 
 import collections
 import concurrent.futures
@@ -31,9 +31,10 @@ pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
 MIN_TOKENS, MIN_CHUNKS = 32, 4
-SKETCH = 0.01  # how far, as a share, a quantile may be off the value at its rank (docs/ledger.md)
-STALL, SLOW = 0.25, 0.4  # seconds: the threshold configured, the gap of cases that stall
-# Objectives whose limits no case comes near: first tokens come within 60 ms or after 300 ms, chunks after 6 or 40 ms.
+SKETCH = 0.01  # allowed relative distance of a quantile from the value at its rank (docs/ledger.md)
+STALL, SLOW = 0.25, 0.4  # seconds: the configured threshold, the gap of cases with a stall
+# No case comes near the limits of the objectives: first tokens arrive within 60 ms or after 300 ms, chunks after 6 or
+# 40 ms.
 CONFIG = """
 listen = "127.0.0.1:0"
 [admin]
@@ -102,7 +103,7 @@ def text_of(dice, words, channel):
 
 
 def cut(dice, text, mean):
-    """The text in pieces that know nothing of tokens or graphemes."""
+    """Splits the text into pieces without regard to tokens or graphemes."""
     pieces, at = [], 0
     while at < len(text):
         size = dice.randint(1, 2 * mean)
@@ -153,26 +154,25 @@ def make_cases():
 
 
 def texts_of(made):
-    """Each contiguous text: one of each channel here."""
     texts = collections.defaultdict(str)
     for channel, text, _ in made["pieces"]:
         texts[channel] += text
     if made["dialect"] == "anthropic" and not made["stream"] and "tool_call" in texts:
-        # A whole answer has the arguments as JSON, not as a string: they count without what escapes and spaces add.
+        # A whole answer has the arguments as JSON instead of a string, so escapes and spaces do not count.
         texts["tool_call"] = json.dumps(json.loads(texts["tool_call"]), ensure_ascii=False, separators=(",", ":"))
     return texts
 
 
 @dataclasses.dataclass
 class ClientTimings:
-    """What the agent saw: when it began, each read with the body's bytes up to it, when it was over."""
+    """The agent's times: begin, each read with the body bytes so far, end."""
 
     began: float
     reads: list = dataclasses.field(default_factory=list)
     ended: float = 0.0
 
     def has(self, offset):
-        """When the first `offset` bytes of the body were there; None where they never were."""
+        """Returns when the first `offset` bytes of the body had arrived, or None."""
         return next((at for at, size in self.reads if size >= offset), None)
 
 
@@ -216,7 +216,6 @@ class OracleRun:
     wall: float
 
     def of(self, *ends, stream=None):
-        """The cases with these ends."""
         return [made for made in self.cases.values() if made["end"] in ends and stream in (None, made["stream"])]
 
 
@@ -261,13 +260,13 @@ def test_every_call_ended_as_the_backend_says(played):
         assert record["dialect"] == made["dialect"], name
         assert record["status"] == made.get("status", 200), name
         if made["end"] == "complete":
-            # Cohere's answers name no model, and Gemini's requests have it in their path.
+            # Cohere's answers name no model, and Gemini's requests name it in their path.
             assert record["model"] == (None if made["dialect"] == "cohere_v2" else made["model"]), name
             assert record["model_requested"] == made["model"] and record["streamed"] == made["stream"], name
 
 
 def bounds_of_output(played, made):
-    """Between what the agent had and what the backend sent, in tokens of each channel."""
+    """Returns the token counts of each channel that the agent had and that the backend sent."""
     texts, got = collections.defaultdict(str), collections.defaultdict(str)
     for channel, text, _, offset in played.truth[made["id"]]["chunks"]:
         texts[channel] += text
@@ -289,11 +288,11 @@ def test_every_token_is_counted_as_another_tokenizer_counts_it(played):
     for made in broken:
         low, high = ([next(flat) for _ in NAMES] for _ in range(2))
         found = played.records[made["id"]]["tokens"]["normalised"]["output"]
-        # A prefix may be a token or two longer than what it becomes.
+        # A prefix may have a token or two more than the text that it becomes.
         assert sum(low) - 2 <= found <= sum(high) + 2, made["id"]
 
 
-def test_reported_tokens_are_those_of_the_provider(played):
+def test_reported_tokens_match_the_provider(played):
     for made in played.of("complete"):
         reported = played.records[made["id"]]["tokens"]["reported"]
         assert (reported["input"], reported["output"]) == (made["usage"]["input"], made["usage"]["output"]), made["id"]
@@ -302,7 +301,8 @@ def test_reported_tokens_are_those_of_the_provider(played):
 
 
 def test_every_duration_lies_between_what_both_ends_saw(played):
-    """The proxy reads a chunk after the backend sent it and before the agent has it: no allowance for a slow machine."""
+    """The proxy reads a chunk after the backend sent it and before the agent has it, so no tolerance for slow
+    machines is needed."""
     slack = 0.002
     offs = []
     for made in played.of("complete", stream=True):
@@ -330,14 +330,14 @@ def test_every_duration_lies_between_what_both_ends_saw(played):
 
 
 def speed_of(played, made):
-    """The true speed after the first chunk, and its least and greatest possible value at the proxy."""
+    """Returns the true speed after the first chunk, and its lowest and highest possible value at the proxy."""
     truth, seen = played.truth[made["id"]], played.seen[made["id"]]
     first, last = truth["chunks"][0], truth["chunks"][-1]
     tokens = sum(made["tokens"].values()) - made["first_tokens"]
     longest, shortest = seen.has(last[3]) - first[2], last[2] - seen.has(first[3])
-    # Where the agent had the first chunk only after the backend had sent the last, nothing bounds the speed from above.
+    # If the agent had the first chunk only after the backend had sent the last, the speed has no upper bound.
     greatest = (tokens + 2) / shortest if shortest > 0 else math.inf
-    # What the first chunk begins may become one token with the second's.
+    # The end of the first chunk and the beginning of the second may become one token.
     return tokens / (last[2] - first[2]), (tokens - 2) / longest, greatest
 
 
@@ -367,7 +367,7 @@ def test_speeds_are_the_backends(played):
         assert played.records[made["id"]]["seconds"]["ttft"] is None, made["id"]
 
 
-def test_costs_are_those_of_the_tokens(played):
+def test_costs_match_the_tokens(played):
     for made in played.of("complete"):
         record = played.records[made["id"]]
         expected = (made["usage"]["input"] + 4 * made["usage"]["output"]) / 1e6
@@ -380,7 +380,7 @@ def test_costs_are_those_of_the_tokens(played):
     assert all(not played.records[made["id"]]["cost_usd"] for made in played.of("refused"))
 
 
-def test_the_api_and_the_ledger_say_what_the_log_says(played):
+def test_the_api_and_the_ledger_match_the_log(played):
     of_api = {record["session"]: record for record in played.gauge.calls()}
     assert of_api.keys() == played.records.keys()
     for name, record in played.records.items():
@@ -407,7 +407,8 @@ def test_the_api_and_the_ledger_say_what_the_log_says(played):
 
 
 def same(one, other):
-    """Whether two records are equal as far as a ledger keeps digits: a thousandth of a token per second, a microsecond."""
+    """Returns whether two records are equal at the ledger's precision: a thousandth of a token per second, a
+    microsecond."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list):
@@ -415,7 +416,7 @@ def same(one, other):
     return one == (pytest.approx(other, abs=1.1e-3) if isinstance(other, float) else other)
 
 
-def test_sums_of_metrics_are_those_of_the_truth(played):
+def test_sums_of_metrics_match_the_truth(played):
     metric = played.gauge.metric
     outcomes = collections.Counter(OUTCOMES[made["end"]] for made in played.cases.values())
     text = played.gauge.scrape("/metrics")
@@ -442,7 +443,7 @@ def test_sums_of_metrics_are_those_of_the_truth(played):
 
 
 def decode(record):
-    """Tokens after the first chunk and the seconds that they took, from a record alone."""
+    """Returns the tokens after the first chunk and their seconds, from the record only."""
     seconds = record["seconds"]["last_token"] - record["seconds"]["ttft"]
     return record["tps"]["output"] * seconds, seconds
 
@@ -477,11 +478,11 @@ def test_objectives_have_the_events_of_the_truth(played):
     slos = {slo["name"]: slo for slo in json.loads(played.gauge.scrape("/api/v1/slos"))["slos"]}
     late = lambda made: played.truth[made["id"]]["chunks"][0][2] - played.truth[made["id"]]["asked"] > 0.25  # noqa: E731
     streams = played.of("complete", stream=True)
-    # Other ends are bad or left out; those that are good had their first token in time.
+    # Other ends are bad or excluded. Good calls had their first token in time.
     assert slos["first"]["good"] >= sum(not late(made) for made in streams)
     assert slos["first"]["events"]["bad"]["missed"] + slos["first"]["events"]["bad"]["deadline"] >= sum(map(late, streams))
     up = slos["up"]
-    # 429 is the upstream's want of capacity.
+    # 429 means that the upstream lacked capacity.
     bad = len(played.of("cut", "unterminated", "error", "refused"))
     assert up["good"] == len(played.of("complete"))
     assert up["bad"] == bad
@@ -506,7 +507,8 @@ def test_sessions_have_the_sums_of_their_calls(played):
 
 
 def figure(text):
-    """What a cell shows, in seconds, dollars, tokens or tokens a second, and by how much its last digit may be rounded."""
+    """Returns the value of a cell in seconds, dollars, tokens or tokens a second, and the rounding of its last
+    digit."""
     found = re.fullmatch(r"\$?([\d,]+(?:\.(\d+))?)( ?ms| ?s)?", text)
     assert found, text
     scale = 1e-3 if (found[3] or "").endswith("ms") else 1
@@ -514,21 +516,21 @@ def figure(text):
 
 
 def shown_between(text, low, high, name, near=0.0):
-    """`near`: how far, as a share, a quantile may be off its sample."""
+    """`near`: allowed relative distance of a quantile from its sample."""
     value, rounding = figure(text)
     low, high = low * (1 - near), high * (1 + near)
     assert low - rounding <= value <= high + rounding, (name, text, low, high)
 
 
 def ttft_of(played, name):
-    """The least and the greatest time to the first token that the proxy can have seen."""
+    """Returns the lowest and the highest time to first token that the proxy can have seen."""
     truth, seen = played.truth[name], played.seen[name]
     _, _, sent, offset = truth["chunks"][0]
     return sent - truth["asked"] - 0.002, seen.has(offset) - seen.began + 0.002
 
 
 def check_shown(played, rows, tps, ttft, cost, near=0.0):
-    """Speed, first token and price of each complete stream, as a surface shows them, against the backend and its prices."""
+    """Compares speed, first token and price of each complete stream on a surface with the backend and its prices."""
     speeds = 0
     for made in played.of("complete", stream=True):
         name = made["id"]
@@ -568,10 +570,10 @@ def test_the_page_shows_the_truth_of_every_call(played):
 
 
 def table(top, prefix, rows, heads):
-    """The figures under `heads` of each line that begins with `prefix`, once all of them have been drawn."""
+    """Returns the figures under `heads` of each line that begins with `prefix`, once all have been drawn."""
     figures, before = {}, None
     deadline = time.monotonic() + 20
-    # Other columns may change with each second, such as how long ago a call was.
+    # Other columns, such as the age of a call, may change every second.
     while len(figures) != rows or figures != before:
         assert time.monotonic() < deadline, (len(figures), rows, top.screen())
         before = figures
@@ -585,7 +587,7 @@ def drawn(screen, prefix, heads):
     head = [line for line in screen if all(name in line for name in heads)]
     if len(head) != 1:
         return {}
-    # Figures end where their head does, and the arrow of what is sorted by is part of it.
+    # Figures end where their head ends, and the sort arrow is part of the head.
     ends = {name: re.search(rf"(?<!\S){name}[↓↑]?", head[0]).end() for name in heads}
     lines = [line for line in screen if line.startswith(prefix)]
     return {line.split()[0]: {name: line[: ends[name]].rpartition("  ")[2].strip() for name in heads} for line in lines}

@@ -1,4 +1,4 @@
-"""OTLP: real receivers get what calls were, and one in trouble changes nothing for them."""
+"""OTLP with real receivers: they get the data of calls, and a receiver with faults does not affect the calls."""
 
 import json
 import statistics
@@ -16,7 +16,6 @@ CHAT = {"model": "gpt-4.1", "stream": True, "messages": [{"role": "user", "conte
 
 
 def ask(url, body=CHAT, path="/v1/chat/completions", **headers):
-    """The body of an answer, and how long it took."""
     headers = {"content-type": "application/json", **headers}
     request = urllib.request.Request(url + path, json.dumps(body).encode(), headers)
     began = time.monotonic()
@@ -26,14 +25,14 @@ def ask(url, body=CHAT, path="/v1/chat/completions", **headers):
 
 @pytest.fixture(scope="module")
 def phoenix(logs):
-    """The addresses of Arize Phoenix: HTTP, which is also its API, and gRPC."""
+    """Yields the addresses of Arize Phoenix: HTTP, which is also its API, and gRPC."""
     http, grpc = free_port(), free_port()
     folder = logs / "phoenix"
     environment = [f"PHOENIX_WORKING_DIR={folder}", "PHOENIX_HOST=127.0.0.1", "PHOENIX_TELEMETRY_ENABLED=false"]
     environment += [f"PHOENIX_PORT={http}", f"PHOENIX_GRPC_PORT={grpc}", f"HOME={folder}"]
     with running(["env", *environment, PHOENIX / "phoenix", "serve"], logs / "phoenix.log") as process:
         url = f"http://127.0.0.1:{http}"
-        # It takes 17 s on an idle machine.
+        # The start takes 17 s on an idle machine.
         process.wait_for(lambda: answers(f"{url}/healthz"), "health", seconds=600)
         yield url, f"http://127.0.0.1:{grpc}"
 
@@ -42,7 +41,7 @@ def phoenix(logs):
 @pytest.mark.parametrize("transport", ["http/protobuf", "grpc"])
 def test_phoenix_shows_calls_as_llm_calls_with_their_tokens(transport, phoenix, tokengauge, simulator, tmp_path):
     http, grpc = phoenix
-    # Phoenix keeps a trace where it saw it first: each transport has its own.
+    # Phoenix keeps a trace in the project that saw it first, so each transport uses its own.
     trace = TRACE.replace("4bf9", "aaaa" if transport == "grpc" else "bbbb")
     project = transport.replace("/", "-")
     variables = {
@@ -116,7 +115,7 @@ def test_a_session_over_two_proxies_is_one_where_both_send_their_calls(phoenix, 
 
 
 @pytest.mark.parametrize("sent", TRACED)
-def test_a_trace_goes_on_through_the_proxy_to_the_engine(sent, tokengauge, tmp_path):
+def test_a_trace_continues_through_the_proxy_to_the_engine(sent, tokengauge, tmp_path):
     headers = {"tracestate": "vendor=1", "baggage": "session.id=s1"} | ({"traceparent": sent} if sent else {})
     answer = (200, "application/json", b'{"model":"m","choices":[]}')
     with receiving(tmp_path / "receiver") as receiver, upstream(lambda *_: answer) as (url, heads):
@@ -146,7 +145,7 @@ def test_a_trace_goes_on_through_the_proxy_to_the_engine(sent, tokengauge, tmp_p
     assert field(on, "tracestate") == f"tokengauge=0-{span}" + (",vendor=1" if continued else "")
     assert field(on, "x-tokengauge-hop") == f"0-00-{trace}-{span}-01"
     assert field(on, "baggage") == "session.id=s1"
-    # With tracing off nothing is touched, what is malformed neither.
+    # With tracing off, even malformed fields are forwarded unchanged.
     assert [field(off, name) for name in ("traceparent", "tracestate", "baggage")] == [sent, "vendor=1", "session.id=s1"]
     assert field(off, "x-tokengauge-hop") is None
 
@@ -187,7 +186,6 @@ def test_a_receiver_in_trouble_changes_nothing_for_traffic(trouble, tokengauge, 
 
 
 def without_ids(body):
-    """A stream without what is made anew for every answer."""
     events = [line[len(b"data: ") :] for line in body.splitlines() if line.startswith(b"data: {")]
     parsed = [json.loads(event) for event in events]
     return [{name: value for name, value in event.items() if name not in ("id", "created")} for event in parsed]
@@ -199,7 +197,7 @@ def test_metrics_arrive_as_the_scrape_shows_them(tokengauge, simulator, tmp_path
         with exporting(tokengauge, tmp_path / "proxy", simulator, variables) as gauge:
             for _ in range(3):
                 ask(gauge.url)
-            # The last of a call's figures that are compared here.
+            # The last value of a call that is compared here.
             eventually(lambda: gauge.metric("tokengauge_requests_total") == gauge.metric("tokengauge_time_to_first_token_seconds_count") == 3, "three calls")
             output = gauge.metric("tokengauge_decode_tokens_total")
             ttft = gauge.metric("tokengauge_time_to_first_token_seconds_sum")

@@ -22,7 +22,7 @@ PAGE = PROJECT / ".cache/real/page"
 SHOTS = PROJECT / "target/page"
 MANY_SESSIONS, SOME_SESSIONS = 10_000, 400
 SECRET = "correct-horse-battery-staple"
-# Each group has proxies and a browser of its own, and its scenarios run in this order on one worker of pytest: selection.py.
+# Each group has its own proxies and browser. Its scenarios run in this order on one pytest worker: selection.py.
 GROUPS = {
     group: names.split(", ")
     for group, names in re.findall(r"^  (\w+): \{ (.*) \},$", (HERE / "page/scenarios.mjs").read_text(), re.MULTILINE)
@@ -31,7 +31,6 @@ SCENARIOS = [(group, name) for group, names in GROUPS.items() for name in names]
 
 
 async def sessions(base, count, connections=8):
-    """A short call in each of many sessions."""
     host, port = urllib.parse.urlsplit(base).netloc.split(":")
     names = iter(range(count))
 
@@ -49,14 +48,13 @@ async def sessions(base, count, connections=8):
 
 
 def with_headers(call, **headers):
-    """The same call with `x-tokengauge-…` headers."""
     before = call.headers
     call.headers = lambda: before() | {f"x-tokengauge-{name.replace('_', '-')}": value for name, value in headers.items()}
     return call
 
 
 def speaking(base):
-    """Calls of some models that have a speed, and one session with a child between its parent's calls."""
+    """Makes calls of some models with a speed, and one session with a child between its parent's calls."""
     calls = []
     for number in range(24):
         pace = f"ttft={40 + 20 * (number % 5)}ms,gap={2 + number % 4}ms,tokens=60,usage=on"
@@ -68,7 +66,7 @@ def speaking(base):
         call = traffic.chat("openai", "gpt-5", behave="ttft=60ms,gap=3ms,tokens=70,reasoning=20,usage=on")
         names = {"agent": "explorer", "parent_agent": "planner"} if number % 3 == 2 else {"agent": "planner"}
         with_headers(call, session="waterfall", **names).make(base)
-        # What an agent does between its calls.
+        # An agent's pause between its calls.
         asyncio.run(asyncio.sleep(0.15))
 
 
@@ -80,7 +78,7 @@ def engine_metrics():
 
 @pytest.fixture(scope="module")
 def results(logs, gauge, simulator, engine_metrics):
-    """Plays a group once and gives what became of its scenarios: the seconds of each, and its problem or None."""
+    """Plays a group once and returns the seconds and the problem or None of each scenario."""
     assert shutil.which("chromium"), "there is no chromium: tests/real/install chromium"
     template = string.Template((HERE / "page/proxy.toml").read_text())
     gone = f"http://127.0.0.1:{free_port()}"

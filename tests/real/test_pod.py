@@ -1,5 +1,5 @@
-"""A pod with a sidecar, as podman runs it: an agent that knows of nothing talks through it to an engine, and a real
-Prometheus sees what the agent saw."""
+"""A pod with a sidecar, run by podman: an unaware agent talks through it to an engine, and a real Prometheus sees
+the same figures as the agent."""
 
 import json
 import pathlib
@@ -38,7 +38,7 @@ ttft.at_most = "5s"
 
 
 def hosts_folders():
-    """What Python and the SDK need of the machine, and the agent."""
+    """Returns the folders of the machine that Python and the SDK need, and the agent's."""
     folders = [pathlib.Path("/usr"), pathlib.Path("/lib"), pathlib.Path("/lib64"), pathlib.Path("/etc/ssl")]
     folders += [pathlib.Path(sys.base_prefix), pathlib.Path(sys.prefix)]
     needed = {str(folder): folder.resolve() for folder in folders if folder.exists() and not str(folder).startswith("/usr/")}
@@ -55,7 +55,6 @@ def deployment():
 
 @pytest.fixture(scope="module")
 def chart():
-    """What the chart makes of the sidecars' configuration, and of the injector's."""
     helm = Helm()
     image = {"repository": "localhost/tokengauge", "tag": "test", "pullPolicy": "Never"}
     yield helm.documents({"mode": "sidecar", "image": image, "config": CONFIG, "sidecar": {"namespaces": ["default"]}})
@@ -68,7 +67,7 @@ def config_map(chart):
 
 
 def by_hand(document):
-    """The sidecar as docs/kubernetes.md has it."""
+    """The sidecar of docs/kubernetes.md."""
     [written] = re.findall(r"<!-- sidecar -->\n```yaml\n(.*?)```", (PROJECT / "docs/kubernetes.md").read_text(), re.DOTALL)
     written = yaml.safe_load(written)
     pod = document["spec"]["template"]["spec"]
@@ -81,7 +80,7 @@ def by_hand(document):
 
 
 def injected(document, chart, tokengauge, folder):
-    """The same as `tokengauge inject` does it with what the chart tells the injector."""
+    """The Deployment injected by `tokengauge inject` with the chart's settings of the injector."""
     for name, text in one(chart, "ConfigMap", "tg-tokengauge-injector")["data"].items():
         (folder / name).write_text(text.replace("/etc/tokengauge/injector/", f"{folder}/"))
     (folder / "deploy.yaml").write_text(yaml.safe_dump(document))
@@ -94,7 +93,6 @@ def injected(document, chart, tokengauge, folder):
 
 @pytest.fixture(scope="module", params=["by hand", "injected"])
 def sidecar(request, chart, tokengauge, tmp_path_factory):
-    """The Deployment with its sidecar."""
     if request.param == "by hand":
         return by_hand(deployment())
     return injected(deployment(), chart, tokengauge, tmp_path_factory.mktemp("inject"))
@@ -102,7 +100,6 @@ def sidecar(request, chart, tokengauge, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def empty(containers, tmp_path_factory):
-    """The agent's image."""
     folder = tmp_path_factory.mktemp("empty")
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
     containers.build("localhost/empty:test", folder)
@@ -110,7 +107,7 @@ def empty(containers, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pod(containers, image, empty, sidecar, config_map):
-    """The names of the containers of the Deployment, which podman plays with its configuration."""
+    """Starts the Deployment by podman with its configuration, and yields the names of its containers."""
     with containers.played(config_map, for_podman(sidecar)) as names:
         assert names.keys() == {"tokengauge", "engine", "agent"}
         yield names
@@ -118,7 +115,6 @@ def pod(containers, image, empty, sidecar, config_map):
 
 @pytest.fixture(scope="module")
 def loopback(containers, pod):
-    """The pod's network."""
     return containers.network_of(pod["tokengauge"])
 
 
@@ -128,7 +124,7 @@ def saw(containers, pod):
 
 
 def seen(containers, pod):
-    """What the agent saw of its calls."""
+    """The agent's results of its calls."""
     deadline = time.monotonic() + 180
     while not (written := containers.logs(pod["agent"])).endswith("]\n"):
         assert time.monotonic() < deadline, written + containers.logs(pod["tokengauge"])
@@ -177,11 +173,11 @@ def test_the_sidecar_ends_well(containers, pod, saw):
 
 
 @pytest.mark.parametrize("text", ["[[upstream", None], ids=["broken", "missing"])
-def test_a_config_map_that_cannot_be_used_holds_no_pod(containers, image, empty, chart, tokengauge, tmp_path, text):
+def test_an_unusable_config_map_blocks_no_pod(containers, image, empty, chart, tokengauge, tmp_path, text):
     document = deployment()
     document["metadata"]["name"] = "refused"
     document["spec"]["template"]["metadata"]["annotations"] = {"tokengauge.dev/config": "refused"}
-    # The chart's configuration is the injector's, so the fallback leads to the engine.
+    # The configuration comes from the chart's injector, so the fallback leads to the engine.
     document = injected(document, chart, tokengauge, tmp_path)
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "refused"}, "data": {"proxy-config.toml": text}}
     config_maps = [config_map] if text else []

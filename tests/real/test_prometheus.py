@@ -1,4 +1,4 @@
-"""What a real Prometheus makes of /metrics: it is clean, complete, and agrees with the call log."""
+"""/metrics in a real Prometheus: valid, complete, and equal to the call log."""
 
 import collections
 
@@ -7,7 +7,7 @@ import pytest
 import table
 from prometheus import checked, finite
 
-# Zero is what these should be; that they exist is what counts.
+# These should be zero. The test checks that they exist.
 MAY_BE_ZERO = {
     "tokengauge_sink_waiting_records",
     "tokengauge_sink_lag_seconds",
@@ -59,11 +59,11 @@ MAY_BE_ZERO = {
     "tokengauge_ledger_collapsed_names_total",
 }
 
-# The injector's own, at an address of its own: test_injection.py looks at it.
+# Metrics of the injector, which has a separate address: test_injection.py checks them.
 NOT_THE_PROXYS = {"tokengauge_injections_total"}
 
-# Drift is evaluated every five minutes and learns for weeks: tests/drift.rs look at these. Gates are in test_gate.py,
-# experiments in tests/experiments.rs.
+# Drift is evaluated every five minutes and learns for weeks, so tests/drift.rs checks its metrics. test_gate.py checks
+# gates, and tests/experiments.rs experiments.
 NOT_WITHIN_MINUTES = {
     "tokengauge_drift_distance_ratio",
     "tokengauge_drift_series",
@@ -78,7 +78,7 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_experiment_units",
     "tokengauge_experiment_withheld",
     "tokengauge_experiment_failures_total",
-    # Those of a quota store are in test_quota_store.py.
+    # test_quota_store.py checks these.
     "tokengauge_quota_remaining",
     "tokengauge_quota_store_requests_total",
     "tokengauge_quota_store_lease_age_seconds",
@@ -88,7 +88,7 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_quota_store_untracked_total",
     "tokengauge_quota_store_alerts_total",
     "tokengauge_quota_store_elected_alerts",
-    # Those of `tokengauge fleet` are in tests/fleet.rs.
+    # tests/fleet.rs checks these.
     "tokengauge_fleet_pods",
     "tokengauge_fleet_pod_up",
     "tokengauge_fleet_events_dropped_total",
@@ -145,7 +145,7 @@ def test_every_histogram_has_the_buckets_of_the_table(observed, tokengauge):
     for name, metric in table.metrics(tokengauge).items():
         if metric["kind"] == "histogram":
             bounds = {float(bound) for bound in observed.prometheus.label_values("le", f"{name}_bucket")}
-            # Objectives add their thresholds.
+            # Objectives add their thresholds as bounds.
             assert bounds - {0.25, 40.0} == {*metric["buckets"], float("inf")} - {0.25, 40.0}, name
 
 
@@ -181,7 +181,7 @@ def test_exemplars_lead_to_traces_that_agents_began(observed):
         assert traces <= observed.traces, "an exemplar names a trace that nobody sent"
 
 
-def test_the_upstreams_own_view_is_that_of_the_engines(observed):
+def test_the_upstreams_own_view_matches_the_engines(observed):
     def largest(metric, upstream):
         found = observed.prometheus.query_range(f'tokengauge_upstream_{metric}{{upstream="{upstream}"}}')
         return max((value for _, points in found for value in finite(points)), default=None)
@@ -199,7 +199,7 @@ def test_the_upstreams_own_view_is_that_of_the_engines(observed):
 
 
 @pytest.mark.parametrize("slo, objective", [("chat-ttft", 0.9), ("agents-speed", 0.8), ("simulator-up", 0.95)])
-def test_the_budget_of_the_rules_is_that_of_the_process_within_two_scrapes(observed, slo, objective):
+def test_the_budget_of_the_rules_matches_the_process_within_two_scrapes(observed, slo, objective):
     def value(expression):
         return observed.prometheus.value(expression.replace("SLO", f'slo="{slo}"'), observed.prometheus.end)
 
@@ -208,7 +208,7 @@ def test_the_budget_of_the_rules_is_that_of_the_process_within_two_scrapes(obser
     values = finite(points)
     events, one_scrape = values[-1], max(later - sooner for sooner, later in zip(values, values[1:]))
     assert events > 100
-    # A scrape that takes longer than the rules wait for can be missed by them; on a busy machine so are two.
+    # The rules can miss a scrape that takes longer than they wait for, and two on a busy machine.
     missed = 2 * one_scrape
     assert value("sum(sum_over_time(slo:events:increase5s{SLO}[1d]))") == pytest.approx(events, abs=missed)
     own = value("tokengauge_slo_error_budget_remaining_ratio{SLO}")

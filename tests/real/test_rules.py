@@ -1,4 +1,4 @@
-"""The rules for Prometheus: its own tools accept them, and they fire when they should and not when they should not."""
+"""The Prometheus rules: Prometheus' own tools accept them, and they fire only when they should."""
 
 import pathlib
 import re
@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))
 from cases import DAY, EVENTS, check, counter, events, firing  # noqa: E402
 
 OBJECTIVES = HERE / "objectives.toml"
-# Of Prometheus itself.
+# Metrics of Prometheus itself.
 FOREIGN = {"up"}
 PAGE = {"severity": "page"}
 TICKET = {"severity": "ticket"}
@@ -36,7 +36,7 @@ def rules(tokengauge, tmp_path_factory):
     return file
 
 
-# The alerts on the proxy are the same for every configuration; test_chart.py compares them with the chart's file.
+# Alerts on the proxy are the same for every configuration; test_chart.py compares them with the chart's file.
 PROXY_ALERTS = re.compile(r"^( *)- name: tokengauge\n(?:\1  .*\n|\n)+", re.MULTILINE)
 
 
@@ -70,7 +70,7 @@ def test_alertmanager_accepts_the_inhibition(tokengauge, tmp_path):
     assert "1 inhibit rules" in checked("amtool", "check-config", file)
 
 
-def test_a_page_silences_the_ticket_of_its_own_budget(tokengauge):
+def test_a_page_silences_the_ticket_of_its_budget(tokengauge):
     inhibition = yaml.safe_load(written(tokengauge, "--format", "alertmanager", "--by", "namespace,cluster"))
     assert inhibition["inhibit_rules"][0]["equal"] == ["slo", "namespace", "cluster"]
 
@@ -106,7 +106,7 @@ def test_a_fast_burn_pages_and_the_page_ends_soon_after_recovery(rules, tmp_path
     page, ticket = firing("SloErrorBudgetBurn", slo="chat-ttft", **PAGE), firing("SloErrorBudgetBurn", slo="chat-ttft", **TICKET)
     # Half of the events are bad: 14.4 % of an hour after 18 minutes.
     expected = [(start, page, 0), (start + 15, page, 0), (start + 25, page, 1), (start + bad_for, page, 1)]
-    # The short windows are clean again after 5 and 30 minutes; those of the ticket are not.
+    # The short windows are clean again after 5 and 30 minutes, but the ticket's windows are not.
     expected += [(start + bad_for + 35, page, 0), (start + bad_for + 60, ticket, 1)]
     check(tmp_path, rules, series, expected)
 
@@ -134,8 +134,8 @@ def test_a_tier_that_could_never_fire_is_replaced_by_one_that_does(rules, tmp_pa
     check(tmp_path / "tolerable", rules, series, [(at, page, 0) for at in (60, 180, 360)])
 
 
-def test_a_handful_of_events_alarms_nobody(rules, tmp_path):
-    # All bad, one in eight hours: nine in three days, and ten are asked for.
+def test_a_handful_of_events_does_not_alert(rules, tmp_path):
+    # All events are bad, one in eight hours: nine in three days, while ten are required.
     few = [(480 - 1, 0), (1, 1)] * 9
     series = events("chat-ttft", [(3 * DAY, 0)], few)
     anything = firing("SloErrorBudgetBurn", slo="chat-ttft")
@@ -152,7 +152,7 @@ def test_without_any_series_somebody_is_told(rules, tmp_path):
     check(tmp_path, rules, series, [(5, absent, 0), (15, absent, 1), (60, there, 0)])
 
 
-def test_a_budget_is_what_the_events_leave_of_it(rules, tmp_path):
+def test_a_budget_is_computed_from_its_events(rules, tmp_path):
     remaining = 'round(sum(slo:error_budget:remaining_ratio{{slo="{}"}}), 0.01)'.format
     series = events("chat-ttft", [(DAY, 995)], [(DAY, 5)]) | events("chat-speed", [(DAY, 0)], [(DAY, 10)])
     series |= events("never-down", [(DAY, 10)], [(720, 0), (1, 1), (719, 0)]) | events("engine-up", [(DAY, 0)], [(DAY, 0)])
@@ -162,8 +162,8 @@ def test_a_budget_is_what_the_events_leave_of_it(rules, tmp_path):
     check(tmp_path, rules, series, expected)
 
 
-def test_a_fleets_budget_is_that_of_all_its_events(rules, tmp_path):
-    # One proxy has every event bad, but a fiftieth of the events: the mean of ratios would be a half.
+def test_a_fleets_budget_is_computed_from_all_its_events(rules, tmp_path):
+    # One proxy has only bad events, but a fiftieth of all events: the mean of ratios would be a half.
     series = events("chat-ttft", [(DAY, 98)], [(DAY, 0)], "a") | events("chat-ttft", [(DAY, 0)], [(DAY, 2)], "b")
     ratio = 'round(sum(slo:sli_error:ratio_rate1h{slo="chat-ttft"}), 0.001)'
     budget = 'round(sum(slo:error_budget:remaining_ratio{slo="chat-ttft"}), 0.01)'
@@ -177,14 +177,14 @@ def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengaug
     lasts, each = 12, 100
     for attempt in range(3):
         summed, late = watched_sums(tmp_path / str(attempt), file, slos, lasts, each)
-        # A machine that has no time for a scrape within its second loses events that are nobody's fault.
+        # A machine that is too slow for a scrape within its second loses events.
         if not late:
             break
     assert summed == dict.fromkeys(slos, lasts * each)
 
 
 def watched_sums(folder, file, slos, lasts, each):
-    """What the rules sum of so many events a second for so many seconds, and whether a scrape took too long."""
+    """Returns the rules' sums of `each` events a second for `lasts` seconds, and whether a scrape took too long."""
     begun = None
 
     def exposition():
@@ -207,13 +207,13 @@ def watched_sums(folder, file, slos, lasts, each):
 
 
 def ups(values, name, of=1, first=0, **labels):
-    """Targets of the proxies' job, and whether they answer."""
+    """Series `up` of the proxies' job."""
     more = "".join(f',{label}="{value}"' for label, value in labels.items())
     return {f'up{{job="tokengauge",instance="{name}-{number}"{more}}}': values for number in range(first, first + of)}
 
 
 REQUESTS = 'tokengauge_requests_total{operation_class="generation"}'
-# What is wrong with measuring → the series of a proxy of which only that is wrong, and how often it then fires.
+# Measuring problem → series of a proxy with only that problem, and how often it then fires.
 MEASURED = {
     'tokengauge_ledger_lost_records_total{reason="disk_full"}': "7x60",
     "tokengauge_ledger_writable": "0x2 1x58",
@@ -221,7 +221,7 @@ MEASURED = {
     "tokengauge_meter_dropped_calls_total": "7x60",
     "tokengauge_meter_lagged_frames_total": "7x60",
     "tokengauge_meter_skipped_bodies_total": "7x60",
-    # 4 of 100, and calls of a class that does not count.
+    # 4 of 100 calls, and calls of a class that does not count.
     "tokengauge_unparsed_calls_total": counter((60, 4)),
     REQUESTS: counter((60, 100)),
     'tokengauge_requests_total{operation_class="other"}': counter((60, 1)),
@@ -235,9 +235,9 @@ UNMEASURED = {
     "bodies": MEASURED | {"tokengauge_meter_skipped_bodies_total": counter((40, 0), (20, 1))},
     "unparsed": MEASURED | {"tokengauge_unparsed_calls_total": counter((60, 6))},
 }
-# Alert → what makes it fire, and what does not.
+# Alert → series that make it fire, and series that do not.
 OWN = {
-    # Both behind a Service, beside sidecars that answer; and one of two sidecars of a namespace among others.
+    # Fires if both proxies behind a Service fail while sidecars answer, but not if one of two sidecars of a namespace fails.
     "TokengaugeDown": (
         ups("0x60", "gateway", service="tokengauge", of=2) | ups("1x60", "sidecar", of=9),
         ups("1x60", "gateway", service="tokengauge", of=2) | ups("0x60", "sidecar") | ups("1x60", "sidecar", of=2, first=1),
@@ -274,7 +274,7 @@ OWN = {
         {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((10, 1), (50, 0))},
     ),
     "TokengaugeQuotaStoreAway": (
-        # It comes and goes.
+        # The condition flaps.
         {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 25))},
         {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 10))},
     ),
@@ -284,7 +284,7 @@ OWN = {
     ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
-        # A sidecar without any is told of by the next one.
+        # A sidecar without any usable configuration is covered by the next alert.
         {"tokengauge_config_last_reload_successful": "0x60", 'tokengauge_config_fallback{calls="forwarded"}': "1x60"},
     ),
     "TokengaugeFallbackInUse": (
@@ -307,7 +307,7 @@ OWN = {
             'tokengauge_runaway_sessions{reason="same_tool_call",instance="a"}': "0x50 2x10",
         },
         {
-            # One that ended to run away, and one that has not done so for a minute.
+            # A session that stopped running away, and one that has not run away for a minute.
             'tokengauge_runaway_sessions{reason="tokens",instance="a"}': "3x40 0x20",
             'tokengauge_runaway_sessions{reason="dollars",instance="a"}': "0x59 1x1",
         },
@@ -315,7 +315,7 @@ OWN = {
     "TokengaugeDrift": (
         {'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x20 2x40"},
         {
-            # What has drifted for less than half an hour may go back.
+            # Drift of less than half an hour may revert.
             'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x40 2x20",
             'tokengauge_drift_series{drift="all",signal="ttft",state="learning",instance="a"}': "2x60",
         },
@@ -347,7 +347,7 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
 
 
 @pytest.mark.parametrize("lost", UNMEASURED)
-def test_one_alert_tells_of_each_thing_that_degrades_measuring_and_of_nothing_else(rules, tmp_path, lost):
+def test_one_alert_reports_each_measuring_problem_and_nothing_else(rules, tmp_path, lost):
     says = {
         "ledger": "calls in the ledger",
         "fallback": "the ledger",
@@ -361,7 +361,7 @@ def test_one_alert_tells_of_each_thing_that_degrades_measuring_and_of_nothing_el
     check(tmp_path, rules, UNMEASURED[lost], [(60, firing(alert), 1), (60, firing(alert, lost=says), 1)])
 
 
-def test_a_handful_of_unparsed_calls_alarms_nobody(rules, tmp_path):
+def test_a_handful_of_unparsed_calls_does_not_alert(rules, tmp_path):
     few = MEASURED | {"tokengauge_unparsed_calls_total": counter((55, 0), (4, 1), (1, 0)), REQUESTS: counter((60, 1))}
     check(tmp_path, rules, few, [(60, firing("TokengaugeMeasuringDegraded"), 0)])
 

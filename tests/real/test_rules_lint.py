@@ -1,8 +1,9 @@
-"""The rules of monitoring-mixins/mixtool for alerts, as its source has them (pkg/mixer/lint.go), over the generated rules.
+"""The rules of monitoring-mixins/mixtool for alerts, copied from its source (pkg/mixer/lint.go), applied to the
+generated rules.
 
-Mixtool is a Go program that no package registry here has; for dashboards it runs the rules of grafana/dashboard-linter
-(`test_dashboard_lint.py`). What it would not accept on purpose stands in `dashboards/.lint`, where it looks for it.
-"""
+Mixtool is a Go program that no package registry here has. For dashboards it runs the rules of
+grafana/dashboard-linter (`test_dashboard_lint.py`). `dashboards/.lint`, where mixtool looks for it, lists deliberate
+exceptions."""
 
 import copy
 import pathlib
@@ -26,7 +27,7 @@ def groups(request, tokengauge):
 
 
 def alerts(group):
-    """Mixtool has recording rules in a document of their own, and no rules for them."""
+    """Mixtool has recording rules in a separate document, and no rules for them."""
     return [rule for rule in group["rules"] if "alert" in rule]
 
 
@@ -53,7 +54,7 @@ RULES = {
 
 
 def excluded(rule, name):
-    """As `isLintExcluded`: without entries the rule is off."""
+    """Like `isLintExcluded`: without entries the rule is off."""
     entries = EXCLUSIONS.get(rule, {"entries": [{}]}).get("entries", [])
     return not entries or any(entry.get("alert") == name for entry in entries)
 

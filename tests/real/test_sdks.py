@@ -1,4 +1,4 @@
-"""The vendors' SDKs: with the proxy between them and a backend everything is as without it, and measured right."""
+"""The vendors' SDKs: with the proxy, their results equal those without it, and records are correct."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ import pytest
 import clients
 import tokens
 
-# What a backend makes anew for every call.
+# Values that a backend creates for every call.
 VOLATILE = {"id", "item_id", "created", "created_at", "completed_at", "timings", "latencyMs"}
 VOLATILE |= {"total_duration", "load_duration", "prompt_eval_duration", "eval_duration"}
 
@@ -19,7 +19,7 @@ every_mode = pytest.mark.parametrize("streamed", [True, False], ids=["streamed",
 
 @dataclasses.dataclass
 class Pair:
-    """One call made without the proxy, the same made through it, and the record of that."""
+    """One call without the proxy, the same call through it, and its record."""
 
     direct: clients.SdkResult
     through: clients.SdkResult
@@ -28,7 +28,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(request):
-    """Makes each pair of calls once, for all tests that look at it."""
+    """Makes each pair of calls once for all tests."""
 
     @functools.cache
     def make(name, streamed):
@@ -44,7 +44,7 @@ def pair(request):
 
 
 def settled(value):
-    """The same without what differs between any two calls."""
+    """Returns the value without parts that differ between any two calls."""
     if isinstance(value, dict):
         return {key: settled(inner) for key, inner in value.items() if key not in VOLATILE}
     if isinstance(value, list):
@@ -53,7 +53,7 @@ def settled(value):
 
 
 def timings(value):
-    """The engine's own measurement, wherever the SDK kept it."""
+    """Returns the engine's own measurement, wherever the SDK keeps it."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     found = value.get("timings") if isinstance(value, dict) else None
     return found or next(filter(None, map(timings, inner)), None)
@@ -82,7 +82,7 @@ def test_the_record_counts_the_tokens_the_sdk_saw(pair, name, streamed):
 
 @every_mode
 @every_client
-def test_the_record_tells_what_was_called_and_how_it_ended(pair, name, streamed):
+def test_the_record_has_the_request_and_the_outcome(pair, name, streamed):
     record = pair(name, streamed).record
     assert (record["status"], record["outcome"], record["error_type"]) == (200, "complete", None)
     assert record["streamed"] == streamed
@@ -120,7 +120,7 @@ def test_a_call_that_is_not_streamed_has_no_time_to_first_token(pair, name):
 
 @every_mode
 @pytest.mark.parametrize("name", clients.ENGINE_CLIENTS)
-def test_the_engines_own_timings_are_kept_beside_ours(pair, name, streamed):
+def test_the_engines_own_timings_are_recorded_in_addition_to_ours(pair, name, streamed):
     calls = pair(name, streamed)
     truth, engine = timings(calls.through.objects), calls.record["engine"]
     assert truth or "chat" not in name, "llama.cpp tells its timings at least in chats"
@@ -132,7 +132,7 @@ def test_the_engines_own_timings_are_kept_beside_ours(pair, name, streamed):
     assert engine["prompt_seconds"] == pytest.approx(truth["prompt_ms"] / 1000)
     assert engine["output_seconds"] == pytest.approx(truth["predicted_ms"] / 1000)
     if streamed:
-        # Nothing can have come before the prompt was read.
+        # Nothing can arrive before the prompt was processed.
         assert calls.record["seconds"]["ttft"] >= engine["prompt_seconds"]
 
 
@@ -149,7 +149,7 @@ def test_an_unreachable_upstream_is_an_api_error_of_the_sdks_own_kind(unreachabl
 def test_the_api_shows_the_records_that_were_logged(pair, engine_gauge):
     pair("openai chat", True)
     pair("openai chat", False)
-    # Calls that end at nearly the same time may be logged in another order than they began in.
+    # Calls that end at nearly the same time may be logged in another order than they began.
     by_id = operator.itemgetter("id")
     assert sorted(engine_gauge.calls(), key=by_id) == sorted(engine_gauge.logged(), key=by_id)
     assert len(engine_gauge.calls(limit=1)) == 1

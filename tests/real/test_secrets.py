@@ -1,5 +1,5 @@
-"""Nothing that is secret leaves the process: prompts, answers and keys are planted in calls of every kind, everything
-that can be switched on is, and everything that comes out is searched."""
+"""No secret leaves the process: prompts, answers and keys are planted in calls of every kind, every feature is on,
+and all output is searched."""
 
 import base64
 import gzip
@@ -19,7 +19,7 @@ KEY = "PLANTED-KEY-26e0"
 USER = "ada-PLANTED-USER@example.org"
 PLANTED = "PLANTED-"
 
-# Every header that a provider takes a key in, and a few that carry as much.
+# Every header in which a provider accepts a key, and a few similar ones.
 KEYS = {
     "authorization": f"Bearer sk-{KEY}",
     "x-api-key": f"sk-ant-{KEY}",
@@ -105,7 +105,7 @@ CALLS = {
     "left": ("/v1/chat/completions", CHAT | {"stream": True}, (None, SSE, events(delta(content=ANSWER), end=""))),
     "not gzip": ("/v1/chat/completions", CHAT | {"stream": True}, (200, SSE, events(delta(content=ANSWER)))),
 }
-# Requests that are no JSON, or no JSON of that dialect.
+# Requests that are invalid JSON, or invalid in that dialect.
 MALFORMED = [f'{{"model":"m","messages":[{{"content":"{PROMPT}', f'"{PROMPT}"', PROMPT * 2000]
 
 
@@ -156,7 +156,7 @@ def test_no_prompt_answer_or_key_leaves_the_process(level, tokengauge, tmp_path)
             status, refusal = call(gauge.url, f"/v1beta/models/m:generateContent?key={KEY}", CHAT)
             assert status == 502
             seen += [refusal.decode(), gauge.scrape("/metrics")]
-        # The upstream got everything: it was there to be leaked.
+        # The upstream received everything, so it could have leaked.
         assert any(KEY in line for line in heads[0])
         assert len(receiver.spans()) == 2 * made + 2
         assert receiver.messages("/v1/logs") and receiver.metrics()
@@ -164,7 +164,7 @@ def test_no_prompt_answer_or_key_leaves_the_process(level, tokengauge, tmp_path)
     seen += [json.dumps(message) for message in messages]
     for folder in (tmp_path / "proxy", dead):
         seen += [(folder / name).read_text() for name in ("proxy.log", "calls.jsonl")]
-    # What may be told is found where it is searched for: so would be what may not.
+    # Permitted values are found by the search, so secrets would be found as well.
     records, (log, calls) = seen[-4 - 3], seen[-4:-2]
     assert all("s-1" in text for text in (records, calls))
     assert log.count('"outcome":') == made, "a line per call"

@@ -1,5 +1,5 @@
-"""The guides for pools of engines (Gateway API Inference Extension, KServe, vLLM's production stack): their manifests are
-what the schemas take, and what injection makes of them has the gauge where the traffic comes."""
+"""The guides for engine pools (Gateway API Inference Extension, KServe, vLLM's production stack): schemas accept
+their manifests, and injection puts the proxy on the port that gets traffic."""
 
 import json
 import pathlib
@@ -47,7 +47,7 @@ def sidecar(spec):
 
 
 def fronts(spec, port, moved):
-    """The gauge has the port that others know, and the engine and its probes are at another one."""
+    """Asserts that the proxy has the known port, and the engine and its probes another one."""
     arguments = sidecar(spec)["args"]
     assert arguments[arguments.index("--listen") + 1] == f"*:{port}"
     assert port in {each["containerPort"] for each in sidecar(spec)["ports"]}
@@ -111,7 +111,7 @@ def families(url):
 
 
 def test_the_sidecar_of_the_pool_serves_a_real_engine(tokengauge, engine, tmp_path):
-    """Its own arguments and configuration, with this machine's ports in place of the pod's."""
+    """Runs the sidecar with its own arguments and configuration, on this machine's ports instead of the pod's."""
     template = injected(tokengauge, manifests(PAGE, "inference-pool.yaml")[2])["spec"]["template"]
     config = template["metadata"]["annotations"]["tokengauge.dev/proxy-config"]
     config = config.replace("http://127.0.0.1:18000", engine).replace("/var/lib/tokengauge", str(tmp_path / "state"))
@@ -127,7 +127,7 @@ def test_the_sidecar_of_the_pool_serves_a_real_engine(tokengauge, engine, tmp_pa
             with urllib.request.urlopen(f"{admin}/api/v1/calls?operation_class=all", timeout=20) as answer:
                 return json.load(answer)["calls"]
 
-        # What a picker reads through the pool's port is the engine's own, and counts as a call of another class.
+        # Metrics through the pool's port are the engine's own, and count as a call of another class.
         assert families(url) == families(engine) and families(engine)
         assert chat(url).rstrip().endswith(b"data: [DONE]")
         process.wait_for(lambda: len(calls()) == 2, "two calls")
@@ -145,7 +145,7 @@ def read_by_the_gauge(admin):
     return [line for line in lines if line.startswith('tokengauge_upstream_queue_depth{upstream="llama"}')]
 
 
-def test_the_inference_service_is_what_its_definition_takes(kubernetes):
+def test_the_inference_service_is_valid_by_its_definition(kubernetes):
     (service,) = manifests(PAGE, "inference-service.yaml")
     assert complaints(kubernetes, service) == []
     service["spec"]["predictor"]["model"]["modelFormats"] = service["spec"]["predictor"]["model"].pop("modelFormat")
@@ -161,7 +161,7 @@ def kserve_pod():
 
 def test_the_pod_that_kserve_makes_has_the_gauge_where_its_service_leads(tokengauge, kubernetes):
     pod = kserve_pod()
-    # Without ports of the container KServe's Service leads to 8080.
+    # Without ports of the container, KServe's Service leads to 8080.
     assert "ports" not in pod["spec"]["containers"][0]
     after = injected(tokengauge, pod)
     assert kubernetes.do("validate", document=after, version=VERSION) is None
@@ -174,7 +174,7 @@ def test_a_runtime_that_does_not_say_its_port_is_refused_with_the_reason(tokenga
     pod = kserve_pod()
     pod["spec"]["containers"][0] |= {"command": [], "args": ["--model_name=llama"]}
     done = subprocess.run([tokengauge, "inject", "-f", "-"], input=yaml.safe_dump(pod), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "nothing tells it to listen on 8080" in done.stderr and not done.stdout
+    assert done.returncode == 1 and "tells it to listen on 8080" in done.stderr and not done.stdout
 
 
 def test_the_inference_service_itself_has_no_pod_to_inject(tokengauge):
@@ -183,7 +183,7 @@ def test_the_inference_service_itself_has_no_pod_to_inject(tokengauge):
     assert done.returncode == 3 and done.stdout == text, done.stderr
 
 
-def test_an_engine_of_the_production_stack_has_the_gauge_where_its_router_asks(tokengauge, kubernetes):
+def test_the_proxy_of_a_production_stack_engine_has_the_port_of_the_router(tokengauge, kubernetes):
     (values,) = manifests(PAGE, "production-stack-values.yaml")
     (model,) = values["servingEngineSpec"]["modelSpec"]
     deployment = yaml.safe_load((HERE / "production-stack.yaml").read_text())
@@ -195,7 +195,7 @@ def test_an_engine_of_the_production_stack_has_the_gauge_where_its_router_asks(t
     assert kubernetes.do("validate", document=after, version=VERSION) is None
     spec = after["spec"]["template"]["spec"]
     fronts(spec, 8000, 18000)
-    # The chart's Service and ServiceMonitor follow the name.
+    # The chart's Service and ServiceMonitor use the port's name.
     assert [port["containerPort"] for port in sidecar(spec)["ports"] if port.get("name") == "container-port"] == [8000]
 
 

@@ -1,4 +1,4 @@
-"""Pods that live shorter than a scrape is far: what they count goes out by OTLP before they end, to the last call."""
+"""Pods that live shorter than a scrape interval: OTLP exports their counts before they end, including the last call."""
 
 import concurrent.futures
 import contextlib
@@ -13,18 +13,18 @@ import traffic
 from otlp import eventually, exporting, receiving
 
 PODS = 20
-# How long a pod lives: 40 in a long run.
+# Lifetime of a pod; a long run uses 40.
 SECONDS = float(os.environ.get("TOKENGAUGE_POD_SECONDS", "4"))
 OBJECTIVE = '[[slo]]\nname = "first-token"\nttft.at_most = "10s"\nobjective = 0.9\n'
 DELTA = {
     "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta",
-    # As usual: no pod lives that long.
+    # The default interval, which is longer than the lifetime of any pod here.
     "OTEL_METRIC_EXPORT_INTERVAL": "60000",
 }
 
 
 def call(base, behave):
-    """A call that the pod's end may cut off."""
+    """Makes a call that the pod's end may cut off."""
     made = traffic.chat("", "short-1", behave=behave)
     request = urllib.request.Request(base + made.path, json.dumps(made.body).encode(), {"content-type": "application/json", "x-sim": behave})
     with contextlib.suppress(OSError, urllib.error.URLError), urllib.request.urlopen(request, timeout=30) as response:
@@ -32,7 +32,7 @@ def call(base, behave):
 
 
 def live(number, tokengauge, simulator, receiver, folder):
-    """One pod: calls until it is told to end, one of which is under way then. What its call log says."""
+    """Runs one pod that makes calls until SIGTERM, with one in flight then. Returns its call log."""
     config = folder / f"{number}.toml"
     config.write_text(f'[[upstream]]\nname = "simulated"\nurl = "{simulator}"\n[[route]]\nupstream = "simulated"\n{OBJECTIVE}')
     variables = DELTA | {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_TRACES_EXPORTER": "none"}
@@ -52,7 +52,7 @@ def live(number, tokengauge, simulator, receiver, folder):
 
 
 def total(receiver, name, **wanted):
-    """A counter over all messages, which say what has come since the one before."""
+    """Returns a counter summed over all messages, which contain differences."""
     sum_of = 0
     for message in receiver.messages("/v1/metrics"):
         for resource in message["resourceMetrics"]:
@@ -73,7 +73,7 @@ def test_nothing_is_lost_of_twenty_pods_that_live_shorter_than_a_scrape(tokengau
         with concurrent.futures.ThreadPoolExecutor(PODS) as threads:
             lives = [threads.submit(live, number, tokengauge, simulator, receiver, tmp_path) for number in range(PODS)]
             records = [record for pod in lives for record in pod.result()]
-        # Decoding takes the receiver some time.
+        # The receiver needs time for decoding.
         eventually(lambda: len(receiver.messages("/v1/metrics")) >= PODS, "message of each pod", 30)
         assert len(records) >= PODS * 2
         assert total(receiver, "tokengauge.requests") == len(records)

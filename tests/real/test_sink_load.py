@@ -1,5 +1,6 @@
-"""5,000 finished calls a second on the way to real stores, which are away for half of the time; and a writer that is killed.
-TOKENGAUGE_SINK_SECONDS is how long (60), TOKENGAUGE_SINK_PROFILE the build (dev): `make sink-load` is ten minutes of a release."""
+"""5,000 finished calls a second to real stores, which are unreachable for half of the time, and a writer that is
+killed. TOKENGAUGE_SINK_SECONDS is the duration (60), TOKENGAUGE_SINK_PROFILE the build (dev): `make sink-load`
+runs ten minutes of a release build."""
 
 import json
 import os
@@ -23,13 +24,13 @@ SECONDS = int(os.environ.get("TOKENGAUGE_SINK_SECONDS", "60"))
 PROFILE = os.environ.get("TOKENGAUGE_SINK_PROFILE", "dev")
 RATE = 5_000
 FILES = "*/*/*.parquet"
-# What a store costs is seen where it is alone; two at once are the same test in half of the time.
+# Run apart, each store shows its own cost. Together, the test takes half of the time.
 APART, TOGETHER = ["clickhouse", "s3"], ["clickhouse+s3"]
 
 
 @pytest.fixture(scope="module")
 def load():
-    """Starts `cargo bench --bench sinks` with options; it is built before anything is measured."""
+    """Starts `cargo bench --bench sinks` with options, after building it."""
     command = ["cargo", "bench", "--locked", "--quiet", "--profile", PROFILE, "--bench", "sinks", "--no-run", "--message-format", "json"]
     built = subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True).stdout
     artifacts = [json.loads(line) for line in built.splitlines()]
@@ -44,7 +45,7 @@ def load():
 
 
 def finished(process, seconds):
-    """What it printed; it ends with 1 where a call is lost or not stored in time."""
+    """Returns the output. The exit code is 1 if a call is lost or not stored in time."""
     output, _ = process.communicate(timeout=2 * seconds + 600)
     print(output)
     assert process.returncode == 0, output
@@ -59,7 +60,7 @@ def table(clickhouse, tokengauge, tmp_path):
 
 
 def in_table(store):
-    """Rows and different ids."""
+    """Returns the number of rows and of different ids."""
     return [int(number) for number in store.query("SELECT count(), uniqExact(id) FROM tokengauge_calls FINAL FORMAT TSV").split()]
 
 
@@ -68,7 +69,7 @@ def in_bucket(store, prefix, folder):
     return duckdb(f"SELECT count(*), count(DISTINCT id) FROM read_parquet('{folder}/{prefix}/{FILES}')")[0]
 
 
-def test_the_ledger_alone_is_what_to_compare_with(load):
+def test_the_ledger_without_a_sink_for_comparison(load):
     seen = finished(load("--seconds", SECONDS // 10), SECONDS)
     assert seen["calls"] == SECONDS // 10 * RATE
 
@@ -87,7 +88,7 @@ def test_stores_have_every_call_once_after_an_outage(load, table, seaweed, tmp_p
 
 
 def test_a_fleet_keeps_up(load, table, tokengauge, tmp_path):
-    """What `tokengauge fleet` has of the calls while they come, and its time on a core."""
+    """Compares the calls in `tokengauge fleet` while they arrive, and measures its CPU time."""
     seconds = SECONDS // 3
     command = [tokengauge, "fleet", "--store", table.url, "--listen", "127.0.0.1:0", "--config", tmp_path / "ddl.toml"]
     with running(command, tmp_path / "fleet.log", expected_exit=0) as process:
@@ -113,7 +114,7 @@ def known(admin):
         return json.load(response)["store"]["calls"]
 
 
-def test_a_killed_writer_goes_on_where_it_was(load, table, seaweed, tmp_path):
+def test_a_killed_writer_continues_where_it_was(load, table, seaweed, tmp_path):
     folder = tmp_path / "state"
     folder.mkdir()
     options = ["--clickhouse", table.url, "--s3", seaweed.url, "--bucket", "llm", "--prefix", tmp_path.name, "--folder", folder]

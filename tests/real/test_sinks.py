@@ -1,5 +1,5 @@
-"""Sinks with real stores: ClickHouse (as a library behind HTTP) and SeaweedFS; the files are read by DuckDB. What the ledger
-has is in both, once: through an outage, and through a killed proxy."""
+"""Sinks with real stores: ClickHouse (as a library behind HTTP) and SeaweedFS, whose files DuckDB reads. Each call
+of the ledger is in both exactly once, through an outage and a killed proxy."""
 
 import json
 import os
@@ -48,7 +48,6 @@ class S3:
         urllib.request.urlopen(request, timeout=10).close()
 
     def fetch(self, folder, prefix):
-        """The files of a test, into a folder."""
         for name in self.names(prefix):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +70,7 @@ def seaweed(tmp_path_factory):
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
     command = [STORES / "bin/weed", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
-    # Of two at once each wants the same ports for what is not S3.
+    # Two servers at once would use the same ports for services other than S3.
     command += ["-master.volumeSizeLimitMB=64", "-volume.max=20", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     for name, port in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc[name]}"]
@@ -79,7 +78,7 @@ def seaweed(tmp_path_factory):
         store = S3(f"http://127.0.0.1:{ports['s3']}")
         process.wait_for(lambda: bucket(store.url), "an S3")
         yield store
-        # It takes half a minute to end by itself.
+        # A regular stop takes half a minute.
         process.child.kill()
 
 
@@ -163,7 +162,8 @@ def until(holds, what, seconds=180):
 
 
 def delivered(proxy, rows):
-    """Both stores have so many calls of this process at least. None waits, as the sinks saw it when they last looked."""
+    """Returns whether both stores have at least `rows` calls of this process. No call waits, as of the sinks' last
+    update."""
     for sink in ("clickhouse", "s3"):
         stored = f'tokengauge_sink_records_total{{sink="{sink}"}}'
         waiting = f'tokengauge_sink_waiting_records{{sink="{sink}"}}'
@@ -205,21 +205,21 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
         proxy = Proxy(process)
         proxy.calls(1, "four")
         proxy.wait("tokengauge_ledger_records_total", 1)
-        # What waited before the kill, too.
+        # Calls that waited before the kill are also stored.
         until(lambda: sorted(clickhouse.ids()) == ledger_ids(config), lambda: "not every call is in ClickHouse")
         until(lambda: in_files() == ledger_ids(config), lambda: "not every call is in S3")
     ids = ledger_ids(config)
     assert len(ids) > 2 * CALLS
     assert sorted(clickhouse.ids()) == in_files() == ids
-    # All of them again, and without the half of the files.
+    # Send all calls again, with half of the files missing.
     replay = ["export", "sink", "replay", "--sink", "s3", "--since", "1h", "--config", config]
-    assert f"0 calls sent, {len(ids)} were there, 0 refused" in said(tokengauge, *replay)
+    assert f"0 calls sent, {len(ids)} already stored, 0 refused" in said(tokengauge, *replay)
     kept = sorted(seaweed.names(tmp_path.name))
     for name in kept[::2]:
         seaweed.delete(name)
     said(tokengauge, *replay)
     assert in_files() == ids
-    # The partitions are those of the calls in them.
+    # Each partition contains only calls of its day.
     wrong = f"SELECT count(*) FROM {read} WHERE day <> started_at::DATE OR hour::INT <> extract('hour' FROM started_at)"
     assert duckdb(f"SET TimeZone = 'UTC'; {wrong}") == [[0]]
     columns = "schema_version > 1, route, outcome, model, normalised_output_tokens > 0, ttft_seconds > 0"

@@ -1,4 +1,4 @@
-"""Objectives of a real process: what a kill costs, who is told of alerts, and what the commands say."""
+"""Objectives of a real process: losses by a kill, receivers of alerts, and output of the commands."""
 
 import collections
 import contextlib
@@ -18,7 +18,7 @@ from traffic import chat
 
 ANY_PORT = "127.0.0.1:0"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-# What a kill may cost, and rounds of it.
+# Maximum loss by a kill, and the number of rounds.
 LOSS_SECONDS = 10
 KILLS = 3
 TOLD_WITHIN = 60
@@ -47,8 +47,6 @@ runbook_url = "https://wiki.example/slow"
 
 @dataclasses.dataclass
 class Proxy:
-    """A proxy that the test starts, kills and starts again."""
-
     process: Process
     url: str
     admin: str
@@ -58,7 +56,6 @@ class Proxy:
             return json.load(response)["slos"]
 
     def events(self):
-        """Good and bad events of the window, all objectives together."""
         return sum(round(slo["good"] + slo["bad"]) for slo in self.api())
 
     def kill(self):
@@ -92,7 +89,6 @@ def config(simulator, tmp_path):
 
 
 def late(proxy, calls, ttft="120ms"):
-    """Calls whose first token comes after `ttft`."""
     call = chat("chat", "gpt-sim", behave=f"gap=1ms,tokens=4,ttft={ttft}")
     for _ in range(calls):
         dataclasses.replace(call, trace=TRACE).make(proxy.url)
@@ -130,7 +126,7 @@ def test_a_kill_costs_at_most_the_last_ten_seconds(start, config):
         [worker.join() for worker in workers]
         before = max(events for at, events in seen if at <= killed - LOSS_SECONDS)
         most = seen[-1][1]
-        assert most > before > 0, "traffic went on until the kill"
+        assert most > before > 0, "traffic continued until the kill"
     proxy = start(text)
     assert before <= proxy.events()
     assert proxy.process.stop() == 0
@@ -164,7 +160,7 @@ def test_every_change_of_an_objective_is_written_down(start, config, tmp_path):
         return [json.loads(line) for line in (tmp_path / "state/slo-audit.jsonl").read_text().splitlines()]
 
     for text in [TTFT.format(most="1s"), TTFT.format(most="1s"), TTFT.format(most="2s"), ""]:
-        # Another objective keeps the process counting when the first is gone.
+        # Another objective keeps the process counting when the first is removed.
         other = '[[slo]]\nname = "up"\navailability = true\n'
         proxy = start(config(text + other))
         assert proxy.process.stop() == 0
@@ -195,7 +191,7 @@ def test_the_series_of_an_objective_are_there_before_its_first_event(start, conf
 
 
 class Receivers:
-    """Webhooks of several kinds on one port; `/broken` says 503 until it is mended."""
+    """Webhooks of several kinds on one port; `/broken` returns 503 until it is repaired."""
 
     def __init__(self):
         self.received = collections.defaultdict(list)
@@ -304,9 +300,9 @@ routing_key_file = "{tmp_path / 'key'}"
 
     eventually("the broken one was tried", lambda: receivers.tries["/broken"] >= 2)
     receivers.broken = False
-    eventually("the mended one knows", lambda: sorted(fired("/broken")) == ["first", "up"], within=40)
+    eventually("the repaired receiver knows", lambda: sorted(fired("/broken")) == ["first", "up"], within=40)
 
-    # Counts are on disk by now; a kill must not tell it all again.
+    # Counts are on disk by now, so a kill must not repeat the alert.
     time.sleep(6)
     before = {path: len(bodies) for path, bodies in receivers.received.items()}
     proxy.kill()
@@ -316,7 +312,7 @@ routing_key_file = "{tmp_path / 'key'}"
     assert {path: len(bodies) for path, bodies in receivers.received.items()} == before, "no storm"
     assert proxy.process.stop() == 0
 
-    # Judged otherwise, both start anew: it is over.
+    # With other criteria, both objectives start again, and the alert has ended.
     start(config(TTFT.format(most="5s") + up.replace('"up"', '"upper"') + notify))
     eventually("the webhook knows the end", lambda: receivers.received["/hook"][-1]["status"] == "resolved")
     eventually(

@@ -1,4 +1,4 @@
-"""Answers over WebSocket by the SDKs and agents that ask for them so: each is one record, and right."""
+"""Answers over WebSocket by SDKs and agents that use it: each is one correct record."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ import socket_backend
 import tokens
 from otlp import eventually
 
-# How near the proxy is to the backend, in seconds and as a share.
+# Tolerance between the proxy and the backend, in seconds and as a share.
 NEAR = 0.3
 
 HERE = pathlib.Path(__file__).parent
@@ -30,7 +30,7 @@ def backend(request):
 
 @pytest.fixture(scope="module", autouse=True)
 def ready_sdk():
-    """The SDK makes its types at the first event, in the backend's process, which may be late by a second then."""
+    """The SDK creates its types at the first event, in the backend's process, which may then be late by a second."""
     import openai
 
     with socket_backend.serving(None) as running:
@@ -47,7 +47,6 @@ def through(gauge, backend, request):
 
 
 def records(gauge, count):
-    """The records of a finished conversation, oldest first."""
     deadline = time.monotonic() + 60
     while len(gauge.logged()) < count:
         assert time.monotonic() < deadline, f"{len(gauge.logged())} of {count} records"
@@ -59,20 +58,19 @@ def records(gauge, count):
 
 
 def agree(record, answer, dialect):
-    """Whether a record says what the backend did."""
     assert (record["dialect"], record["outcome"], record["streamed"]) == (dialect, "complete", True)
     assert record["operation_class"] == "generation"
     counted = tokens.count(answer.text)
     assert record["tokens"]["normalised"]["output"] == counted
     assert record["tokens"]["reported"]["input"] == socket_backend.INPUT
     assert record["tokens"]["reported"]["output"] == answer.output
-    # The backend's clock and the proxy's, on a busy machine.
+    # Times of the backend's clock and the proxy's, on a busy machine.
     assert record["seconds"]["ttft"] == pytest.approx(answer.first, abs=NEAR)
     assert record["tps"]["output"] == pytest.approx(counted / answer.seconds, rel=NEAR)
 
 
 def ask(connection, **request):
-    """One answer as the SDK gives it: its text, and its last event."""
+    """Returns text and last event of one answer from the SDK."""
     connection.response.create(**request)
     text = ""
     for event in connection:
@@ -84,7 +82,6 @@ def ask(connection, **request):
 
 
 def until_done(connection):
-    """One answer of a realtime connection."""
     connection.response.create()
     for event in connection:
         if event.type == "response.done":
@@ -129,7 +126,7 @@ def test_realtime_by_the_openai_sdk(backend, through):
 
 @pytest.fixture
 def secure(gauge, backend, tmp_path):
-    """A proxy with a certificate of its own, and the context that trusts it: Google's SDK opens WebSockets over TLS alone."""
+    """A proxy with its own certificate, and a context that trusts it: Google's SDK opens WebSockets only over TLS."""
     certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]

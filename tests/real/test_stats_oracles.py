@@ -1,5 +1,5 @@
-"""The fixtures of crates/stats are what the public implementations answer: make.py runs again, and its files are compared with
-those that `cargo test` reads."""
+"""The fixtures of crates/stats must equal the results of public implementations: make.py runs again, and its files
+are compared with those that `cargo test` reads."""
 
 import json
 import math
@@ -18,7 +18,7 @@ FIXTURES = sorted(path.name for path in ORACLES.glob("*.json"))
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """A folder with the oracles' answers of now."""
+    """A folder with the current results."""
     assert PYTHON.exists(), f"{PYTHON} is not there: tests/real/install"
     folder = tmp_path_factory.mktemp("oracles")
     subprocess.run([PYTHON, ORACLES / "make.py", folder], check=True)
@@ -26,7 +26,7 @@ def answers(tmp_path_factory):
 
 
 def same(fixture, answer):
-    """Equal, numbers but for rounding."""
+    """Compares values; numbers may differ by rounding."""
     if isinstance(fixture, dict):
         return isinstance(answer, dict) and fixture.keys() == answer.keys() and all(same(fixture[key], answer[key]) for key in fixture)
     if isinstance(fixture, list):

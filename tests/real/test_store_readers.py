@@ -1,5 +1,5 @@
-"""Commands answer from a store as they do from a ledger with the same calls: over random traffic of many dialects, names
-and endings, through a real ClickHouse, random questions of every command that reads either."""
+"""Commands give the same answers from a store and from a ledger with the same calls: random traffic of many
+dialects, names and endings, a real ClickHouse, and random options of every command that reads either."""
 
 import concurrent.futures
 import datetime
@@ -24,7 +24,7 @@ CALLS = 400
 QUESTIONS = 40
 SEED = int(os.environ.get("TOKENGAUGE_SEED", "1"))
 WORDS = ["model", "workload", "upstream", "agent", "user", "route", "experiment", "variant", "prompt-length", "output-length", "tool"]
-# Names come from requests: everything that a header or a body may say.
+# Names come from requests, so they can have anything that a header or a body can contain.
 MODELS = ["m", "gpt-4o", "modèle/ü", "名前", "it's \"quoted\"", "tab\there", "back\\slash", "=1+1", "NULL", "\\N", "x" * 200, ""]
 AGENTS = ["coder", "re viewer", "=cmd", "a'b\"c", "a\\b", "NULL", "true", "1e3"]
 TOOLS = ["", "fetch", "mcp__git.status-1", "sh -c 'rm'", "a+b", "suche/ü", "t" * 100]
@@ -135,7 +135,7 @@ def ask(proxy, upstream, path, body, headers):
         with urllib.request.urlopen(request, timeout=30) as response:
             response.read()
     except (OSError, http.client.HTTPException) as error:
-        # What the simulator was told to break.
+        # The simulator was told to break this call.
         assert "Connection refused" not in str(error)
 
 
@@ -146,7 +146,7 @@ def answer(tokengauge, *arguments, codes=(0,)):
 
 
 def figures(text):
-    """JSON without the times of the question, and without the alerts of a busy machine: a store has calls alone."""
+    """Returns JSON without query times and without alerts of a busy machine, because a store has only calls."""
     text = re.sub(r'"(made_at|evaluated_at|since|until|at)": ?"[^"]*"', '"time": null', text)
     told = json.loads(re.sub(r'"waited_seconds": ?[\d.]+', '"time": null', text))
     told.pop("marks", None)
@@ -154,7 +154,7 @@ def figures(text):
 
 
 def assert_alike(ours, theirs, where=""):
-    """The same members and values. A store gives calls in another order, so that the last digits of sums differ."""
+    """Asserts equal members and values. A store returns calls in another order, so the last digits of sums differ."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         assert list(ours) == list(theirs), where
         for key in ours:
@@ -193,14 +193,14 @@ def test_exports_are_the_same(tokengauge, stores, form):
     # Two calls of the same millisecond have no order in a store.
     records = [sorted(text.splitlines()) for text in (ours, theirs)]
     if form == "mooncake":
-        # Times since the call before of a session depend on that order.
+        # Times since the previous call of a session depend on that order.
         records = [sorted(re.sub(r',"delay":\d+', "", line) for line in lines) for lines in records]
     assert records[0] == records[1]
     assert len(records[0]) >= CALLS / 2
 
 
 def random_question(dice, begun, calls):
-    """A command with its options, and the exit codes that it may have."""
+    """Returns a command with options, and its possible exit codes."""
     window = []
     if dice.random() < 0.5:
         window = ["--since", instant(begun + dice.random() * 4)]
@@ -262,7 +262,7 @@ def test_a_benchmark_asks_the_calls_of_a_store_again(tokengauge, stores, simulat
     assert code == 2
 
 
-def test_what_is_not_in_a_store_is_said_of_the_store(tokengauge, stores):
+def test_data_missing_in_a_store_is_reported(tokengauge, stores):
     _, config, _, store = stores
     for question in (["report", "session", "nobody"], ["experiment", "nothing"]):
         command = [str(part) for part in (tokengauge, *question, "--config", config, "--store", store)]

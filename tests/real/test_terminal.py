@@ -1,4 +1,4 @@
-"""`tokengauge top` on a real pseudo-terminal, and `tokengauge report` beside a running proxy."""
+"""`tokengauge top` on a real pseudo-terminal, and `tokengauge report` of a running proxy."""
 
 import contextlib
 import fcntl
@@ -21,17 +21,17 @@ from gauge import Gauge
 from processes import free_port, running
 
 TIMEOUT = 60
-# Of the demo, before anything is asked about it.
+# Calls of the demo to wait for before the test.
 FINISHED_CALLS = 20
 
 
-# What is written in between: a place to go on at, any other control, a letter.
+# Parts of the output: a cursor position, another control sequence, a character.
 PIECES = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|(.)", re.DOTALL)
 ROWS, COLUMNS = 30, 120
 
 
 class Terminal:
-    """A program on a pseudo-terminal, and what is to be seen there."""
+    """A program on a pseudo-terminal, and its screen."""
 
     def __init__(self, command, rows=ROWS, columns=COLUMNS):
         self.rows, self.columns = rows, columns
@@ -43,7 +43,7 @@ class Terminal:
         self.written = ""
 
     def screen(self):
-        """Every line as it is now: the program writes only what changes."""
+        """Returns the current lines, because the program writes only changes."""
         cells = [[" "] * (self.columns + 1) for _ in range(self.rows + 1)]
         row, column = 0, 0
         for place in PIECES.finditer(self.written):
@@ -55,7 +55,6 @@ class Terminal:
         return "\n".join("".join(line).rstrip() for line in cells)
 
     def until(self, pattern):
-        """Reads until the screen has `pattern`."""
         deadline = time.monotonic() + TIMEOUT
         while not re.search(pattern, self.screen()):
             left = deadline - time.monotonic()
@@ -64,7 +63,7 @@ class Terminal:
 
     def read(self, seconds):
         if select.select([self.master], [], [], seconds)[0]:
-            # The other end may be gone: whoever waits for it sees that.
+            # The other end may be closed, which the waiting code detects.
             with contextlib.suppress(OSError):
                 self.written += os.read(self.master, 65536).decode(errors="replace")
 
@@ -72,7 +71,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def end(self):
-        """The exit code, once everything has been read."""
+        """Returns the exit code, once everything has been read."""
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             self.read(0.05)
@@ -85,7 +84,6 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def demo(tokengauge, logs):
-    """The admin address of a demo."""
     command = [tokengauge, "demo", "--listen", ANY_PORT, "--admin", f"127.0.0.1:{free_port()}", "--agents", 6]
     with running(command, logs / "terminal-demo.log", expected_exit=0) as process:
         admin = process.wait_for_line(r"admin on (\S+)")
@@ -104,7 +102,7 @@ def test_top_shows_streams_as_they_come_and_leaves_the_terminal_as_it_was(tokeng
     terminal.press("3")
     terminal.until(r"BUDGET LEFT[\s\S]*availability")
     terminal.press("/vail")
-    terminal.until(r"/vail▏ enter keeps it")
+    terminal.until(r"/vail▏ enter applies the filter")
     terminal.press("\r")
     terminal.until(r"filter: vail")
     rows = terminal.screen().split("\n")[3:-3]
@@ -139,7 +137,7 @@ def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, colum
     terminal.press("?")
     terminal.until(r"UPSTREAM +CALLS↓")
     terminal.press("?")
-    terminal.until(r"show only rows with a text")
+    terminal.until(r"show only rows that contain a text")
     terminal.press("qq")
     assert terminal.end() == 0
 
@@ -147,12 +145,12 @@ def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, colum
 def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):
     terminal = Terminal([tokengauge, "top", "--admin", f"127.0.0.1:{free_port()}"])
     assert terminal.end() == 1
-    assert re.search(r"refused.*is the proxy running there\? --admin names its address", terminal.written, re.DOTALL)
+    assert re.search(r"refused.*is the proxy running there\? Set its address with --admin", terminal.written, re.DOTALL)
     piped = subprocess.run([tokengauge, "top"], capture_output=True, text=True)
-    assert piped.returncode == 1 and "top needs a terminal" in piped.stderr
+    assert piped.returncode == 1 and "`tokengauge top` needs a terminal" in piped.stderr
 
 
-def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(tokengauge, gauge, simulator, logs):
+def test_a_report_of_a_running_proxy_equals_those_of_its_ledger_and_call_log(tokengauge, gauge, simulator, logs):
     config, ledger = logs / "report.toml", logs / "report.sqlite"
     ways = f'[[upstream]]\nname = "sim"\nurl = "{simulator}"\n[[route]]\npath = "/sim"\nupstream = "sim"\n'
     config.write_text(f'[ledger]\npath = "{ledger}"\n{ways}')
@@ -181,7 +179,7 @@ def test_a_report_of_a_running_proxy_is_that_of_its_ledger_and_its_call_log(toke
     live, logged, kept = (json.loads(report(*source, "--format", "json")) for source in sources)
     assert live["groups"] == kept["groups"]
     for one, other in zip(logged["groups"], kept["groups"], strict=True):
-        # A ledger keeps microseconds.
+        # A ledger stores microseconds.
         assert one["tps"] == pytest.approx(other["tps"], rel=1e-3)
         assert one["tps_reported"] == pytest.approx(other["tps_reported"], rel=1e-3)
         assert one["requests_per_second"] == pytest.approx(other["requests_per_second"], rel=1e-3)

@@ -1,5 +1,5 @@
-"""The output of all streams on every surface, while they run and afterwards, against a backend in Python that keeps by its
-own clock what it sent in which second."""
+"""The output of all streams on every surface, during and after the streams, compared with a Python backend that
+records by its own clock what it sent in which second."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from test_terminal import Terminal
 pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
-# Streams of ten tokens a second each, begun over the first seconds, and answers that come whole.
+# Streams of ten tokens a second each that begin over the first seconds, and answers in one piece.
 STREAMS, TOKENS, EVERY, CHUNKS = 600, 5, 500, 50
 WHOLE, WHOLE_TOKENS, WHOLE_AFTER = 10, 1000, 16_000
 PROXIES = ("memory", "ledger")
@@ -45,7 +45,6 @@ upstream = "paced"
 
 
 async def call(base, path, delay):
-    """One call, read to its end."""
     await asyncio.sleep(delay)
     host, port = urllib.parse.urlsplit(base).netloc.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -60,7 +59,7 @@ async def call(base, path, delay):
 
 
 async def calls(bases):
-    """All calls of all proxies; those of one stand under its name."""
+    """Makes all calls of all proxies; `bases` maps names to addresses."""
     stream, whole = f"/stream/{TOKENS}/{EVERY}/{CHUNKS}", f"/whole/{WHOLE_TOKENS}/{WHOLE_AFTER}/0"
     all_calls = []
     for name, base in bases.items():
@@ -70,7 +69,7 @@ async def calls(bases):
 
 
 def look(gauge):
-    """What every surface that can be asked says of the present."""
+    """Returns the current values on every surface that can be queried."""
     streams = json.loads(gauge.scrape("/api/v1/streams?limit=100"))
     return {
         "api": streams["tokens_per_second"]["now"],
@@ -83,7 +82,7 @@ def look(gauge):
 
 @pytest.fixture(scope="module")
 def seen(logs, tokengauge):
-    """The proxies, what was seen of them while the streams ran, and the backend's truth."""
+    """The proxies, their values during the streams, and the backend's truth."""
     with running([sys.executable, HERE / "paced_backend.py"], logs / "paced-backend.log") as process:
         backend = process.wait_for_line(r"listening on (\S+)")
         with contextlib.ExitStack() as stack:
@@ -123,7 +122,8 @@ def seen(logs, tokengauge):
 
 
 def steady(looks):
-    """Those of a time when all streams had run for longer than a throughput looks back, and none had ended."""
+    """Returns the values from the time when all streams had run for longer than a throughput looks back, and none
+    had ended."""
     return [what for at, what in looks if 17 < at < 24]
 
 
@@ -134,7 +134,7 @@ def test_the_present_is_of_all_streams(seen, name):
     assert len(looks) > 3
     for said in looks:
         for surface in ("of one model", "api", "metrics"):
-            # Whole answers that have just ended are part of the API's, from then on.
+            # The API includes whole answers once they have ended.
             over = WHOLE * WHOLE_TOKENS * 1000 / WHOLE_AFTER if surface != "metrics" else 0
             least, most = STEADY * (1 - NEAR), (STEADY + over) * (1 + NEAR)
             assert least <= said[surface] <= most, (surface, said[surface], STEADY)
@@ -162,18 +162,18 @@ def series(gauge, step, began, **more):
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_every_second_has_what_came_in_it(seen, name):
+def test_every_second_has_the_tokens_that_arrived_in_it(seen, name):
     gauges, _, _, truth, began = seen
     points = series(gauges[name], 1, began)
     streamed = {int(second): tokens for second, tokens in truth[name]["streamed"].items()}
     assert sum(streamed.values()) == STREAMS * TOKENS * CHUNKS
     ours = {second: all_tokens - spread for second, (all_tokens, spread) in points.items()}
     assert sum(ours.values()) == pytest.approx(sum(streamed.values()), abs=0.5)
-    # Chunks are stamped a moment after they were sent: some of them in the next second.
+    # Chunks are timestamped a moment after they were sent, some of them in the next second.
     full = [second for second, tokens in streamed.items() if tokens > 0.99 * STEADY]
     assert len(full) > 15
     off = {second: abs(ours[second] / streamed[second] - 1) for second in full[1:-1]}
-    # Where the machine stands still at the end of a second, more of them.
+    # If the machine pauses at the end of a second, more chunks are.
     assert statistics.median(off.values()) < NEAR and sorted(off.values())[-4] < 2 * NEAR, off
     for second in full[1:-1]:
         until = lambda last, of: sum(tokens for at, tokens in of.items() if at <= last)  # noqa: E731
@@ -212,6 +212,6 @@ def test_the_capacity_curve_knows_how_many_streams_ran(seen, name):
         time.sleep(1)
     whole = WHOLE * WHOLE_TOKENS * 1000 / WHOLE_AFTER
     [point] = [point for point in points if point["concurrency"] == 576]
-    # 610 streams are in the class of 576 to 639, and so are the 600 after the others ended.
+    # 610 streams are in the class of 576 to 639, and so are 600 after the others ended.
     assert STEADY * (1 - NEAR) <= point["system_tps"] <= (STEADY + whole) * (1 + NEAR), upstreams
     assert point["request_tps"] == pytest.approx(10, rel=NEAR), upstreams

@@ -1,5 +1,5 @@
-"""Stores behind TLS of an authority of one's own, by haproxy and its OpenSSL, which asks for a client's certificate: sinks,
-`--store` and the quota store; and what happens where the certificate is of somebody else."""
+"""Stores behind TLS with a private authority, by haproxy and OpenSSL, which require a client certificate: sinks,
+`--store` and the quota store, also with a certificate of another authority."""
 
 import socket
 import subprocess
@@ -22,8 +22,6 @@ def openssl(*arguments):
 
 
 class Authority:
-    """Certificates of one authority, in a folder."""
-
     def __init__(self, folder):
         folder.mkdir()
         self.folder, self.ca = folder, folder / "ca.crt"
@@ -31,7 +29,7 @@ class Authority:
         openssl(*self.new, "-subj", "/CN=test CA", "-keyout", folder / "ca.key", "-out", self.ca)
 
     def leaf(self, name):
-        """Files of a certificate for the loopback address, and its key."""
+        """Returns the files of a certificate for the loopback address and its key."""
         certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         leaf = ["-CA", self.ca, "-CAkey", self.folder / "ca.key", "-subj", f"/CN={name}"]
         leaf += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:false"]
@@ -41,7 +39,7 @@ class Authority:
 
 @pytest.fixture
 def stores(tmp_path, seaweed):  # noqa: F811
-    """The ports of TLS before a ClickHouse, an S3 and a Valkey."""
+    """Yields the TLS ports in front of a ClickHouse, an S3 and a Valkey."""
     ours = Authority(tmp_path / "ours")
     certificate, key = ours.leaf("server")
     both = tmp_path / "server.pem"
@@ -133,13 +131,13 @@ def test_stores_behind_tls_with_client_certificates(tokengauge, simulator, store
     export = ["export", "--format", "jsonl", "--since", "1h", "--store"]
     lines = run(tokengauge, *export, f"{store}&certificate={certificate}&key={key}").splitlines()
     assert len(lines) == CALLS
-    # Without a certificate nothing is read, and by the host's roots neither.
+    # Nothing can be read without a certificate, or with the host's roots.
     for url in (store, f"clickhouses://127.0.0.1:{ports['clickhouse']}/default?certificate={certificate}&key={key}"):
         refused = subprocess.run([tokengauge, *export, url], capture_output=True, text=True, timeout=60)
         assert refused.returncode == 1 and refused.stdout == "" and "ertificate" in refused.stderr, refused.stderr
 
 
-def test_a_certificate_of_somebody_else_is_refused_and_nothing_is_lost(tokengauge, simulator, stores, tmp_path):
+def test_a_certificate_of_another_authority_is_refused_and_nothing_is_lost(tokengauge, simulator, stores, tmp_path):
     ours, clickhouse, s3, valkey, ports = stores
     others = Authority(tmp_path / "others")
     file = config(tmp_path, simulator, ports, others, ours.leaf("client"))
@@ -153,7 +151,7 @@ def test_a_certificate_of_somebody_else_is_refused_and_nothing_is_lost(tokengaug
         until(lambda: "ertificate" in process.written() or "UnknownIssuer" in process.written(), process.written)
     assert valkey.keys() == []
     assert not list(s3.names(tmp_path.name))
-    # With the right authority what waited is delivered.
+    # With the right authority, waiting calls are delivered.
     file = config(tmp_path, simulator, ports, ours, ours.leaf("client"))
     run(tokengauge, "export", "sink", "ddl", "--apply", "--config", file)
     with running([tokengauge, "run", "--config", file], tmp_path / "again.log", expected_exit=0):

@@ -1,5 +1,5 @@
-"""The admission webhook as the chart sets it up: the real injector behind the chart's certificate, with the chart's
-settings, asked as an API server asks it."""
+"""The admission webhook as the chart sets it up: the real injector with the chart's certificate and settings, called
+like an API server does."""
 
 import base64
 import copy
@@ -30,7 +30,7 @@ def helm():
 
 
 class Webhook:
-    """The chart's documents, and the injector that runs by them."""
+    """The chart's documents, and the injector that runs with them."""
 
     def __init__(self, documents, port):
         self.configuration = one(documents, "MutatingWebhookConfiguration")
@@ -38,7 +38,7 @@ class Webhook:
         self.port = port
 
     def ask(self, hook, pod, folder):
-        """The patched pod, or None where it stays as it is."""
+        """Returns the patched pod, or None if it is unchanged."""
         client = next(one for one in self.configuration["webhooks"] if one["name"] == hook)["clientConfig"]
         host = f"{client['service']['name']}.{client['service']['namespace']}.svc"
         (folder / "ca.crt").write_bytes(base64.b64decode(client["caBundle"]))
@@ -55,7 +55,7 @@ class Webhook:
 
 
 def patched(document, patch):
-    """RFC 6902, as far as the injector uses it."""
+    """Applies an RFC 6902 patch, as far as the injector uses it."""
     document = copy.deepcopy(document)
     for step in patch:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
@@ -70,7 +70,8 @@ def patched(document, patch):
     return document
 
 
-# Kubernetes' version, and whether the namespaces with sidecars are named: then each has a ConfigMap.
+# The version of Kubernetes, and whether the values name the namespaces with sidecars, each of which then gets a
+# ConfigMap.
 @pytest.fixture(scope="module", params=[("1.36.0", True), ("1.36.0", False), (OLD, True)], ids=["named", "any", "old"])
 def webhook(request, helm, tokengauge, logs):
     version, named = request.param

@@ -1,4 +1,4 @@
-"""o200k_base counts by an implementation that is not the one under test."""
+"""o200k_base counts by another implementation than the tested one."""
 
 import json
 import pathlib

@@ -15,12 +15,12 @@ QUESTION = "Tell me of rivers, of the towns beside them and of what the boats ca
 
 @dataclasses.dataclass
 class Call:
-    """One request, and what the simulator does with it."""
+    """One request, and the simulator's behaviour."""
 
     path: str
     body: dict
     behave: str = ""
-    cancel_after: int | None = None  # bytes of the response
+    cancel_after: int | None = None  # after this number of response bytes
     trace: str | None = None
 
     def headers(self):
@@ -30,7 +30,7 @@ class Call:
         return {name: value for name, value in headers.items() if value}
 
     def make(self, base):
-        """Makes the call; a bad end is a way to end."""
+        """Makes the call, which may end in an error."""
         connection = http.client.HTTPConnection(urllib.parse.urlsplit(base).netloc, timeout=30)
         with contextlib.suppress(http.client.HTTPException, OSError), contextlib.closing(connection):
             connection.request("POST", self.path, json.dumps(self.body), self.headers())
@@ -81,7 +81,7 @@ def embeddings(route, model, **how):
 
 
 def simulated(dice):
-    """One round of calls to the simulator: every dialect, every way to end, every speed."""
+    """Returns one round of calls to the simulator: every dialect, every way to end, every speed."""
     pace = f"gap={dice.choice([4, 8, 14, 22, 45])}ms~3ms,ttft={dice.choice([20, 60, 120, 350])}ms"
     quick = "gap=4ms,ttft=30ms"
     return [
@@ -115,12 +115,11 @@ def engine(dice):
 
 
 def made_up_models():
-    """More models than may become labels."""
     return [chat("chat", f"made-up-{number}", behave="ttft=5ms,gap=1ms,tokens=8") for number in range(30)]
 
 
 def run(base, seconds, seed=7, at_once=8, traced=True):
-    """Traffic for some time; load rises in the middle of it. Returns the trace ids that were sent."""
+    """Makes calls for some time, with a higher load in the middle. Returns the trace ids that were sent."""
     dice = random.Random(seed)
     end = time.monotonic() + seconds
     traces = set()
@@ -146,7 +145,7 @@ def run(base, seconds, seed=7, at_once=8, traced=True):
 
 
 def burst(base, streams=140):
-    """As many streams at once as the highest class of concurrency needs."""
+    """Starts as many concurrent streams as the highest class of concurrency needs."""
     call = chat("agents", "gpt-sim", behave="ttft=2500ms,gap=10ms,tokens=48")
     with concurrent.futures.ThreadPoolExecutor(streams) as agents:
         list(agents.map(lambda _: call.make(base), range(streams)))

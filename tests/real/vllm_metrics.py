@@ -1,7 +1,6 @@
-"""The metrics of a vLLM server that serves a steady load, in its own names and format.
+"""Metrics of a vLLM server under a steady load, with its names and in its format.
 
-vLLM itself is 6 GB; the dashboards need only what it exports. Names, labels and buckets are those of vLLM 0.11.
-"""
+vLLM itself has 6 GB, and the dashboards need only its metrics. Names, labels and buckets are those of vLLM 0.11."""
 
 import time
 
@@ -14,7 +13,7 @@ TOKEN_SECONDS = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 
 
 
 def histogram(name, bounds, mean, count):
-    """As if `count` observations lay evenly between half and one and a half of `mean`."""
+    """A histogram of `count` observations, evenly distributed between 0.5 and 1.5 times `mean`."""
     lines = [f"# HELP {name} Histogram.", f"# TYPE {name} histogram"]
     for bound in [*bounds, float("inf")]:
         share = min(max(bound / mean - 0.5, 0), 1)
@@ -28,7 +27,7 @@ def sample(name, kind, value):
 
 
 def exposition(seconds):
-    """What a scrape gives that many seconds after the start."""
+    """Returns the text of a scrape this many seconds after the start."""
     calls = int(seconds * CALLS_PER_SECOND)
     tokens = calls * 60
     lines = sample("vllm:num_requests_running", "gauge", 3 + int(seconds) % 4)
@@ -44,6 +43,6 @@ def exposition(seconds):
 
 
 def serving():
-    """The address of the endpoint."""
+    """Yields the address of the endpoint."""
     started = time.monotonic()
     return exporter(lambda: exposition(time.monotonic() - started))

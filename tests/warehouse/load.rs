@@ -1,4 +1,4 @@
-//! Finished calls at a rate, into a ledger with a sink, without a proxy.
+//! Writes finished calls at a rate into a ledger with a sink, without a proxy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Calls go into `ledger.sqlite` of the folder, which may be there, and on to the warehouses.
+    /// Stores calls in `ledger.sqlite` of the folder, which may exist, and sends them to the warehouses.
     pub fn start(folder: &Path, warehouses: Vec<Location>) -> Load {
         let settings: Vec<_> = warehouses.into_iter().map(sink).collect();
         let metrics = LedgerMetrics::new(
@@ -58,7 +58,7 @@ impl Load {
         }
     }
 
-    /// Makes calls for the second from `start` on; gives the longest time that one took to hand over.
+    /// Makes the calls of the second that begins at `start`. Returns the longest time that handing over a call took.
     pub fn second(&self, calls: usize, start: Instant) -> Duration {
         let mut longest = Duration::ZERO;
         for number in 0..calls {
@@ -94,19 +94,17 @@ impl Load {
         call.ended(now, End::Complete);
     }
 
-    /// Calls in the ledger.
     pub fn written(&self) -> usize {
         assert!(self.meter.flush(Duration::from_secs(20)), "flushed");
         self.metrics.written.value() as usize
     }
 
-    /// Calls that the ledger could not take.
     pub fn lost(&self) -> u64 {
         self.metrics.lost.values().map(Counter::value).sum()
     }
 }
 
-/// The table of a ClickHouse, which has no password.
+/// A ClickHouse table without a password.
 pub fn clickhouse(url: &str) -> Location {
     Location::ClickHouse(ClickHouseSettings {
         url: url.parse().expect("a URL"),
@@ -142,7 +140,6 @@ fn sink_metrics() -> SinkMetrics {
     )
 }
 
-/// The CPU time of this process, of all its threads.
 pub fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(

@@ -1,4 +1,5 @@
-// Portkey's gateway has no option for the address it listens on: loaded before it, this keeps it off the network.
+// Portkey's gateway has no option for its listening address. This file is loaded before it and restricts it to
+// loopback.
 const { Server } = require("node:net");
 
 const listen = Server.prototype.listen;

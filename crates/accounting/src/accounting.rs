@@ -1,4 +1,4 @@
-//! Prices, budgets and quotas: the live counterpart of the configuration.
+//! The prices, budgets and quotas in force, built from the configuration.
 
 use crate::cost::budget::{Budget, Budgets};
 use crate::cost::{PriceList, Prices};
@@ -6,23 +6,23 @@ use crate::quota::{Quota, Quotas};
 use crate::sharing::Sharing;
 use std::sync::Arc;
 
-/// The prices, budgets and quotas in force, with their spending and usage.
 #[derive(Clone, Debug, Default)]
 pub struct Accounting {
     pub prices: Arc<Prices>,
     pub budgets: Arc<Budgets>,
     pub quotas: Arc<Quotas>,
-    /// How budgets and quotas are shared with other processes, if they are.
+    /// How budgets and quotas are shared with other processes; `None` if they are not shared.
     pub sharing: Option<Arc<Sharing>>,
 }
 
 impl Accounting {
-    /// Without spending or usage, for this process alone.
+    /// Creates the state without any spending or usage, for this process only.
     pub fn new(prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
         Accounting::shared(prices, budgets, quotas, None)
     }
 
-    /// The same, shared with other processes where `sharing` is given.
+    /// Creates the state without any spending or usage, shared with other processes if `sharing` is
+    /// given.
     pub fn shared(
         prices: &PriceList,
         budgets: &[Budget],
@@ -37,8 +37,8 @@ impl Accounting {
         }
     }
 
-    /// Applies another configuration. Budgets and quotas that stay keep their spending and
-    /// usage, and calls in flight keep sharing the time of GPUs.
+    /// Applies another configuration. Budgets and quotas that remain keep their spending and usage.
+    /// Calls in flight continue to share the time of GPUs.
     pub fn reload(&self, prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
         self.budgets.change(budgets);
         Accounting {
@@ -49,7 +49,6 @@ impl Accounting {
         }
     }
 
-    /// Whether it can never refuse a call.
     pub fn admits_all(&self) -> bool {
         self.quotas.is_empty() && self.budgets.is_empty()
     }

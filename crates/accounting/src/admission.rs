@@ -1,4 +1,4 @@
-//! Admits or refuses a call by the remaining budgets and quotas.
+//! Admits or refuses a call, depending on the remaining budgets and quotas.
 
 mod body_facts;
 
@@ -24,40 +24,34 @@ use tokengauge_core::payer::Payer;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_wire::{self as wire, BodyHead, HeadModels};
 
-/// A call that limits may apply to, and what it holds of them.
+/// A call that limits may apply to, with the slots and charges that it holds.
 pub struct LimitedCall {
-    /// Digests of the provider's keys.
     keys: Vec<String>,
-    /// The encoding and media type of the body.
     body: BodyHead,
     models: HeadModels,
     permit: OnceLock<Permit>,
-    /// The names under which it counts for budgets that block.
     charges: OnceLock<Arc<[Charge]>>,
 }
 
-/// The facts that decide on a call, except its body.
+/// The facts that decide about a call, except its body.
 pub struct AdmissionRequest<'a> {
     pub accounting: &'a Accounting,
-    /// Where session, agent and user are written.
     pub rules: &'a Rules,
     pub attribution: Option<&'a HeaderAttribution>,
     pub payer: &'a Payer,
     pub workloads: &'a [Workload],
-    /// Those that the call may belong to.
     pub assignment: &'a WorkloadAssignment,
     pub route: &'a str,
     pub upstream: &'a str,
     pub dialect: Dialect,
     pub path_model: Option<&'a str>,
     pub started_at: SystemTime,
-    /// The most bytes that its body may decode to.
     pub body_bytes: usize,
     pub memory: &'a AdmissionMemory,
 }
 
 impl LimitedCall {
-    /// The call that begins; `None` if there are no limits.
+    /// Creates the state of a new call; `None` if there are no limits.
     pub fn new(accounting: &Accounting, start: &CallStart<'_>) -> Option<Box<LimitedCall>> {
         if accounting.admits_all() {
             return None;
@@ -81,7 +75,7 @@ impl LimitedCall {
         let who = Attribution::merged(request.attribution, read.facts.as_ref(), rules);
         let assignment = request.assignment;
         let workloads = assignment.names(request.workloads, models.as_deref());
-        // Without the body it is unknown whether that would name another.
+        // Without the body it is unknown whether the body contains another name.
         let certain = |places: &NameSources| {
             read.missing_name == KnownName::Absent || places.paths.is_empty()
         };
@@ -113,9 +107,9 @@ impl LimitedCall {
         self.check_limits(request.accounting, &caller, pending, now)
     }
 
-    /// All models that the call names, in lower case; `None` if the body may name another one, or
-    /// servers read the path differently. A call counts for each of them, since it is unknown
-    /// which one an upstream serves.
+    /// All models that the call names, in lower case. The call counts for each of them, because it
+    /// is unknown which one an upstream serves. `None` if the body may name another model, or if
+    /// servers read the path differently.
     fn models(&self, path_model: Option<&str>, read: &mut BodyFacts) -> Option<Vec<String>> {
         let head = &self.models;
         let mut models: Vec<_> = path_model.map(str::to_owned).into_iter().collect();
@@ -126,10 +120,10 @@ impl LimitedCall {
                 return None;
             }
             match read.models.take() {
-                // Messages of a connection that named its model when it was opened.
+                // The connection named its model when it was opened, so its messages need not.
                 None if read.unread == Some(UnreadableBody::Upgraded) => path_model.map(|_| ())?,
                 _ if head.decides => {}
-                // Azure's deployments and the like: the path names the model.
+                // In APIs such as Azure's deployments the path names the model.
                 None if read.unread == Some(UnreadableBody::NoModel) && !models.is_empty() => {}
                 found => models.extend(found?),
             }
@@ -167,7 +161,7 @@ impl LimitedCall {
         }
         match quotas.admit(caller) {
             Ok(permit) => {
-                // Called once: a second permit would release its slots at once.
+                // This runs once. A second permit would release its slots at once.
                 let _ = self.permit.set(permit);
                 let _ = self.charges.set(Arc::from(charges));
                 Admission::Granted
@@ -182,7 +176,6 @@ impl LimitedCall {
         }
     }
 
-    /// What is left of the quotas that the call counts for, as header fields.
     pub fn header_fields(&self, quotas: &Quotas) -> Vec<(HeaderName, HeaderValue)> {
         let permit = self.permit.get();
         permit.map_or(Vec::new(), |permit| {
@@ -196,13 +189,11 @@ impl LimitedCall {
         }
     }
 
-    /// The names under which the call counts for budgets that block.
     pub fn charges(&self) -> Arc<[Charge]> {
         self.charges.get().cloned().unwrap_or_default()
     }
 }
 
-/// What is known of a name, given all the names that the call has.
 fn known(names: Option<&[String]>) -> KnownName<'_> {
     match names {
         None => KnownName::Unread,
@@ -212,7 +203,6 @@ fn known(names: Option<&[String]>) -> KnownName<'_> {
     }
 }
 
-/// A refusal of `kind`, unless it is because the body could not be read.
 fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
     let kind = match refusal.unread {
         None => kind,

@@ -1,13 +1,16 @@
-//! Attribution of a call to a session, agent, user and experiment, by what agents already send.
-//! For correlation only, never for authorization: every value is cut at 200 characters, ignored
-//! if it has control characters, and forwarded unchanged.
+//! Attributes a call to a session, agent, user and experiment, from values that agents already
+//! send.
 //!
-//! The first source with a value wins. Session: our own header, configured headers,
-//! configured paths, headers of known agents and gateways, the body, baggage, and last
-//! three guesses: the key of a prompt cache, the trace, the beginning of the conversation. Agent: our own header,
-//! configured headers and paths, a name assigned by port, path or key, known headers, the
-//! default name of the process, the user agent. User: our own header,
-//! configured headers and paths, the body, known headers, baggage.
+//! Use these values only for correlation and never for authorization. Every value is cut at 200
+//! characters, ignored if it has control characters, and forwarded unchanged.
+//!
+//! The first source with a value wins:
+//! - Session: our own header, configured headers, configured paths, headers of known agents and
+//!   gateways, the body, baggage. Then three guesses: the key of a prompt cache, the trace, the
+//!   beginning of the conversation.
+//! - Agent: our own header, configured headers and paths, a name assigned by port, path or key,
+//!   known headers, the default name of the process, the user agent.
+//! - User: our own header, configured headers and paths, the body, known headers, baggage.
 
 mod agent_names;
 mod codex;
@@ -38,20 +41,18 @@ pub use rules::{MAX_SOURCES, NameSources, Rules};
 pub use value::pseudonym;
 pub use workload::{Workload, WorkloadAssignment};
 
-/// Who made a call, as far as it is known from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
     pub session: Option<String>,
-    /// What the session is guessed by; `None` if it is named.
+    /// The source of a guessed session; `None` if the session is named.
     pub session_guess: Option<SessionGuess>,
-    /// The agent, by its own name.
+    /// The name that the agent gives itself.
     pub agent: Option<String>,
     pub parent_agent: Option<String>,
     /// The user, hashed unless configured otherwise.
     pub user: Option<String>,
     pub experiment: Option<String>,
     pub variant: Option<String>,
-    /// The W3C trace id.
     pub trace_id: Option<u128>,
 }
 
@@ -100,7 +101,6 @@ impl Attribution {
     }
 }
 
-/// A guessed session, and what it is guessed by.
 fn guess(trace: Option<u128>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
     let trace = trace.map(|id| format!("{id:032x}"));
     let hint = facts.session_hint.as_deref().and_then(clean);

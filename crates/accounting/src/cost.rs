@@ -1,6 +1,6 @@
-//! What calls cost: by a price of the configuration, else, for self-hosted GPUs, by their hourly
-//! price, else as the provider reports it in the response, else by the built-in list prices. A
-//! call without a price has no cost, which is not a cost of 0.
+//! What calls cost. The first available source wins: a configured price, the hourly price of
+//! self-hosted GPUs, the cost that the provider reports in the response, and the built-in list
+//! prices. A call without a price has an unknown cost, which is not 0.
 
 pub mod budget;
 mod gpu;
@@ -19,9 +19,9 @@ pub use tariff::{Tariff, Tier};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
     pub model: Pattern,
-    /// The upstream that it is for; any where it is `None`.
+    /// The upstream that the price applies to; `None` for any.
     pub upstream: Option<Arc<str>>,
-    /// Only calls with more input tokens than this.
+    /// The price applies only to calls with more input tokens than this.
     pub above: Option<u64>,
     pub tariff: Tariff,
 }
@@ -29,19 +29,15 @@ pub struct Price {
 /// Costs of a call that are known without a price per token, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectCosts {
-    /// The cost that the provider reports in the response.
     pub reported: Option<f64>,
-    /// The call's share of self-hosted GPUs.
     pub gpu: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceList {
-    /// Prices of tokens; the first that matches.
+    /// The first price that matches wins.
     pub configured: Vec<Price>,
-    /// Whether the built-in list prices are used.
     pub shipped: bool,
-    /// The GPUs of self-hosted upstreams.
     pub gpus: HashMap<Arc<str>, GpuPrice>,
 }
 
@@ -55,7 +51,6 @@ impl Default for PriceList {
     }
 }
 
-/// The prices in use, and the GPU time that calls share.
 #[derive(Clone, Debug)]
 pub struct Prices {
     configured: Vec<Price>,
@@ -70,7 +65,6 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// Prices by this list, with no call in flight.
     pub fn new(list: &PriceList) -> Arc<Prices> {
         let gpus = list.gpus.iter();
         let gpus = gpus.map(|(upstream, price)| (Arc::clone(upstream), Gpus::new(*price)));
@@ -89,8 +83,8 @@ impl Prices {
         self.gpus.get(upstream)
     }
 
-    /// These prices as successors of `before`: GPUs with the same price keep their state, so that
-    /// calls in flight and future ones share their time.
+    /// Takes over the state of `before`. GPUs with an unchanged price keep their state, so that
+    /// calls in flight and new calls share their time.
     pub fn carry_over(&self, before: &Prices) -> Arc<Prices> {
         let mut prices = self.clone();
         for (upstream, gpus) in &mut prices.gpus {
@@ -103,8 +97,7 @@ impl Prices {
         Arc::new(prices)
     }
 
-    /// What the call costs in the service tier of its record, in US dollars, and the source of
-    /// that price.
+    /// The cost of the call in its service tier, in US dollars, and the source of that price.
     ///
     /// # Errors
     /// Why the cost is unknown.
@@ -147,8 +140,8 @@ impl Prices {
         Ok((usd, CostSource::List))
     }
 
-    /// What the call would have cost if so many tokens of its input had come from a cache; `None`
-    /// unless it has a price by tokens.
+    /// The cost that the call would have had with `cached` input tokens from a cache; `None` unless
+    /// its price is per token.
     pub fn cost_if_cached(&self, record: &CallRecord, cached: u64) -> Option<f64> {
         if !matches!(
             record.cost_source,
@@ -159,7 +152,7 @@ impl Prices {
         let mut record = record.clone();
         let reported = &mut record.tokens.reported;
         let rest = reported.input?.saturating_sub(cached);
-        // What comes from the cache is not written to it.
+        // A token that comes from the cache is not written to it.
         reported.cache_write = reported.cache_write.map(|written| written.min(rest));
         reported.cached_input = Some(cached);
         let cost = self.cost(&record, DirectCosts::default());
@@ -202,7 +195,6 @@ fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
     above.is_none_or(|above| tokens.input.is_some_and(|input| input > above))
 }
 
-/// Whether the upstream did not work on the call.
 fn is_refused(outcome: Outcome) -> bool {
     matches!(
         outcome,
@@ -210,14 +202,14 @@ fn is_refused(outcome: Outcome) -> bool {
     )
 }
 
-/// The billed tokens: those that the provider reported, else our own count. A call that failed
-/// midway is billed for what it streamed; one that was refused, for nothing.
+/// The billed tokens, from the provider or otherwise from our own count. A call that failed midway
+/// is billed for the tokens that it streamed. A refused call is not billed.
 fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = is_refused(record.outcome);
     let details = reported.details;
-    // With text, a usage of zeros is one that a server filled in: nobody knows what is billed. An
-    // answer with only a tool call can come from a program, which costs no tokens.
+    // A usage of zeros for an answer with text is a placeholder of the server, so the billed tokens
+    // are unknown. An answer with only a tool call can come from a program, which costs no tokens.
     let text = ours.answer.unwrap_or(0) + ours.reasoning.unwrap_or(0);
     let is_filled_in = reported.output == Some(0) && text > 0;
     if is_filled_in && reported.input == Some(0) {

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use tokengauge_core::caller::SHARED;
 use tokengauge_wire::percent_decoded;
 
-/// Headers in which providers take keys. Which of them an upstream reads is unknown: a call
-/// counts for each key that it carries, so that adding another one evades nothing.
+/// Headers in which providers accept keys. It is unknown which of them an upstream reads. A call
+/// therefore counts for each key that it carries, so that an additional key evades no limit.
 const HEADERS: [&str; 15] = [
     "authorization",
     "x-api-key",
@@ -28,7 +28,6 @@ const HEADERS: [&str; 15] = [
     "x-auth-key",
     "xi-api-key",
 ];
-/// Query parameters in which providers take keys.
 const PARAMETERS: [&str; 6] = [
     "key",
     "api-key",
@@ -37,26 +36,23 @@ const PARAMETERS: [&str; 6] = [
     "access_token",
     "subscription-key",
 ];
-/// The query parameter of AWS signatures.
 const SIGNED_PARAMETER: &str = "x-amz-credential";
-/// Authorization schemes of AWS signatures.
 const SIGNED: [&[u8]; 2] = [b"AWS4-HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256"];
 const BEARER: &[u8] = b"bearer";
-/// Authorization schemes, which are never a key themselves.
+/// Authorization schemes. The name of a scheme is never a key.
 const SCHEMES: [&[u8]; 6] = [BEARER, b"basic", b"api-key", b"apikey", b"token", b"key"];
-/// The longest name of a scheme, in bytes.
 const MAX_SCHEME: usize = 16;
 /// Words before the dot in a WebSocket subprotocol that carries a key, such as
 /// `openai-insecure-api-key.`.
 const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
-/// The most keys of one request; further ones count as [`SHARED`].
+/// Further keys of a request count as [`SHARED`].
 const MAX_KEYS: usize = 16;
-/// Where there are many lines, words or parameters, so many at the beginning and as many at the end are searched for
-/// keys: servers use the first or the last line, as a whole.
+/// In a long list of lines, words or parameters, only this many at each end are searched for keys.
+/// Servers use the first or the last line as a whole.
 const ENDS: usize = 9;
 
-/// A digest of each key of a request: the same for the same key wherever it is written, and not
-/// reversible.
+/// A digest of each key of a request. The digest does not depend on where the key is written, and
+/// cannot be reversed.
 pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
     let mut keys = Vec::new();
     each_credential(headers, uri, &mut |credential| {
@@ -74,7 +70,8 @@ pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
     keys
 }
 
-/// The digests of a request's keys that are among `known`. However many others it carries, none of these is missed.
+/// The digests of a request's keys that are among `known`. It finds all of them, regardless of how
+/// many other keys the request carries.
 pub fn known_keys_of(headers: &HeaderMap, uri: &Uri, known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut keys = Vec::new();
     each_credential(headers, uri, &mut |credential| {
@@ -86,7 +83,7 @@ pub fn known_keys_of(headers: &HeaderMap, uri: &Uri, known: impl Fn(&str) -> boo
     keys
 }
 
-/// Calls `each` with whatever of a request could be a key, which is never empty.
+/// Calls `each` with everything in a request that could be a key. The argument is never empty.
 fn each_credential(headers: &HeaderMap, uri: &Uri, each: &mut impl FnMut(&[u8])) {
     let mut add = |credential: &[u8]| {
         if !credential.is_empty() {
@@ -115,7 +112,6 @@ fn each_credential(headers: &HeaderMap, uri: &Uri, each: &mut impl FnMut(&[u8]))
     }
 }
 
-/// The first and the last [`ENDS`] of all.
 fn ends<T>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut all: Vec<T> = all.collect();
     if all.len() > 2 * ENDS {
@@ -124,7 +120,6 @@ fn ends<T>(all: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// The decoded names and values of a query.
 fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
     let pairs = query
         .split(['&', ';'])
@@ -133,8 +128,8 @@ fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
     pairs.map(move |(name, value)| (plain(name), plain(value)))
 }
 
-/// The credentials of one header line: every word except the scheme. Everything but visible
-/// ASCII separates words, since servers strip different characters.
+/// The credentials of one header line: every word except the scheme. Everything except visible
+/// ASCII separates words, because servers strip different characters.
 fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let parts = line.split(|byte| !byte.is_ascii_graphic() || *byte == b',');
     let words = ends(parts.filter(|word| !word.is_empty()));
@@ -158,7 +153,7 @@ fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     keys.for_each(|word| plain(word, add));
 }
 
-/// A word as it is, and what follows `Bearer` without a separator.
+/// Adds a word, and also the rest of a word that begins with `Bearer`.
 fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
     let word = trimmed(word, |byte| matches!(byte, b'"' | b'\''));
     add(word);
@@ -169,7 +164,7 @@ fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Whether a leading word is a scheme: a key is longer, or is not all letters.
+/// Whether a leading word is a scheme. A key is longer, or does not consist of letters.
 fn is_scheme(word: &[u8]) -> bool {
     let letters = word.len() <= MAX_SCHEME && word.iter().all(u8::is_ascii_alphabetic);
     letters || is_known_scheme(word)
@@ -180,8 +175,8 @@ fn is_known_scheme(word: &[u8]) -> bool {
     SCHEMES.iter().any(is)
 }
 
-/// A word of an AWS signature: the key is the first part of `Credential=`; the parts that change
-/// from request to request are not.
+/// Adds the key of an AWS signature, which is the first part of `Credential=`. The other parts
+/// change with each request.
 fn signed(word: &[u8], add: &mut impl FnMut(&[u8])) {
     let about = |name: &[u8]| word.starts_with(name);
     if about(b"SignedHeaders=") || about(b"Signature=") {
@@ -191,8 +186,8 @@ fn signed(word: &[u8], add: &mut impl FnMut(&[u8])) {
     add(before(scope, b'/'));
 }
 
-/// User and password of a basic credential. Decoders may skip any character that is not base64,
-/// and may stop at the padding or not.
+/// Adds user and password of basic credentials. Some decoders skip characters that are not base64,
+/// and some stop at the padding.
 fn basic(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let begins = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(0);
     let behind = line.get(begins + b"basic".len()..).unwrap_or_default();
@@ -213,7 +208,7 @@ fn basic(line: &[u8], add: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Base64 without padding; bits left over do not matter.
+/// Base64 without padding that accepts leftover bits.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -221,8 +216,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The keys among the subprotocols that a browser offers for a WebSocket, since it cannot send
-/// other headers: after a prefix that announces one, or after `token`.
+/// The keys among the subprotocols that a browser offers for a WebSocket, because it cannot send
+/// other headers. A key follows a prefix that announces a key, or the word `token`.
 fn of_protocols(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let protocols = ends(line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii));
     let mut announced = false;
@@ -265,12 +260,12 @@ fn trimmed(mut text: &[u8], strip: impl Fn(u8) -> bool) -> &[u8] {
     text
 }
 
-/// Headers with a key that is a secret by itself, by which its holder is known again.
 const OWN: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
-/// The least length of such a key, in bytes; a shorter one could be guessed, and many share `EMPTY` or `sk-1234`.
+/// The minimum length of such a key, in bytes. A shorter key could be guessed, and many clients
+/// share `EMPTY` or `sk-1234`.
 pub const MIN_OWN_KEY: usize = 16;
 
-/// Parts of placeholders for keys, in lower case, without the characters between letters and digits.
+/// Parts of placeholders for keys, reduced to lower-case letters and digits.
 const PLACEHOLDERS: [&str; 10] = [
     "nokey",
     "yourkey",
@@ -284,9 +279,10 @@ const PLACEHOLDERS: [&str; 10] = [
     "1234567890",
 ];
 
-/// The digest of the key by which its holder is known again: that of a bearer token, of one of three headers, or of
-/// Gemini's parameter `key`, whichever is first. What others may know is none: the id of an AWS signature, a name
-/// before a password. Nor is a key that could be guessed, or that stands in examples, so that many have it.
+/// The digest of the key that identifies its holder. The first of these is used: a bearer token,
+/// one of three headers, or Gemini's parameter `key`. `None` if others may know the key, such as
+/// the id of an AWS signature or a user name, if the key could be guessed, or if it is a
+/// placeholder from an example.
 pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let of_header = OWN.iter().filter_map(|name| {
         let value = headers.get(*name)?.as_bytes().trim_ascii();
@@ -304,14 +300,13 @@ pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     (whole && !is_aws_id(&key) && !is_placeholder(&key)).then(|| digest(&key))
 }
 
-/// Whether it is a placeholder, from an example or where no key is needed.
 fn is_placeholder(key: &[u8]) -> bool {
     let key = String::from_utf8_lossy(key).to_ascii_lowercase();
     let letters: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
     PLACEHOLDERS.iter().any(|words| letters.contains(words))
 }
 
-/// Whether it is the id of a key of AWS, which is no secret.
+/// Whether this is the id of an AWS key, which is not a secret.
 fn is_aws_id(key: &[u8]) -> bool {
     let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
     (key.starts_with(b"AKIA") || key.starts_with(b"ASIA")) && key.iter().all(upper)
@@ -483,7 +478,7 @@ mod tests {
                 "authorization",
                 b"AWS4-HMAC-SHA256 XCredential=Z/1, Credential=sk-real/2",
             ),
-            // any:sk-real, sk-real:any and sk-real: with signs that decoders pass over.
+            // any:sk-real, sk-real:any and sk-real: with characters that decoders skip.
             ("authorization", b"Basic YW55OnNrLXJlYWw="),
             ("authorization", b"basic YW5!5OnNr,LXJ lYWw=="),
             ("authorization", b"Basic c2stcmVhbDphbnk"),

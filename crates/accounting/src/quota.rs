@@ -1,10 +1,11 @@
-//! Quotas of calls: requests and tokens per minute, and concurrent calls, for each route,
-//! workload, session or key. Off unless configured. Tokens are charged as they stream, so an
-//! admitted call may go into debt, and the next one has to wait until that is paid. A quota
-//! that is bound to an objective applies only while that objective burns: this sheds calls of
-//! low priority in favour of important ones. One that is for sessions that run away applies to
-//! their calls alone. One in shadow mode only counts what it would have
-//! refused. Time is an argument, except for `governor`.
+//! Quotas of calls: requests per minute, tokens per minute and concurrent calls, for each route,
+//! workload, session or key. There are none unless configured.
+//!
+//! Tokens are charged as they stream, so an admitted call may go into debt. The next call must wait
+//! until the debt is paid. A quota that is bound to an objective applies only while that objective
+//! burns, which sheds calls of low priority in favour of important ones. A quota for runaway
+//! sessions applies only to their calls. In shadow mode a quota only counts the calls that it would
+//! refuse. Functions take the time as an argument, except in `governor`.
 
 mod headers;
 mod lease;
@@ -30,37 +31,34 @@ use tokengauge_core::caller::{
 use tokengauge_core::selector::Selector;
 
 pub const MAX_QUOTAS: usize = 32;
-/// The most sessions, keys or other names that one quota tracks; all others share one entry.
+/// The limit for sessions, keys or other names that one quota tracks. All others share one entry.
 pub const MAX_NAMES: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
-    /// Its name; the `quota` label.
+    /// The name, which is also the `quota` label.
     pub name: Arc<str>,
-    /// By what it counts: each of these has the full amount.
+    /// How calls are grouped. Each group has the full amount.
     pub per: QuotaScope,
     pub select: Selector,
-    /// Requests per minute; also the burst.
+    /// Also the burst.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Tokens of input and output per minute; also the burst.
+    /// Tokens of input and output per minute, which is also the burst.
     pub tokens_per_minute: Option<NonZeroU32>,
-    /// Concurrent calls; 0 refuses all.
+    /// Concurrent calls; 0 refuses all calls.
     pub concurrent: Option<u32>,
-    /// The objective that has to burn for it to apply.
     pub while_burning: Option<Arc<str>>,
-    /// Whether it applies to sessions that run away only.
+    /// Whether the quota applies only to runaway sessions.
     pub while_runaway: bool,
     pub mode: Mode,
-    /// What is done with a call whose body cannot be read if the quota depends on it.
+    /// How to treat a call whose body cannot be read, if the quota depends on the body.
     pub on_unreadable: OnUnreadable,
 }
 
-/// By what a quota counts calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaScope {
-    /// All calls together.
     #[default]
     All,
     Route,
@@ -68,9 +66,9 @@ pub enum QuotaScope {
     Session,
     Agent,
     User,
-    /// Each model, by the name that was asked for.
+    /// Each model, by the requested name.
     Model,
-    /// Each key that requests carry for the provider.
+    /// Each key for the provider in requests.
     Key,
     Team,
     CostCenter,
@@ -78,7 +76,6 @@ pub enum QuotaScope {
 }
 
 impl QuotaScope {
-    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -100,17 +97,15 @@ impl QuotaScope {
     }
 }
 
-/// The resource for want of which a quota refused a call.
+/// The exhausted resource for which a quota refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Resource {
-    /// Requests per minute.
     Requests,
-    /// Tokens per minute.
     Tokens,
     Concurrent,
     ReadableBody,
-    /// An answer of the quota store.
+    /// The quota store did not respond.
     QuotaStore,
 }
 
@@ -123,7 +118,6 @@ impl Resource {
         Resource::QuotaStore,
     ];
 
-    /// The label value.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -145,7 +139,6 @@ impl SharedReason {
         SharedReason::UnreadableBody,
     ];
 
-    /// The label value.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -155,13 +148,11 @@ impl SharedReason {
 pub struct QuotaStatus {
     pub name: Arc<str>,
     pub active: bool,
-    /// Calls refused, by the exhausted resource.
     pub refused: [(Resource, u64); Resource::ALL.len()],
-    /// Calls that would have been refused if it were not in shadow mode.
+    /// Calls that would have been refused without shadow mode, by the exhausted resource.
     pub shadow_refused: [(Resource, u64); Resource::ALL.len()],
-    /// Calls that counted under the shared name, by reason.
     pub shared: [(SharedReason, u64); 3],
-    /// The least that any name has left of what processes share; nothing without a quota store.
+    /// The smallest remaining amount of any name in shared quotas; empty without a quota store.
     pub least_remaining: Vec<Remaining>,
 }
 
@@ -179,15 +170,13 @@ impl Quotas {
         Quotas::shared(quotas, None)
     }
 
-    /// The same, shared with other processes where `sharing` is given.
     pub fn shared(quotas: &[Quota], sharing: Option<&Arc<Sharing>>) -> Arc<Quotas> {
         let states = quotas.iter();
         let states = states.map(|quota| Arc::new(QuotaState::new(quota, sharing)));
         Arc::new(Quotas(states.collect()))
     }
 
-    /// These quotas as successors of `known`: those that changed in their mode at most keep
-    /// their usage.
+    /// Takes over the usage of `known` quotas that are unchanged except for their mode.
     pub fn carry_over(&self, known: &Quotas) -> Arc<Quotas> {
         let states = self.0.iter().map(|state| {
             let kept = known.0.iter().find(|known| known.shares_usage_with(state));
@@ -226,18 +215,18 @@ impl Quotas {
         })
     }
 
-    /// Whether it depends on the body if some of them apply to the call.
+    /// Whether the body decides if a quota applies to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let mut states = self.0.iter();
         states.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
-    /// Takes a request and a slot of every quota that applies to the call. What is unknown of
-    /// the call now counts as unreadable.
+    /// Takes a request and a slot of every quota that applies to the call. Facts that are still
+    /// unknown count as unreadable.
     ///
     /// # Errors
     ///
-    /// If one of them is exhausted, or refuses what cannot be read.
+    /// If a quota is exhausted, or refuses calls that cannot be read.
     pub fn admit(&self, caller: &Caller<'_>) -> Result<Permit, Refusal> {
         let mut permit = Permit::default();
         for state in &self.0 {
@@ -246,16 +235,16 @@ impl Quotas {
         Ok(permit)
     }
 
-    /// To be called once a second: switches the quotas that are bound to `burning` objectives or
-    /// to sessions that run away on and off, and forgets idle names.
+    /// Must be called once a second. Switches the quotas that are bound to `burning` objectives or
+    /// to runaway sessions on and off, and forgets idle names.
     pub fn refresh(&self, burning: &[Arc<str>], runaway: &Arc<HashSet<Arc<str>>>) {
         self.0
             .iter()
             .for_each(|state| state.refresh(burning, runaway));
     }
 
-    /// What is left to a key, by its digest, of quotas that count by key and refuse calls. A key that was never used
-    /// has all of it.
+    /// The remaining amounts of a key, given by its digest, in quotas that count by key and refuse
+    /// calls. An unused key has the full amounts.
     pub fn left_to_key(&self, key: &str) -> Vec<LeftOfQuota> {
         let by_key = self.0.iter().filter(|state| {
             state.quota.per == QuotaScope::Key && state.quota.mode == Mode::Enforce
@@ -275,7 +264,6 @@ impl Quotas {
         reports
     }
 
-    /// Takes over the quota store's answer to a report that was sent at `sent`.
     pub fn answered(
         &self,
         id: &LimitId,
@@ -294,7 +282,7 @@ impl Quotas {
     }
 }
 
-/// What one call holds of all quotas. Releases its slots when dropped.
+/// The slots and charges that one call holds in all quotas. Dropping it releases the slots.
 #[derive(Debug, Default)]
 pub struct Permit(Vec<state::QuotaLease>);
 
@@ -303,7 +291,6 @@ impl Permit {
         self.0.iter().for_each(|lease| lease.charge(tokens));
     }
 
-    /// What is left to the call's names, where processes share the quotas.
     pub fn remaining(&self, quotas: &Quotas) -> Vec<Remaining> {
         let left = self.0.iter().flat_map(|lease| {
             let quota = quotas.0.iter().find(|state| lease.is_of(state));
@@ -312,7 +299,7 @@ impl Permit {
         left.collect()
     }
 
-    /// Releases its slots, before the record of the call is written.
+    /// Releases the slots before the record of the call is written.
     pub fn release_slots(&self) {
         self.0.iter().for_each(state::QuotaLease::release_slot);
     }

@@ -1,5 +1,6 @@
-//! Limits that several processes share through a quota store: the settings, and whether the quota store answers. The
-//! calls of the hot path look at memory alone; a task of its own talks to the quota store.
+//! Limits that several processes share through a quota store: the settings, and whether the quota
+//! store responds. The hot path of a call reads only memory. A separate task talks to the quota
+//! store.
 
 use parking_lot::Mutex;
 use std::num::NonZeroU32;
@@ -8,22 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::Mode;
 
-/// What is done while the quota store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum OnError {
-    /// Each process enforces each limit divided by the number of replicas; budgets count what is known.
+    /// Each process enforces its part of each limit. Budgets count all known spending.
     #[default]
     Local,
-    /// Every call is admitted.
     Open,
-    /// Every call that a shared limit is for is refused.
+    /// Every call that a shared limit applies to is refused.
     Closed,
 }
 
 impl OnError {
-    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -31,56 +29,54 @@ impl OnError {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharingSettings {
-    /// The time whose worth of a limit a process takes from the quota store in advance.
+    /// A process takes an amount for this long from the quota store in advance.
     pub lease: Duration,
-    /// How many processes share the limits, for [`OnError::Local`].
+    /// The number of processes that share the limits, for [`OnError::Local`].
     pub replicas: NonZeroU32,
-    /// What is done while the quota store does not answer.
     pub on_error: OnError,
-    /// In shadow mode each process enforces its own limits, and counts what the shared ones would refuse.
+    /// In shadow mode each process enforces its own limits, and counts the calls that the shared
+    /// ones would refuse.
     pub mode: Mode,
 }
 
 impl SharingSettings {
-    /// For how long what the quota store answered holds, from when it was asked.
+    /// How long a response of the quota store is valid, from the time of the request.
     pub fn valid_for(&self) -> Duration {
         2 * self.lease
     }
 
-    /// After which age the quota store gives the lease of a process to others: later than that process stops using it.
+    /// The age at which the quota store gives the lease of a process to others. It is longer than
+    /// that process uses the lease.
     pub fn expires_after(&self) -> Duration {
         4 * self.lease
     }
 
-    /// How often the quota store is asked.
     pub fn interval(&self) -> Duration {
         (self.lease / 4).max(Duration::from_millis(10))
     }
 
-    /// The part of a limit that one process enforces alone.
+    /// The part of a limit that one process enforces by itself.
     pub fn own_share(&self, limit: NonZeroU32) -> NonZeroU32 {
         NonZeroU32::new(limit.get() / self.replicas.get()).unwrap_or(NonZeroU32::MIN)
     }
 }
 
-/// Whether shared limits can be decided by what the quota store answered.
+/// Whether responses of the quota store can decide about shared limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaStoreState {
     Reachable,
     Away(OnError),
 }
 
-/// The link between limits and the task that talks to the quota store.
 pub struct Sharing {
     settings: SharingSettings,
     clock: fn() -> Instant,
     began: Instant,
-    /// Nanoseconds from `began` to when the last request was sent that was answered.
+    /// When the last answered request was sent, in nanoseconds since `began`.
     answered: AtomicU64,
-    /// Nanoseconds in which limits were decided without the quota store, until that answer.
+    /// How long limits were decided without the quota store until that response, in nanoseconds.
     away: AtomicU64,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// The number of the last report about spending.
     sequence: AtomicU64,
     counts: Counts,
     error: Mutex<Option<String>>,
@@ -94,23 +90,19 @@ struct Counts {
     untracked: AtomicU64,
 }
 
-/// What became of the quota store's use so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharingStatus {
-    /// Requests to the quota store that were answered.
     pub answered: u64,
     pub failed: u64,
-    /// How long ago the last request was sent that was answered.
+    /// How long ago the last answered request was sent.
     pub age: Duration,
-    /// Whether limits are decided without the quota store.
+    /// Whether limits are decided without the quota store now.
     pub fallback: bool,
-    /// For how long they were, in all.
     pub fallback_time: Duration,
-    /// Decisions that were made without the quota store.
     pub fallback_calls: u64,
-    /// Names that were counted in this process alone, because too many were tracked.
+    /// Names that only this process counts, because too many were tracked.
     pub untracked: u64,
-    /// Why the last request failed, if it did.
+    /// Why the last request failed; `None` if it did not.
     pub error: Option<String>,
 }
 
@@ -123,7 +115,8 @@ impl std::fmt::Debug for Sharing {
 }
 
 impl Sharing {
-    /// Nothing is known yet, and calls are admitted on credit until the quota store has had time to answer.
+    /// Starts without any response. Calls are admitted on credit until the quota store has had time
+    /// to respond.
     pub fn new(settings: SharingSettings, clock: fn() -> Instant) -> Sharing {
         Sharing {
             settings,
@@ -142,7 +135,6 @@ impl Sharing {
         &self.settings
     }
 
-    /// Whether the shared limits decide.
     pub fn enforces(&self) -> bool {
         self.settings.mode == Mode::Enforce
     }
@@ -151,20 +143,20 @@ impl Sharing {
         (self.clock)()
     }
 
-    /// Sets what is called when the quota store should be asked soon. It must not block.
+    /// Sets the function that is called when the quota store should be asked soon. It must not
+    /// block.
     pub fn on_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
-        // Called once, by the one task.
+        // The only task calls this once.
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Has the quota store asked soon.
+    /// Asks the quota store soon.
     pub fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
         }
     }
 
-    /// A request that was sent at `sent` was answered.
     pub fn answered(&self, sent: Instant) {
         let away = nanos(self.away_now(self.now()));
         self.away.fetch_add(away, Ordering::Relaxed);
@@ -174,13 +166,12 @@ impl Sharing {
         *self.error.lock() = None;
     }
 
-    /// A request failed, for a reason without secrets.
+    /// Records that a request failed. `reason` must not contain secrets.
     pub fn failed(&self, reason: String) {
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         *self.error.lock() = Some(reason);
     }
 
-    /// For how long limits have been decided without the quota store.
     fn away_now(&self, now: Instant) -> Duration {
         self.age(now).saturating_sub(self.settings.valid_for())
     }
@@ -202,17 +193,14 @@ impl Sharing {
         self.counts.fallback_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a name that is not shared, because too many are tracked.
     pub(crate) fn count_untracked(&self) {
         self.counts.untracked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number that is larger than all before.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// How the quota store's use stands at `now`.
     pub fn status(&self, now: Instant) -> SharingStatus {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         SharingStatus {

@@ -1,5 +1,5 @@
-//! Where the requests of an experiment fall: by a salted hash of their unit, so that every process
-//! chooses the same arm and none has to remember it.
+//! Assigns the requests of an experiment to arms by a salted hash of their unit. So every process
+//! chooses the same arm, and none has to remember it.
 
 use crate::attribution::{HeaderAttribution, Rules};
 use sha2::{Digest, Sha256};
@@ -36,7 +36,7 @@ fn position(salt: &str, unit: &str) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The name of the block of time that `at` is in.
+/// The name of the block of time that contains `at`.
 fn block(length: Duration, at: SystemTime) -> String {
     let block = duration_since_1970(at).as_secs() / length.as_secs().max(1);
     block.to_string()
@@ -52,13 +52,13 @@ mod tests {
         for unit in 0..20_000 {
             counts[(position("s", &format!("session-{unit}")) * 10.0) as usize] += 1;
         }
-        // Five standard deviations of a binomial.
+        // Five standard deviations of a binomial distribution.
         let reach = 5.0 * (20_000.0 * 0.1 * 0.9_f64).sqrt();
         let even = |count: &u32| (f64::from(*count) - 2_000.0).abs() < reach;
         assert!(counts.iter().all(even), "{counts:?}");
     }
 
-    /// Computed with Python's hashlib: a change of the hash would move every unit of a running
+    /// Computed with Python's hashlib. A change of the hash would move every unit of a running
     /// experiment.
     #[test]
     fn the_hash_never_changes() {

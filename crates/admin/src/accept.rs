@@ -1,10 +1,9 @@
-//! Which format a scraper wants, by its `accept` headers.
+//! The format that a scraper wants, according to its `accept` headers.
 
 use axum::http::{HeaderMap, header};
 use tokengauge_telemetry::export::protobuf;
 use tokengauge_telemetry::export::text::Format;
 
-/// The version of OpenMetrics that is spoken here.
 const VERSION: &str = "1.0.0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +14,6 @@ pub(super) enum Exposition {
 }
 
 impl Exposition {
-    /// The value of `content-type`.
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Exposition::Text(format) => format.content_type(),
@@ -24,8 +22,8 @@ impl Exposition {
     }
 }
 
-/// Protobuf or OpenMetrics, where a scraper names it with a quality no lower than the others';
-/// the classic text in all other cases.
+/// Protobuf or OpenMetrics if the scraper names it with at least the quality of the other formats, otherwise the classic
+/// text.
 pub(super) fn exposition(headers: &HeaderMap) -> Exposition {
     let (mut open_metrics, mut protobuf, mut classic) = (0, 0, Best::default());
     let lines = headers.get_all(header::ACCEPT).iter();
@@ -68,7 +66,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     wanted.quality > 0
 }
 
-/// The quality of the most specific range; of equally specific ones, the highest.
+/// The quality of the most specific range. Among equally specific ranges the highest counts.
 #[derive(Default)]
 struct Best {
     specific: u8,
@@ -83,14 +81,11 @@ impl Best {
     }
 }
 
-/// One media range of `accept`.
 struct Range<'a> {
     name: String,
     version: Option<&'a str>,
-    /// `proto` and `encoding` of protobuf.
     message: Option<&'a str>,
     encoding: Option<&'a str>,
-    /// The quality in thousandths.
     quality: u16,
 }
 
@@ -119,19 +114,18 @@ impl Range<'_> {
         }
     }
 
-    /// Whether it asks for Prometheus' messages, each with its length before it.
+    /// Whether the range asks for Prometheus' messages, each preceded by its length.
     fn is_delimited_families(&self) -> bool {
         self.message == Some("io.prometheus.client.MetricFamily")
             && self.encoding == Some("delimited")
     }
 
-    /// Whether the version asked for, if any, is `ours`.
     fn speaks(&self, ours: &str) -> bool {
         self.version.is_none_or(|version| version == ours)
     }
 }
 
-/// A quality of 0 to 1 in thousandths; 0 where it is malformed.
+/// A quality from 0 to 1 in thousandths. A malformed quality is 0.
 fn thousandths(text: &str) -> u16 {
     let quality = text.parse::<f64>().ok();
     let quality = quality.filter(|quality| (0.0..=1.0).contains(quality));

@@ -1,4 +1,4 @@
-//! Access to the admin address: TLS, the bearer token, and the `host` names that are accepted.
+//! Access to the admin address: TLS, the bearer token, and the accepted values of `host`.
 
 use super::host::Hosts;
 use super::own_use_limit::OwnUseLimit;
@@ -18,26 +18,25 @@ use tokengauge_net::tls::{self, Acceptor};
 
 const MAX_HOOK_BYTES: usize = 64 * 1024;
 
-/// Access to the admin address. The default is everybody, without TLS.
+/// Access to the admin address. By default everyone has access, without TLS.
 #[derive(Default)]
 pub struct Access {
     pub(super) tls: Option<Arc<Acceptor>>,
     token: Option<Arc<Token>>,
     hosts: Hosts,
-    /// Whether the metrics address requires the token and the host names, too.
+    /// Whether the metrics address also requires the token and the host names.
     metrics_token: bool,
     metrics_hosts: Hosts,
-    /// How often whoever has a key may ask for its use; `None` where nobody may.
+    /// How often a client with a key may ask for the key's usage. `None` if `/api/v1/me` is disabled.
     own_use: Option<Arc<OwnUseLimit>>,
-    /// Whether only health and metrics are served, at any address.
+    /// Whether only health checks and metrics are served, at any address.
     pub(super) restricted: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// The metrics address requires a token, and none is configured.
     #[error(
-        "admin.metrics_token asks for the token of [admin], and there is none: set `token_file`, or take it out"
+        "admin.metrics_token needs the token of [admin], but none is configured: set `token_file`, or remove `metrics_token`"
     )]
     NoToken,
     #[error(transparent)]
@@ -47,10 +46,10 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// Access by the configuration. Reads certificate, key and token file, at `now`.
+    /// Builds the access rules from the configuration. Reads certificate, key and token file.
     ///
     /// # Errors
-    /// When one of them cannot be used; the text says which and why.
+    /// Fails if one of the files cannot be used. The error names the file and the reason.
     pub fn new(admin: &config::Admin, now: Instant) -> Result<Access, AccessError> {
         let tls = admin.tls.as_ref().map(Acceptor::new).transpose();
         let token = admin.token.as_ref().map(|token| Token::new(token, now));
@@ -82,14 +81,13 @@ impl Access {
     }
 }
 
-/// The access rules and the clock by which they are checked.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) access: Arc<Access>,
     pub(super) clock: fn() -> Instant,
 }
 
-/// Middleware that forwards a request with access, and answers others with 401 or 421.
+/// Middleware that forwards requests with access and answers others with 401 or 421.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     if request.method() == Method::POST && api::is_hook(request.uri().path()) {
         return hook(&guard, request, next).await;
@@ -100,7 +98,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
     let Some(token) = &guard.access.token else {
         if request.method() == Method::POST && request.uri().path() == api::MARKS {
-            return no_token("this changes what everybody sees");
+            return no_token("adding a mark changes what everybody sees");
         }
         return if guard.access.hosts.answer_to(&request) {
             next.run(request).await
@@ -118,10 +116,10 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
 }
 
-/// A question for the use of a key, which needs no token.
+/// Answers a request for the usage of a key, which needs no token.
 async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(limit) = &guard.access.own_use else {
-        let message = "the use of a key is told where `own_use` of [admin] is on alone";
+        let message = "`/api/v1/me` is disabled; set `own_use = true` in [admin] to enable it";
         return api::Problem::new(StatusCode::NOT_FOUND, message).into_response();
     };
     if guard.access.token.is_none() && !guard.access.hosts.answer_to(&request) {
@@ -131,7 +129,7 @@ async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     let Err(wait) = limit.take(source, (guard.clock)()) else {
         return next.run(request).await;
     };
-    let message = "this was asked for too often; try again after `retry-after`";
+    let message = "too many requests to /api/v1/me; try again after `retry-after`";
     let mut response = api::Problem::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
     let seconds = wait.as_secs().saturating_add(1);
     let headers = response.headers_mut();
@@ -139,16 +137,17 @@ async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
     response
 }
 
-/// A hook of a rollout: it needs the token, in the header or, as Flagger's hooks have no headers, in the `metadata` of its body.
+/// Answers a hook of a rollout, which needs the token. The token is in the header or, since Flagger's hooks have no
+/// headers, in the `metadata` of the body.
 async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(token) = &guard.access.token else {
-        return no_token("this decides on a rollout");
+        return no_token("a hook decides on a rollout");
     };
     let (head, body) = request.into_parts();
     let mut shown = head.headers.get(HEADER).cloned();
     if shown.is_none() {
         let Ok(body) = to_bytes(body, MAX_HOOK_BYTES).await else {
-            let message = "the body of a hook has 64 KiB at most";
+            let message = "the body of a hook may have at most 64 KiB";
             return api::Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
         };
         shown = in_metadata(&body);
@@ -159,14 +158,12 @@ async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     }
 }
 
-/// What needs a token where there is none.
 fn no_token(what: &str) -> Response {
     let message =
-        format!("{what} and needs a token, and none is configured: set `token_file` in [admin]");
+        format!("{what}, so it needs a token, but none is configured: set `token_file` in [admin]");
     api::Problem::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
-/// The token in the body of a hook, as the header would have it.
 fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
     #[derive(serde::Deserialize)]
     struct Hook {
@@ -181,9 +178,9 @@ fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
 }
 
 fn misdirected() -> Response {
-    let message = "without a token this address answers only to an IP address, `localhost` and, where \
-                   it is not on loopback, names of a cluster (one without a dot, *.svc, *.cluster.local): \
-                   add the name in `host` to `hosts` of [admin], or set `token` there";
+    let message = "without a token this address accepts only an IP address, `localhost` and, unless it is on loopback, \
+        cluster names (without a dot, *.svc, *.cluster.local) in `host`: add the name to `hosts` of [admin], or set \
+        `token` there";
     api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
@@ -191,11 +188,12 @@ fn refuse(refused: Refused) -> Response {
     let (challenge, message) = match refused {
         Refused::Missing => (
             "Bearer realm=\"tokengauge\"",
-            "this address wants the token of [admin]: send it as `authorization: Bearer …`, a hook of Flagger in its `metadata` as `token`",
+            "this address needs the token of [admin]: send it as `authorization: Bearer …`, or in a Flagger hook as \
+             `token` in `metadata`",
         ),
         Refused::Wrong => (
             "Bearer realm=\"tokengauge\", error=\"invalid_token\"",
-            "this is not the token of [admin]; it may have been changed",
+            "the token is not the token of [admin], which may have changed",
         ),
     };
     let mut response = api::Problem::new(StatusCode::UNAUTHORIZED, message).into_response();

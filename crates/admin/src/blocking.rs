@@ -1,5 +1,5 @@
-//! Runs handlers on blocking threads, a few at once, so that the thread that serves
-//! connections stays free for health checks.
+//! Runs a few handlers at a time on blocking threads, so that the thread that serves connections stays free for health
+//! checks.
 
 use super::fair_shares::FairShares;
 use super::runtime::BLOCKING;
@@ -12,11 +12,10 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Concurrent scrapes: they do not wait for slow queries, nor for each other for long.
+/// Concurrent scrapes, which have their own limit so that they do not wait for slow queries.
 const SCRAPES: usize = 1;
-/// Other concurrent handlers; more wait. Each may need a second thread for the ledger.
+/// Other concurrent handlers; further requests wait. Each handler may need a second thread for the ledger.
 const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
-/// Concurrent handlers for one source address.
 const PER_SOURCE: usize = 2;
 
 #[derive(Debug)]
@@ -34,7 +33,6 @@ impl Default for HandlerLimits {
     }
 }
 
-/// Middleware that runs a request on a blocking thread.
 pub(super) async fn run(
     State(limits): State<Arc<HandlerLimits>>,
     request: Request,
@@ -58,7 +56,7 @@ pub(super) async fn run(
 }
 
 fn failed() -> Response {
-    let message = "tokengauge failed while it worked this out; its log may say more";
+    let message = "an internal error occurred; the log of tokengauge may say more";
     api::Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
 }
 
@@ -75,10 +73,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::time::timeout;
 
-    /// What takes longer hangs.
     const HANGS: Duration = Duration::from_secs(20);
 
-    /// Blocks handlers, and with them their threads.
     #[derive(Default)]
     struct BlockedHandlers(Mutex<bool>, Condvar);
 

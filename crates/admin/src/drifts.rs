@@ -1,17 +1,17 @@
-//! The last evaluation of `[[drift]]`, made in the background.
+//! The last background evaluation of `[[drift]]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::time::Timestamp;
 use tokengauge_drift::Entry;
 
-/// What the last evaluation found.
+/// The result of the last evaluation.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Drifts {
-    /// When it was; `null` before the first one.
+    /// When the last evaluation ran; `null` before the first.
     pub evaluated_at: Option<Timestamp>,
-    /// Why entries are missing, where the ledger did not answer.
+    /// Why comparisons are missing, if the ledger did not answer.
     pub error: Option<String>,
-    /// Each `[[drift]]`, in the order of the configuration.
+    /// The result of each `[[drift]]`, in the order of the configuration.
     pub drifts: Vec<Entry>,
 }

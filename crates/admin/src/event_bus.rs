@@ -1,6 +1,5 @@
-//! Events for the live page: each finished call, the streams once a second, the objectives
-//! every five seconds. A listener that does not keep up loses events and gets their number;
-//! nothing waits for it.
+//! Events for the live page: every finished call, the streams once a second, and the objectives every five seconds. A
+//! listener that is too slow loses events and is told how many. Nothing waits for a listener.
 
 use super::Services;
 use super::api::{CallSource, DEFAULT_LIMIT, StreamFilter};
@@ -17,21 +16,19 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Concurrent listeners at most; more are refused.
+/// The largest number of concurrent listeners. Further listeners are refused.
 const LISTENERS: usize = 32;
-/// Concurrent listeners from one source address.
 const PER_SOURCE: usize = 16;
-/// Events in the queue of a listener; it loses older ones.
+/// The length of a listener's queue. Older events are lost.
 const WAITING: usize = 512;
-/// How often the streams are sent, and after how many of these the objectives.
 const STREAMS_EVERY: Duration = Duration::from_secs(1);
+/// The number of `streams` events for each `slos` event.
 const SLOS_AFTER: u64 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     /// `streams`, `call`, `slos` or `lost`.
     pub(super) kind: &'static str,
-    /// JSON.
     pub(super) data: Arc<str>,
 }
 
@@ -56,9 +53,7 @@ pub struct EventBus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerStats {
     pub listeners: usize,
-    /// Events that slow ones have lost.
     pub lost: u64,
-    /// Listeners that were refused because there were too many.
     pub refused: u64,
 }
 
@@ -73,7 +68,6 @@ impl EventBus {
         })
     }
 
-    /// The number of listeners, and what they lost.
     pub fn listening(&self) -> ListenerStats {
         ListenerStats {
             listeners: LISTENERS - self.slots.left(),
@@ -82,8 +76,8 @@ impl EventBus {
         }
     }
 
-    /// Adds a listener from `source`, which gets `first` before all other events; `None` where
-    /// there are too many, or too many from that source.
+    /// Adds a listener from `source`, which receives `first` before all other events. `None` if there are too many
+    /// listeners, in all or from that source.
     pub(super) fn listen(
         self: &Arc<Self>,
         source: Option<Source>,
@@ -106,10 +100,10 @@ impl EventBus {
         self.over.send_replace(true);
     }
 
-    /// Publishes a finished call of a pod: its record, with the pod.
+    /// Publishes the record of a finished call, with the name of its pod.
     ///
     /// # Errors
-    /// Where it is no record.
+    /// Fails if `record` is not a record.
     pub fn forward(&self, record: &[u8], pod: Option<&PodName>) -> serde_json::Result<()> {
         if self.has_listeners() {
             let mut record: Map<String, Value> = serde_json::from_slice(record)?;
@@ -139,7 +133,6 @@ impl Subscriber for EventBus {
     }
 }
 
-/// The events with the present state, for a new listener.
 pub(super) fn present(services: &Services) -> Vec<Event> {
     streams(services)
         .into_iter()
@@ -157,7 +150,6 @@ fn slos(services: &Services) -> Option<Event> {
     Event::new("slos", &services.live.slos((services.clock)()))
 }
 
-/// Publishes the present state every second, for as long as it is polled.
 pub(super) async fn tick(services: Services) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -186,8 +178,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// The next event; `None` at the end. An event `lost` has the number of events that this
-    /// listener was too slow for.
+    /// The next event; `None` at the end. An event `lost` contains the number of events that this listener has lost.
     pub(super) async fn next(&mut self) -> Option<Event> {
         if let Some(first) = self.first.next() {
             return Some(first);

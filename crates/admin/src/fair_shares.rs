@@ -1,5 +1,5 @@
-//! A limited resource that is shared fairly among source addresses, such as concurrent
-//! requests or memory: a source that has its share waits, without delaying others.
+//! A limited resource, such as concurrent requests or memory, that source addresses share fairly. A source that uses its
+//! whole share waits without delaying others.
 
 use super::server::Source;
 use parking_lot::Mutex;
@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of units that sources share.
 #[derive(Debug)]
 pub struct FairShares {
     all: Arc<Semaphore>,
@@ -24,7 +23,7 @@ pub struct Share {
 }
 
 impl FairShares {
-    /// `all` units in all, and at most `each` for each source address.
+    /// Creates `all` units in total, and at most `each` for one source address.
     pub fn new(all: usize, each: usize) -> FairShares {
         FairShares {
             all: Arc::new(Semaphore::new(all)),
@@ -33,20 +32,19 @@ impl FairShares {
         }
     }
 
-    /// How many units are free.
     pub(crate) fn left(&self) -> usize {
         self.all.available_permits()
     }
 
-    /// Waits for a unit for this source; the longest waiting comes first.
+    /// Waits for a unit for `source`. The request that waits longest is served first.
     pub async fn wait(&self, source: Option<Source>) -> Option<Share> {
-        // First the source's own semaphore, so that no source waits for `all` with more than its share.
+        // The source's semaphore comes first, so that no source waits for `all` with more than its share.
         let of_source = self.of(source).acquire_owned().await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
         Some(Share { of_all, of_source })
     }
 
-    /// Takes `count` units; `None` where fewer are free.
+    /// Takes `count` units. `None` if fewer are free.
     pub fn take(&self, source: Option<Source>, count: u32) -> Option<Share> {
         let of_source = self.of(source).try_acquire_many_owned(count).ok()?;
         let of_all = Arc::clone(&self.all);
@@ -71,7 +69,6 @@ impl Share {
         self.of_all.num_permits()
     }
 
-    /// Adds a share of the same source and resource.
     pub fn merge(&mut self, other: Share) {
         self.of_all.merge(other.of_all);
         self.of_source.merge(other.of_source);

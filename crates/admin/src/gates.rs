@@ -1,4 +1,4 @@
-//! The gates that are configured, and the log of their verdicts.
+//! The configured gates, and the log of their verdicts.
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -8,20 +8,16 @@ use std::time::{Duration, Instant};
 use tokengauge_files::audit;
 use tokengauge_gate::{Gate, GateVerdict, Report};
 
-/// The file in the folder of state.
 const AUDIT: &str = "gate-audit.jsonl";
-/// A verdict that was asked for again within this time, and is the same, is not written again.
+/// An unchanged verdict is not logged again within this time.
 const SAME_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, Default)]
 pub struct Gates {
-    /// In the order of the configuration.
     pub gates: Vec<Gate>,
-    /// The configuration's digest.
     pub digest: String,
 }
 
-/// Writes verdicts into `gate-audit.jsonl`.
 #[derive(Debug, Default)]
 pub struct GateAudit {
     file: Option<PathBuf>,
@@ -36,7 +32,7 @@ struct Line<'a> {
 }
 
 impl GateAudit {
-    /// The log in the folder of state; without a folder nothing is written.
+    /// The log in the state directory. Without a directory nothing is written.
     pub fn new(folder: Option<&Path>) -> GateAudit {
         GateAudit {
             file: folder.map(|folder| folder.join(AUDIT)),
@@ -44,7 +40,8 @@ impl GateAudit {
         }
     }
 
-    /// Writes a verdict that `asked_by` got at `now`. An error is logged: the verdict holds without it.
+    /// Writes a verdict that `asked_by` received at `now`. A write error is only logged, since the verdict is valid without
+    /// it.
     pub fn note(&self, report: &Report, asked_by: &str, decides: bool, now: Instant) {
         let Some(file) = &self.file else { return };
         let mut last = self.last.lock();
@@ -63,7 +60,7 @@ impl GateAudit {
                 last.insert(report.name.clone(), entry);
             }
             Err(error) => {
-                tracing::error!(%error, file = AUDIT, "a verdict of a gate cannot be written into its log");
+                tracing::error!(%error, file = AUDIT, "the verdict of a gate cannot be written to gate-audit.jsonl");
             }
         }
     }

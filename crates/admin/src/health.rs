@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The paths of health checks: answered to everybody, also on reserved connections.
+/// The paths of health checks. They need no token and are served on reserved connections.
 pub(super) const PATHS: [&str; 2] = [LIVE, READY];
 pub(super) const LIVE: &str = "/livez";
 pub(super) const READY: &str = "/readyz";
@@ -16,40 +16,38 @@ const STARTING: u8 = 0;
 const LISTENING: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// Which configuration is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Running {
-    /// The one that was read last.
     #[default]
     Configured,
-    /// The one before: the last was refused.
+    /// The previous configuration, since the last one was refused.
     Previous,
-    /// The fallback: the one at the start was refused. Calls are forwarded.
+    /// The fallback, since the configuration at the start was refused. Calls are forwarded.
     Fallback,
-    /// The fallback, and calls are refused: the configuration may limit them.
+    /// The fallback. Calls are refused, since the refused configuration may limit them.
     Refusing,
 }
 
 impl Running {
     fn sentence(self) -> &'static str {
         match self {
-            Running::Configured => "the one that was read last is in use",
+            Running::Configured => "the configuration that was read last is in use",
             Running::Previous => {
-                "the last was refused, and the one before stays in use; the log says why"
+                "the last configuration was refused, and the previous one remains in use; the log says why"
             }
             Running::Fallback => {
-                "refused at the start, and the fallback is in use: calls are forwarded and measured \
-                 with defaults; the log says why. It is read again when it changes"
+                "the configuration was refused at the start, and the fallback is in use: calls are forwarded and measured \
+                 with defaults. The log says why. The configuration is read again when it changes"
             }
             Running::Refusing => {
-                "refused at the start, and the fallback is in use: calls are refused, since the \
-                 configuration may limit them; the log says why. It is read again when it changes"
+                "the configuration was refused at the start, and the fallback is in use: calls are refused, since the \
+                 configuration may limit them. The log says why. The configuration is read again when it changes"
             }
         }
     }
 }
 
-/// Whether the process is ready for traffic. At first it is not.
+/// Whether the process is ready for traffic. Initially it is not.
 #[derive(Debug, Default)]
 pub struct Readiness {
     phase: AtomicU8,
@@ -57,14 +55,13 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// The listeners accept connections.
     pub fn listening(&self) {
         let _ =
             self.phase
                 .compare_exchange(STARTING, LISTENING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Not ready any more, for good: no new traffic should be sent.
+    /// Records that the process drains. It never becomes ready again.
     pub fn draining(&self) {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
@@ -90,9 +87,9 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Answers `ready` or not, with `?verbose` also which configuration is in use and whether the ledger is written to, which is
-/// no condition for traffic. The reason for
-/// a refusal is only logged, since it may quote the configuration.
+/// Responds with the readiness. With `?verbose` the response also contains which configuration is in use and whether the
+/// ledger can be written, which does not affect readiness. The reason for a refusal is only logged, since it may quote the
+/// configuration.
 pub(super) async fn ready(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -111,9 +108,10 @@ pub(super) async fn ready(
         text += &format!("configuration: {sentence}\n");
         if let Some(ledger) = services.call_source.ledger() {
             text += &match ledger.unwritable() {
-                None => "ledger: it is written to\n".to_owned(),
+                None => "ledger: calls are written to it\n".to_owned(),
                 Some(reason) => format!(
-                    "ledger: it cannot be written ({reason}); traffic is not touched, and sinks send calls from memory. The log says why\n"
+                    "ledger: it cannot be written ({reason}); traffic is not affected, and sinks send calls from memory. \
+                     The log says why\n"
                 ),
             };
         }

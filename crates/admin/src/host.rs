@@ -1,6 +1,6 @@
-//! The host names by which the admin address may be requested where it has no token. A
-//! foreign web page may have its own name resolve to this address (DNS rebinding), and the
-//! browser would let it read the answers; but the browser sends that name in `host`.
+//! The accepted values of `host` if the admin address has no token. A foreign web page may resolve its own name to this
+//! address (DNS rebinding), and the browser would let it read the responses. However, the browser then sends the page's
+//! name in `host`.
 
 use axum::extract::Request;
 use axum::http::header;
@@ -10,18 +10,16 @@ use std::net::IpAddr;
 /// Suffixes of names that only a cluster's own DNS resolves.
 const CLUSTER: [&str; 2] = [".svc", ".cluster.local"];
 
-/// The host names that are accepted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
-    /// Whether the address is on loopback, where no cluster names are needed.
+    /// Whether the address is on loopback, where cluster names are not accepted.
     pub(super) local: bool,
-    /// Those of `[admin] hosts`, in lower case.
     pub(super) configured: Vec<String>,
 }
 
 impl Hosts {
-    /// Whether the `host` of `request` is an address, or a name that no foreign page can have.
-    /// A request without `host` is not from a browser.
+    /// Whether the `host` of `request` is an IP address or a name that a foreign page cannot have. A request without `host`
+    /// does not come from a browser.
     pub(super) fn answer_to(&self, request: &Request) -> bool {
         if let Some(authority) = request.uri().authority() {
             return self.include(authority.host());
@@ -44,7 +42,7 @@ impl Hosts {
     }
 }
 
-/// A name without a dot, which is looked up in local search domains, or one of the cluster.
+/// Whether the name has no dot, so that it is looked up in local search domains, or belongs to the cluster.
 fn is_of_cluster(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     let of_cluster = CLUSTER.iter().any(|end| name.ends_with(end));
@@ -98,7 +96,7 @@ mod tests {
             "cluster.local.evil.example",
             "127.0.0.1.nip.io",
             "localhost.evil.example",
-            // A name with a dot at its end is looked up in the public DNS only.
+            // A name that ends with a dot is looked up only in the public DNS.
             "ai.",
             "",
             ".",

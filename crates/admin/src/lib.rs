@@ -58,28 +58,22 @@ const METRICS: &str = "/metrics";
 /// The services that handlers share: metrics, the source of finished calls, events, and a view of the present.
 #[derive(Clone)]
 pub struct Services {
-    /// The present: of one process, or of a fleet.
     pub live: Arc<dyn LiveView>,
     pub call_source: CallSource,
     pub prometheus: Arc<Prometheus>,
-    /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
     pub readiness: Arc<Readiness>,
-    /// What happened beside calls.
+    /// Events other than calls.
     pub marks: Arc<Marks>,
     pub event_bus: Arc<EventBus>,
-    /// The monotonic clock.
     pub clock: fn() -> Instant,
     pub wall: fn() -> SystemTime,
 }
 
-/// The bound sockets of the admin and metrics addresses.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// The address of the API, the page and `/metrics`.
     pub admin: Option<TcpListener>,
-    /// The address of `/metrics` and health only.
     pub metrics: Option<TcpListener>,
 }
 
@@ -92,7 +86,7 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Serves `listeners` until `shutdown` completes; `access` decides who may read what.
+/// Serves `listeners` until `shutdown` completes. `access` decides which clients have access.
 pub async fn serve(
     listeners: impl Into<Listeners>,
     services: Services,
@@ -108,7 +102,7 @@ pub async fn serve(
     let gate = Arc::<blocking::HandlerLimits>::default();
     let tls = access.tls.clone();
     let event_bus = Arc::clone(&services.event_bus);
-    // Separate slots, so that connections to one address leave those of the other free.
+    // Each address has its own slots, so that connections to one do not use up the slots of the other.
     let places = Arc::<Slots>::default();
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
     count_connections(&services.prometheus, [&places, &metrics_places]);
@@ -126,7 +120,7 @@ pub async fn serve(
     let ending = watch::Sender::new(false);
     let shutdown = async {
         shutdown.await;
-        // Event streams would never end by themselves.
+        // Event streams do not end by themselves.
         event_bus.end();
         ending.send_replace(true);
     };
@@ -138,7 +132,6 @@ pub async fn serve(
     ticking.abort();
 }
 
-/// Serves `service` where there is an address, until `ending` is set.
 async fn serve_on(
     listener: Option<TcpListener>,
     service: Router,
@@ -156,7 +149,6 @@ async fn serve_on(
     server::serve(listener, service, tls, slots, ended).await;
 }
 
-/// Updates the series of connections, summed over all addresses, at every scrape.
 fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
     let slots = slots.map(Arc::downgrade);
     prometheus.before_scrape(move |registry, _| {
@@ -190,7 +182,7 @@ pub fn router(services: Services) -> Router {
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
-                "there is nothing at this path; / is the page, /api/v1/openapi.json lists the paths of the API",
+                "the path does not exist; / is the page, and /api/v1/openapi.json lists the paths of the API",
             )
         })
         .method_not_allowed_fallback(only_get)
@@ -200,7 +192,7 @@ pub fn router(services: Services) -> Router {
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are answered here, and POST at /api/v1/marks and the hooks of gates",
+        "only GET and HEAD are accepted, and POST at /api/v1/marks and the hooks of gates",
     )
 }
 

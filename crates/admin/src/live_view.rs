@@ -1,4 +1,4 @@
-//! Questions about the present. A process answers them for itself, and a fleet for its pods.
+//! Queries about the present. A process answers for itself, a fleet for its pods.
 
 mod fleet;
 mod process;
@@ -21,9 +21,8 @@ use tokengauge_slo::{Objective, Status};
 pub use fleet::FleetServices;
 pub use process::ProcessServices;
 
-/// Answers questions about the present: calls in flight, objectives, prices and limits.
+/// Answers queries about the present: calls in flight, objectives, prices and limits.
 pub trait LiveView: Send + Sync {
-    /// The newest calls in flight that `filter` selects, at most `limit`.
     fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams;
 
     fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>);
@@ -34,27 +33,24 @@ pub trait LiveView: Send + Sync {
 
     fn prices(&self) -> Arc<Prices>;
 
-    /// What is left of the quotas to the key with this hash. Only a process has quotas.
+    /// The remaining quotas of the key with this hash. Only a process has quotas.
     fn left_to_key(&self, _key: &str) -> Vec<LeftOfQuota> {
         Vec::new()
     }
 
-    /// Statistics about measuring. Only a process measures.
     fn meter_stats(&self, _now: Instant) -> MeterStats {
         MeterStats::default()
     }
 
-    /// What was added to the throughput since the last call. To be called once a second.
+    /// The tokens since the previous tick. Must be called once a second.
     fn tick(&self, _now: Instant, _wall: SystemTime) -> ThroughputTick {
         ThroughputTick::default()
     }
 
-    /// The pods and the store. Only a fleet has them.
     fn pods(&self) -> Option<AllPods> {
         None
     }
 
-    /// The services that only a process has.
     fn process(self: Arc<Self>) -> Option<Arc<ProcessServices>> {
         None
     }
@@ -63,18 +59,18 @@ pub trait LiveView: Send + Sync {
 /// The status of every objective.
 #[derive(JsonSchema, Serialize)]
 pub struct Slos {
-    /// In the order of the configuration; of a fleet's pods those with the least budget first.
+    /// The objectives in the order of the configuration. A fleet lists those with the least remaining budget first.
     #[schemars(with = "Vec<Status>")]
     slos: SloList,
-    /// Where they come from, of a fleet.
+    /// The source of a fleet's objectives.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<ObjectiveSource>,
-    /// How many there are, those that are not listed included; of a fleet.
+    /// The number of a fleet's objectives, including those that are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<usize>,
 }
 
-/// Objectives of this process, or of others as they have them.
+/// The objectives of this process, or the objectives that other processes reported.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SloList {
@@ -82,21 +78,21 @@ enum SloList {
     Others(Vec<Value>),
 }
 
-/// What a fleet is made of.
+/// The pods of a fleet and the sources of its figures.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Pods")]
 pub struct AllPods {
-    /// The store that finished calls are read from.
+    /// The store from which finished calls are read.
     store: WarehouseStatus,
-    /// Where objectives come from.
+    /// The source of objectives.
     objectives: ObjectiveSource,
-    /// Why they cannot be asked for.
+    /// Why objectives cannot be queried.
     objectives_error: Option<String>,
-    /// Pods that cannot be reached.
+    /// The number of pods that cannot be reached.
     unreachable: usize,
-    /// Pods that are not followed because there are too many.
+    /// The number of pods that are not followed because there are too many.
     left_out: u64,
-    /// Every pod, those that cannot be reached first.
+    /// All pods; those that cannot be reached come first.
     pods: Vec<PodStatus>,
 }
 
@@ -110,7 +106,6 @@ pub struct CallInFlight<'a> {
     pub(crate) workload: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
     pub(crate) session: Option<&'a str>,
-    /// Team, cost center and tenant.
     pub(crate) payer: [Option<&'a str>; 3],
     pub(crate) class: OperationClass,
     pub(crate) pod: Option<&'a PodName>,

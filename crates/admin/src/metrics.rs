@@ -1,4 +1,4 @@
-//! `/metrics`, and the address that has only health and metrics.
+//! `/metrics`, and the address that serves only health checks and metrics.
 
 use super::accept::Exposition;
 use super::access::{self, Guard};
@@ -15,7 +15,6 @@ use std::io::Write;
 use std::sync::Arc;
 use tokengauge_core::background::Pauses;
 
-/// The router of the metrics address: health and `/metrics`.
 pub(super) fn router(
     services: Services,
     gate: &Arc<blocking::HandlerLimits>,
@@ -25,13 +24,13 @@ pub(super) fn router(
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics))
-        // Unknown paths are 404 for everybody, with or without a token.
+        // Unknown paths are 404 with or without a token.
         .route_layer(from_fn_with_state(Arc::clone(gate), blocking::run))
         .route_layer(from_fn_with_state(guard, access::guard))
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
-                "this address has /metrics, /livez and /readyz alone; the rest is at `listen` of [admin]",
+                "this address has only /metrics, /livez and /readyz; all other paths are at `listen` of [admin]",
             )
         })
         .method_not_allowed_fallback(only_get)
@@ -57,10 +56,9 @@ pub(super) async fn metrics(State(services): State<Services>, headers: HeaderMap
     (head, body).into_response()
 }
 
-/// Compresses at the fastest level, which shrinks the repetitive text to a seventeenth. Traffic that waits for the core
-/// runs in between.
+/// Compresses at the fastest level, which shrinks the repetitive text to a seventeenth. The thread pauses in between, so
+/// that traffic on the same core can run.
 fn gzip(body: &[u8]) -> Vec<u8> {
-    /// A small part of the time after which to pause.
     const AT_ONCE: usize = 16 * 1024;
     let mut pauses = Pauses::default();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());

@@ -1,17 +1,15 @@
-//! Who may ask for the use of a key: everybody, but so often only.
+//! Limits how often clients may ask for the usage of a key.
 
 use super::server::Source;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Requests of one source address in a minute.
 const PER_SOURCE: u32 = 60;
-/// Source addresses of which requests are counted; others have to wait for the next minute.
+/// The number of source addresses that are counted. Other addresses must wait for the next minute.
 const MAX_SOURCES: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Counts requests by source, minute by minute.
 #[derive(Debug, Default)]
 pub(super) struct OwnUseLimit(Mutex<Option<Counted>>);
 
@@ -22,7 +20,7 @@ struct Counted {
 }
 
 impl OwnUseLimit {
-    /// Counts a request at `now`. Where it is one too many, how long to wait.
+    /// Counts a request at `now`. If it exceeds the limit, the error is the time to wait.
     pub(super) fn take(&self, source: Option<Source>, now: Instant) -> Result<(), Duration> {
         let mut state = self.0.lock();
         let fresh = || Counted {

@@ -1,8 +1,7 @@
-//! The live page: static files within the binary.
+//! The live page: static files in the binary.
 //!
-//! They are served without the token: they hold no figure of this process, only the script
-//! that requests them, and a browser cannot send a token when it opens an address. The
-//! script's requests to the API need the token.
+//! The files are served without the token. They contain no data of this process, only the script that requests it, and a
+//! browser cannot send a token when it opens an address. The script's requests to the API need the token.
 
 use super::api;
 use axum::extract::Path;
@@ -17,14 +16,14 @@ use std::io::Write;
 use std::sync::LazyLock;
 use tokengauge_core::dimension::DIMENSIONS;
 
-/// The content security policy: only files and API of this origin, no inline script or style,
-/// no framing, no forms, no markup from text.
+/// The content security policy: only files and the API of this origin, no inline scripts or styles, no frames, no forms, no
+/// markup from text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The paths of the views, which index.html names: each is served the page itself, and its script
-/// shows what the address says. `{id}` is of a session or a call.
+/// The paths of the views, which index.html names. Each path serves the same page, and its script shows the view in the
+/// address. `{id}` is the id of a session or a call.
 pub(super) static VIEWS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let index = asset("index.html").map_or("", |index| &index.text);
     let paths = index.split(" data-path=\"").skip(1);
@@ -32,7 +31,7 @@ pub(super) static VIEWS: LazyLock<Vec<String>> = LazyLock::new(|| {
     paths.map(|path| format!("/{path}")).collect()
 });
 
-/// The page for addresses one level down, whose relative links lead up first.
+/// The page for addresses one level down, whose relative links start with `..`.
 static BELOW: LazyLock<Asset> = LazyLock::new(|| {
     let index = asset("index.html").map_or("", |index| &index.text);
     let up = index
@@ -42,10 +41,9 @@ static BELOW: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("index.html", up)
 });
 
-/// The path of all files but the page itself.
 const FOLDER: &str = "/page/";
 
-/// A file, as it is and compressed, each with its ETag.
+/// A file with its compressed form, each with an ETag.
 pub(super) struct Asset {
     name: &'static str,
     text: Cow<'static, str>,
@@ -60,7 +58,6 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     all
 });
 
-/// The dimensions that the page shows: the title of each, and the names of those by which calls are filtered.
 fn dimensions() -> String {
     let shown = DIMENSIONS.iter().filter_map(|row| Some((row, row.title?)));
     let titles = shown
@@ -76,7 +73,6 @@ fn dimensions() -> String {
     )
 }
 
-/// Whether `path` is a file of the page.
 pub(super) fn is_static(path: &str) -> bool {
     path == "/"
         || VIEWS.iter().any(|view| is_of(view, path))
@@ -85,7 +81,6 @@ pub(super) fn is_static(path: &str) -> bool {
             .is_some_and(|name| asset(name).is_some())
 }
 
-/// Whether `path`, which may have an id, is an address of `view`.
 fn is_of(view: &str, path: &str) -> bool {
     match view.strip_suffix("{id}") {
         Some(folder) => path
@@ -95,7 +90,6 @@ fn is_of(view: &str, path: &str) -> bool {
     }
 }
 
-/// The page at the path of a view.
 pub(super) async fn view(uri: Uri, headers: HeaderMap) -> Response {
     let below = uri.path().matches('/').count() > 1;
     if below {
@@ -127,7 +121,7 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
 }
 
 impl Asset {
-    /// A file by its name, which has the extension of its kind.
+    /// Creates a file. The extension of its name determines the content type.
     pub(super) fn new(name: &'static str, text: impl Into<Cow<'static, str>>) -> Asset {
         let text = text.into();
         let digest = Sha256::digest(text.as_bytes());
@@ -145,7 +139,7 @@ impl Asset {
         }
     }
 
-    /// The file, compressed where the request accepts that, or 304 where the request knows it.
+    /// The file, compressed if the request accepts that, or 304 if the client has it already.
     pub(super) fn serve(&'static self, headers: &HeaderMap) -> Response {
         let compressed = accepts_gzip(headers);
         let tag = if compressed {
@@ -195,8 +189,8 @@ fn gzip(text: &[u8]) -> Bytes {
     Bytes::from(written.expect("memory takes every write"))
 }
 
-/// The headers of every file. Browsers revalidate each time, since another version may run
-/// later; the ETag makes that cheap.
+/// The headers of every file. Browsers revalidate each time, since another version of the proxy may run later. The ETag
+/// makes revalidation cheap.
 const HEAD: [(header::HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-cache"),
     (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -17,38 +17,38 @@ use tokengauge_core::time::Timestamp;
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_fleet::FleetInfo;
 
-/// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
-/// headers that a route requires there are only the names.
+/// Version, listeners, routes and settings of the process. It contains no secrets: only the names of the headers that a
+/// route requires.
 #[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct ProcessInfo {
     /// The version of the program.
     pub version: &'static str,
-    /// The commit that it is built from.
+    /// The commit from which the program was built.
     #[serde(skip)]
     pub commit: &'static str,
-    /// Since when it runs, RFC 3339, UTC.
+    /// When the process started (RFC 3339, UTC).
     pub started_at: Timestamp,
-    /// Where agents connect, as bound.
+    /// The addresses to which agents connect, as bound.
     pub listeners: Vec<Listener>,
-    /// Which requests go where; the first that matches wins.
+    /// The routes. The first route that matches a request is used.
     pub routes: Vec<RouteInfo>,
-    /// The settings that numbers on the page depend on.
+    /// The settings that affect numbers on the page.
     pub measure: Settings,
     /// The text of the configuration, without comments and secrets.
     #[serde(skip)]
     pub configuration: Arc<str>,
-    /// The beginning of the digest of its text.
+    /// The beginning of the digest of the configuration's text.
     #[serde(skip)]
     pub digest: String,
-    /// The file that it was read from, or another name for its source.
+    /// The file from which the configuration was read, or another name for its source.
     #[serde(skip)]
     pub origin: String,
-    /// Whether operators connect with TLS.
+    /// Whether the admin address uses TLS.
     #[serde(skip)]
     pub admin_tls: bool,
-    /// The pod that it runs in, as far as it is known.
+    /// The pod of the process, if known.
     pub pod: Option<PodName>,
-    /// Of many processes in place of this one: what they are made of.
+    /// The sources of a fleet's figures; absent for a single process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetInfo>,
 }
@@ -56,53 +56,51 @@ pub struct ProcessInfo {
 /// An address that agents connect to.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Listener {
-    /// The address, with the port that port 0 became.
+    /// The address, with the actual port if port 0 is configured.
     #[schemars(with = "String")]
     pub address: SocketAddr,
-    /// Whether it speaks TLS.
+    /// Whether the address uses TLS.
     pub tls: bool,
 }
 
-/// A route and its upstream.
+/// A route, and the upstream that it forwards to.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RouteInfo {
-    /// The route's name.
+    /// The name of the route.
     pub name: Arc<str>,
-    /// The prefix of its paths; empty where every path matches.
+    /// The path prefix; empty if every path matches.
     pub path: String,
-    /// The host that requests must name.
+    /// The host that requests must have.
     pub host: Option<String>,
     /// The names of the headers that requests must have.
     pub headers: Vec<String>,
-    /// The dialect, where it is configured; else it is detected by path.
+    /// The configured dialect. Without one the dialect is detected by path.
     pub dialect: Option<Dialect>,
-    /// The workload of its calls.
+    /// The workload of the route's calls.
     pub workload: Option<Arc<str>>,
-    /// The upstream's name.
+    /// The name of the upstream.
     pub upstream: Arc<str>,
-    /// The upstream's endpoints.
+    /// The endpoints of the upstream.
     pub urls: Vec<String>,
     /// The configured facts about the upstream's engine and hardware.
     pub upstream_facts: Option<Arc<UpstreamFacts>>,
 }
 
-/// The settings that numbers on the page depend on.
+/// The settings that affect numbers on the page.
 #[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
 #[schemars(rename = "Measure")]
 pub struct Settings {
-    /// Fewer tokens after the first chunk give no `tps.output`.
+    /// A call with fewer tokens after the first chunk has no `tps.output`.
     pub min_output_tokens: u64,
-    /// Tokens per second of one stream that no model reaches.
+    /// Above this number of tokens per second a stream counts as buffered, since no model is that fast.
     pub buffered_above: f64,
-    /// Seconds without a token that are a stall.
+    /// The seconds without a token that count as a stall.
     pub stall_threshold: f64,
-    /// Finished calls kept in memory.
+    /// The number of finished calls in memory.
     pub recent_calls: usize,
 }
 
 impl ProcessInfo {
-    /// The process that was started at `started` with `config` and bound `addresses`,
-    /// in the order of its listeners.
     pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
         let listeners = config.listeners.iter().zip(addresses);
         ProcessInfo {
@@ -135,7 +133,6 @@ impl ProcessInfo {
         }
     }
 
-    /// The same process under another configuration.
     pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
         ProcessInfo {
             commit: self.commit,
@@ -166,13 +163,13 @@ fn way(route: &Route, config: &Config) -> RouteInfo {
 
 fn url(endpoint: &Endpoint) -> String {
     let host = endpoint.authority.host();
-    // Only host and port: user and password may be before an `@`.
+    // Only host and port are shown, since user and password may precede an `@`.
     let port = endpoint.authority.port().map(|port| format!(":{port}"));
     let port = port.unwrap_or_default();
     format!("{}://{host}{port}{}", endpoint.scheme, endpoint.base_path)
 }
 
-/// The process, and whether it is ready for traffic now.
+/// The process, and whether it is ready for traffic.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "About")]
 pub(crate) struct Now<'a> {

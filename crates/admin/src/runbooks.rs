@@ -1,4 +1,4 @@
-//! The runbooks as a page, so that alerts can link to it: `/runbooks#slosname`.
+//! The runbooks as a page to which alerts link: `/runbooks#slosname`.
 
 use super::page::Asset;
 use axum::http::HeaderMap;
@@ -6,7 +6,7 @@ use axum::response::Response;
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 use std::sync::LazyLock;
 
-/// Where it is served, without the token: it holds no figure of this process.
+/// The path of the page. It needs no token, since it contains no data of this process.
 pub const PATH: &str = "/runbooks";
 
 const TEXT: &str = include_str!("../../../docs/runbooks.md");
@@ -27,7 +27,7 @@ pub(super) async fn runbooks(headers: HeaderMap) -> Response {
     PAGE.serve(&headers)
 }
 
-/// The page of a Markdown text, with a list of its sections. Raw HTML in it is shown as text.
+/// Renders a Markdown text as a page with a list of its sections. Raw HTML in it is shown as text.
 fn rendered(text: &str) -> String {
     let mut events = plain(Parser::new_ext(text, Options::ENABLE_TABLES));
     let mut sections = String::new();
@@ -45,12 +45,15 @@ fn rendered(text: &str) -> String {
     page.push_str(&format!(
         "<nav aria-label=\"Alerts\"><ul>\n{sections}</ul></nav>\n"
     ));
-    html::push_html(&mut page, events.into_iter());
+    let mut text = String::new();
+    html::push_html(&mut text, events.into_iter());
+    // A block of code scrolls sideways on a phone: the keyboard must reach it. A `<pre>` within text is escaped.
+    page.push_str(&text.replace("<pre>", "<pre tabindex=\"0\">"));
     page.push_str(AFTER);
     page
 }
 
-/// Raw HTML as text, and no links to other documents, which are not served.
+/// Converts raw HTML to text, and removes links to other documents, which are not served.
 fn plain<'a>(parser: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     let mut elsewhere = false;
     let mut events = Vec::new();
@@ -68,7 +71,6 @@ fn plain<'a>(parser: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     events
 }
 
-/// The text of a heading whose start comes before these events.
 fn heading_text(events: &[Event<'_>]) -> String {
     let within = events
         .iter()

@@ -1,5 +1,5 @@
-//! A runtime for the admin address on a thread of its own, so that it answers however busy
-//! the threads of traffic are. Long answers, such as a scrape, are made on other threads with a lower priority.
+//! A runtime for the admin address on a separate thread, so that it answers even if the traffic threads are busy. Long
+//! responses, such as a scrape, are made on other threads with a lower priority.
 
 use std::io;
 use std::thread;
@@ -7,20 +7,18 @@ use tokengauge_core::background::{self, BackgroundWork};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Blocking threads for answers and queries to the ledger; further work waits.
+/// Blocking threads for responses and ledger queries. Further work waits.
 pub(super) const BLOCKING: usize = 8;
 
-/// A runtime of one thread, which ends when this is dropped.
+/// A single-threaded runtime that ends when this is dropped.
 pub struct AdminRuntime {
     handle: Handle,
     _end: oneshot::Sender<()>,
 }
 
 impl AdminRuntime {
-    /// Starts the thread.
-    ///
     /// # Errors
-    /// Where the thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn start() -> io::Result<AdminRuntime> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -48,7 +46,7 @@ impl AdminRuntime {
 mod tests {
     use super::*;
 
-    /// The nice value of this thread, from the 19th field of proc(5)'s `stat`.
+    /// The nice value of this thread, field 19 of proc(5)'s `stat`.
     fn niceness() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
         let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");

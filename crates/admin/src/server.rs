@@ -1,8 +1,7 @@
 //! The HTTP server of the admin address and of the injection webhook, with or without TLS.
 //!
-//! Every connection is accepted at once, so that a health check never waits in the
-//! kernel's queue. How many may stay open is decided afterwards ([`slots`]); how long one
-//! may wait for its peer is bounded at every point ([`activity`], [`connection`]).
+//! Every connection is accepted at once, so that a health check never waits in the kernel's queue. [`slots`] decides
+//! afterwards how many stay open. [`activity`] and [`connection`] limit how long one may wait for its peer.
 
 mod activity;
 mod connection;
@@ -25,32 +24,29 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long requests in progress may take once the shutdown has begun.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait after `accept` failed, as where no file descriptor is left.
+/// The pause after `accept` failed, for example because no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a connection may wait for its peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    /// From the connection to the end of its first request head, TLS handshake included.
+    /// From the connection to the end of its first request head, including the TLS handshake.
     pub(super) head: Duration,
-    /// From the end of a request to the end of the next one's head.
+    /// From the end of a request to the end of the next request head.
     pub(super) idle: Duration,
-    /// Without progress of a request: a body that does not come, an answer that is not read.
+    /// Without progress of a request: the client does not send its body, or does not read the response.
     pub(super) stalled: Duration,
 }
 
-/// Longer than any query of the API may take (20 s), and than an API server waits for a
-/// webhook (30 s at most).
+/// `stalled` covers the longest query of the API (20 s) and the time that an API server waits for a webhook (at most 30 s).
 const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(10),
     idle: Duration::from_secs(30),
     stalled: Duration::from_secs(30),
 };
 
-/// Serves `service` on `listener` until `shutdown` completes. Connections beyond the bounds
-/// of `slots` are answered at the health paths only.
+/// Serves `service` on `listener` until `shutdown` completes. Connections beyond the bounds of `slots` are served only at
+/// the health paths.
 pub async fn serve(
     listener: TcpListener,
     service: Router,
@@ -65,7 +61,6 @@ pub async fn serve(
     serve_within(limits, listener, service, tls, shutdown).await;
 }
 
-/// The timeouts of connections, and the bounds on their number.
 struct ServerLimits {
     timeouts: Timeouts,
     slots: Arc<Slots>,

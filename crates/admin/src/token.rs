@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge_config::{self as config, InvalidToken, check_token};
 
-/// How often the token's file is checked at most.
+/// The shortest interval between two checks of the token file.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of a token's file that are read.
 const MAX_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,6 @@ pub(super) enum Refused {
     Wrong,
 }
 
-/// The token, of which only the digest is stored.
 pub(super) struct Token {
     file: Option<PathBuf>,
     state: Mutex<ReadToken>,
@@ -60,7 +58,7 @@ impl Token {
         })
     }
 
-    /// Whether `authorization` has the token. Takes the same time for any token of one length.
+    /// Whether `authorization` contains the token. The time does not depend on the content of a token.
     pub(super) fn check(
         &self,
         authorization: Option<&HeaderValue>,
@@ -77,7 +75,7 @@ impl Token {
         }
     }
 
-    /// The digest of the newest valid token: a file that cannot be used changes nothing.
+    /// The digest of the newest valid token. If the file cannot be used, the previous token stays valid.
     fn digest(&self, now: Instant) -> [u8; 32] {
         let mut state = self.state.lock();
         if let Some(file) = &self.file
@@ -87,7 +85,7 @@ impl Token {
             match digest_of_file(file) {
                 Ok(digest) => state.digest = digest,
                 Err(error) => {
-                    tracing::warn!(%error, "the admin token cannot be read again: the one before stays in use");
+                    tracing::warn!(%error, "the admin token file cannot be read; the previous token stays valid");
                 }
             }
         }

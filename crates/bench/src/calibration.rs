@@ -1,7 +1,8 @@
-//! How often verdicts are wrong and how often they find what is there: benchmarks of a simulated backend with a known truth.
+//! Error rates of the benchmark verdicts: false alarms and power, from benchmarks of a simulated backend with known
+//! truth.
 //!
-//! The backend is a queue model in simulated time: prompts are read one after the other, answers are written side by side.
-//! Its trials go through the code that judges real ones.
+//! The backend is a queue model in simulated time: it reads prompts one after the other and writes responses in
+//! parallel. Its trials pass through the production code for verdicts.
 
 use crate::compare::{Change, Comparison};
 use crate::level::tests::trial;
@@ -23,24 +24,24 @@ use tokengauge_stats::{Generator, seeded, share};
 /// The share of runs with a false alarm that docs/bench.md allows.
 const ALPHA: f64 = 0.05;
 const TRIALS: u32 = 5;
-/// Seconds of the warm-up and of the measurement.
+/// Durations in seconds.
 const WARM_UP: f64 = 10.0;
 const MEASURED: f64 = 60.0;
-/// Seconds of a prompt, if nothing else runs.
+/// The seconds to read a prompt on an idle backend.
 const PROMPT: f64 = 0.06;
 const TOKENS: u64 = 64;
-/// The streams with which an answer takes twice as long.
+/// The number of streams at which a response takes twice as long as on an idle backend.
 const KNEE: f64 = 24.0;
 
-/// How calls and trials of a backend differ although nothing changed.
+/// The variation of calls and trials of an unchanged backend.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Seconds of an answer, if nothing else runs.
+    /// The seconds to write a response on an idle backend.
     answer: f64,
-    /// The deviation of the change over a trial, and the change over five trials of each load, which every run has, as shares.
+    /// Standard deviations, as shares, for the change during a trial and for the change over five trials of each load.
     trend: f64,
-    /// Whether one call in 50 takes up to many times as long (Pareto, shape 2.5).
+    /// Whether one call in 50 has a Pareto-distributed time with shape 2.5.
     heavy_tails: bool,
     /// Whether one prompt in five is five times as long.
     mixed_prompts: bool,
@@ -74,8 +75,8 @@ const WORLDS: [World; 4] = [
 
 fn criteria() -> Criteria {
     Criteria {
-        // Scattered times are not shown to be steady within the default of 5 % in a minute. Trials that are not count here,
-        // too: the decisions have to hold without that check.
+        // Disables the check for steadiness: a minute of scattered times cannot be shown to be steady within the
+        // default of 5 %, and the decisions must be right without the check.
         drift: 1.0,
         ..Criteria::default()
     }
@@ -84,7 +85,6 @@ fn criteria() -> Criteria {
 struct Run {
     world: World,
     random: Generator,
-    /// How fast the backend is.
     level: f64,
 }
 
@@ -97,7 +97,6 @@ impl Run {
         }
     }
 
-    /// Standard normal, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (
             1.0 - self.random.random::<f64>(),
@@ -106,7 +105,6 @@ impl Run {
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// The time that something takes, of which this is the usual one.
     fn takes(&mut self, usual: f64) -> f64 {
         let scatter = (0.1 * self.normal()).exp();
         let heavy = if self.world.heavy_tails && self.random.random_bool(0.02) {
@@ -122,7 +120,7 @@ impl Run {
         let trend = self.world.trend * self.normal();
         let answer = self.world.answer * (1.0 + f64::from(streams) / KNEE);
         let spread = |stream: u32| f64::from(stream) / f64::from(streams) * WARM_UP / 2.0;
-        // Microseconds have an order, fractions of seconds do not.
+        // Heap keys need a total order, which microseconds have and `f64` does not.
         let micros = |at: f64| Reverse(((at + WARM_UP) * 1e6) as u64);
         let mut next: BinaryHeap<_> = (0..streams)
             .map(|stream| micros(spread(stream) - WARM_UP))
@@ -166,7 +164,7 @@ impl Run {
         }
     }
 
-    /// A trial as a run has it. Its figures have no intervals, because a load with several trials does not use them.
+    /// Runs one trial. Its figures have no intervals, because a load with several trials does not use them.
     fn trial(&mut self, streams: u32, number: u32) -> TrialResult {
         let observed = self.observed(streams);
         let found = judge(&observed, &Load::Concurrency(streams), &criteria());
@@ -208,7 +206,6 @@ impl Run {
         }
     }
 
-    /// A benchmark with `count` trials of each load, which take turns.
     fn all(&mut self, loads: &[u32], count: u32) -> Results {
         let mut trials = vec![Vec::new(); loads.len()];
         for number in 1..=count {
@@ -223,7 +220,6 @@ impl Run {
         Results::of(Settings::default(), String::new(), levels, false)
     }
 
-    /// A search for the highest load.
     fn search(&mut self, objective: Objective) -> Results {
         let objectives = [objective];
         let range = Range::Concurrency(1, HIGHEST);
@@ -249,7 +245,7 @@ fn level(streams: u32, trials: &[TrialResult], objectives: &[Objective]) -> Leve
     LevelResult::of(load, trials.to_vec(), objectives, None, &criteria())
 }
 
-/// Runs of a row of a table: 500 in `make thorough`.
+/// The number of runs for a row of a table: 500 in `make thorough`.
 fn runs(few: u64) -> u64 {
     match std::env::var_os("TOKENGAUGE_THOROUGH") {
         Some(_) => 500,
@@ -257,8 +253,8 @@ fn runs(few: u64) -> u64 {
     }
 }
 
-/// Prints a row. The false alarms are not shown to be more than [`ALPHA`]. The share of runs that find what is there is not shown
-/// to be less than `power`.
+/// Prints a row. Fails if false alarms are shown to be more frequent than [`ALPHA`], or detections less frequent than
+/// `power`.
 fn row(verdict: &str, world: &str, runs: u64, (alarms, found): (u64, u64), power: f64) {
     let interval = share::fixed_interval(alarms, runs, 0.95).expect("runs");
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -287,7 +283,8 @@ fn heads() {
     println!("|---|---|---:|---:|---:|---:|");
 }
 
-/// A false alarm is any figure that is worse or better although nothing changed; power is of 5 % less speed.
+/// A false alarm is a figure that is reported as worse or better although nothing changed. Power is measured at 5 %
+/// less speed.
 #[test]
 fn compare() {
     heads();
@@ -319,11 +316,12 @@ fn compare() {
     }
 }
 
-/// The range that is searched, and the lowest load that misses the objective, by half a percent.
+/// The highest load of the search. The lowest load that misses the objective misses it by half a percent.
 const HIGHEST: u32 = 24;
 const MISSES: u32 = 9;
 
-/// A false alarm is a load that misses the objective; power is of a load that keeps it, within a quarter of the highest.
+/// A false alarm is a reported load that misses the objective. Power counts loads that keep it and are within a quarter
+/// of the highest such load.
 #[test]
 fn search() {
     heads();
@@ -349,7 +347,7 @@ fn search() {
 
 const DOCUMENT: &str = include_str!("../../../docs/bench.md");
 
-/// One call of five seconds after the other is too few for a p95: the message is the one of docs/bench.md.
+/// Sequential calls of five seconds are too few for a p95. docs/bench.md shows this message.
 #[test]
 fn the_documented_search_continues_above_a_load_with_too_few_calls() {
     let world = World {
@@ -368,7 +366,6 @@ fn the_documented_search_continues_above_a_load_with_too_few_calls() {
     assert!(results.highest.is_some(), "no higher load: {text}");
 }
 
-/// The table of docs/bench.md has an exit code for each of these new results.
 #[test]
 fn the_cases_of_the_documented_exit_codes_are_told_apart() {
     let slow = World {
@@ -399,7 +396,7 @@ fn the_cases_of_the_documented_exit_codes_are_told_apart() {
     }
 }
 
-/// An objective that the load [`MISSES`] misses by half a percent, by the calls of many trials.
+/// An objective that the load [`MISSES`] misses by half a percent, from the calls of many trials.
 fn barely_missed(world: World, name: &str) -> Objective {
     let trials = 60;
     let samples: Vec<_> = (0..trials)

@@ -1,4 +1,4 @@
-//! One call: a request in a dialect, its response measured by the meter as it comes.
+//! The HTTP client for one call: it sends a request in a dialect and measures the response with the meter.
 
 use crate::clock::now;
 use crate::endpoint::{EndpointType, Prompt, RequestSettings};
@@ -14,9 +14,8 @@ use tokengauge_core::observer::{CallStart, Chunk, End, FailureKind, ObservedCall
 use tokengauge_meter::Meter;
 use tokengauge_net::tls::ClientTls;
 
-/// The agent as which calls name themselves to a gauge on the way.
 pub const AGENT: &str = "tokengauge-bench";
-/// The headers by which a proxy of ours on the way knows a call: agent, session, trace.
+/// The headers that tell a tokengauge proxy the agent, session and trace of a call.
 const IDENTITY: [&str; 3] = ["x-tokengauge-agent", "x-tokengauge-session", "traceparent"];
 
 #[derive(Clone, Debug)]
@@ -24,13 +23,13 @@ pub struct ClientSettings {
     pub endpoint: EndpointType,
     pub url: Uri,
     pub request: RequestSettings,
-    /// More headers, and those with keys.
+    /// Extra headers, including API keys.
     pub headers: HeaderMap,
     pub tls: ClientTls,
-    /// Whether calls are made over HTTP/2, else HTTP/1.1.
+    /// Whether to use HTTP/2 instead of HTTP/1.1.
     pub http2: bool,
     pub timeout: Duration,
-    /// Whether calls name themselves to a gauge on the way: a session and a trace of their own.
+    /// Whether each call sends a session id and a trace id to a tokengauge proxy.
     pub identify: bool,
 }
 
@@ -41,7 +40,6 @@ pub struct Client {
     route: Arc<str>,
 }
 
-/// A request that is ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     body: Bytes,
@@ -50,17 +48,17 @@ pub struct Prepared {
 
 #[derive(Clone, Copy, Debug)]
 pub struct CallName<'a> {
-    /// The session: of a prompt's own, else that of the trial.
+    /// The session of the prompt, or of the trial if the prompt has none.
     pub session: &'a str,
-    /// The W3C trace id, by which a gauge's record of the call is found. Not 0.
+    /// The W3C trace id, which finds the proxy's record of the call. Must not be 0.
     pub trace: u128,
 }
 
 impl Client {
-    /// A client of the backend.
+    /// Creates a client of the backend.
     ///
     /// # Errors
-    /// Where the URL cannot be called or a file that TLS needs cannot be used.
+    /// Returns an error if the URL cannot be called or a TLS file cannot be read.
     pub fn new(settings: ClientSettings) -> Result<Client, BenchError> {
         let pool = Pool::new(&settings.url, &settings.tls, settings.http2)?;
         Ok(Client {
@@ -74,7 +72,6 @@ impl Client {
         &self.settings.url
     }
 
-    /// The body of a request, made before its call is timed.
     pub fn prepare(&self, prompt: Prompt) -> Prepared {
         let body = self.settings.endpoint.body(&prompt, &self.settings.request);
         Prepared {
@@ -83,10 +80,10 @@ impl Client {
         }
     }
 
-    /// Calls the backend; what comes of it is the meter's to say. The call is timed from `intended`, when it should have begun.
+    /// Calls the backend and reports the response to the meter. The call is timed from `intended`, its scheduled start.
     ///
     /// # Errors
-    /// Why there was no response; the meter knows it, too.
+    /// Returns the reason why there was no response, which the meter also records.
     pub async fn call(
         &self,
         meter: &Meter,
@@ -122,7 +119,7 @@ impl Client {
                 let kind = FailureKind::IdleTimeout;
                 call.0.ended(now(), End::Failed(kind));
                 let timeout = humantime::format_duration(self.settings.timeout);
-                let reason = format!("it took longer than {timeout} (--request-timeout)");
+                let reason = format!("the call took longer than {timeout} (--request-timeout)");
                 Err(Failure { kind, reason })
             }
         }
@@ -176,7 +173,6 @@ impl Client {
     }
 }
 
-/// Shows the response's body to the meter as it comes.
 async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     while let Some(frame) = body.frame().await {
         let at = now();
@@ -189,7 +185,7 @@ async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     End::Complete
 }
 
-/// A call whose end the meter learns of in any case, also when its task is dropped.
+/// Reports the end of a call to the meter, even if the task of the call is dropped.
 struct OpenCall(Arc<dyn ObservedCall>);
 
 impl Drop for OpenCall {

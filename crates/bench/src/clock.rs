@@ -1,4 +1,4 @@
-//! The clock of the runtime, which a test can stop and move.
+//! The clock of the runtime, which tests can pause and advance.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Two results compared: which figures changed, by how much, and whether chance explains it.
+//! Comparison of two results: which figures changed, by how much, and whether chance explains the change.
 
 use crate::level::LevelResult;
 use crate::metric::Metric;
@@ -12,18 +12,16 @@ use tokengauge_stats::rank;
 
 /// The probability that any figure of an unchanged backend is reported as worse or better.
 const ALPHA: f64 = 0.05;
-/// The confidence of the interval of a shift at one load.
 const CONFIDENCE: f64 = 0.95;
-/// The figures that are compared. The others follow from them: the time between tokens is 1 ÷ TPS, and latency and calls per
-/// second follow from TTFT, TPS and throughput.
+/// The figures that are compared. The other figures follow from these: the time between tokens is 1 ÷ TPS, and latency
+/// and calls per second follow from TTFT, TPS and throughput.
 const COMPARED: [Metric; 3] = [Metric::OutputThroughput, Metric::TpsMean, Metric::TtftMean];
-/// The largest number of trials that an error message recommends.
 const MOST_TRIALS: usize = 1000;
 
-/// Two results compared.
+/// A comparison of two results.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The figures that both results have at one load or more.
+    /// The figures that both results have at least at one load.
     pub figures: Vec<ComparedFigure>,
     /// Differences between the two measurements that may explain a change, and loads that only one result has.
     pub left_out: Vec<String>,
@@ -31,7 +29,7 @@ pub struct Comparison {
     pub lost: Vec<String>,
 }
 
-/// One figure, with all loads that both results have.
+/// The comparison of one figure over all loads that both results have.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ComparedFigure {
     /// The figure.
@@ -48,7 +46,7 @@ pub struct ComparedFigure {
     pub loads: Vec<ComparedLoad>,
 }
 
-/// One figure at one load in two results.
+/// The comparison of one figure at one load.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ComparedLoad {
     /// The load.
@@ -59,9 +57,9 @@ pub struct ComparedLoad {
     pub new: f64,
     /// The median of all differences between an old and a new trial (Hodges–Lehmann), as a share of the old mean.
     pub shift: f64,
-    /// The lower end of the 95 % interval of the shift at this load; `null` with too few trials.
+    /// The lower end of the 95 % interval of the shift at this load; `null` if there are too few trials.
     pub lower: Option<f64>,
-    /// The upper end of the interval.
+    /// The upper end of the 95 % interval of the shift at this load; `null` if there are too few trials.
     pub upper: Option<f64>,
     /// The median difference between two trials of the same result, as a share of the mean (A/A).
     pub noise: Option<f64>,
@@ -73,16 +71,16 @@ pub struct ComparedLoad {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Better at one load or more, by more than chance and noise.
+    /// The figure is better at one load or more, by more than chance and noise explain.
     #[strum(serialize = "better")]
     Better,
-    /// Worse at one load or more, by more than chance and noise.
+    /// The figure is worse at one load or more, by more than chance and noise explain.
     #[strum(serialize = "worse")]
     Worse,
-    /// No change is shown.
+    /// The trials do not show a change.
     #[strum(serialize = "no change shown")]
     NotShown,
-    /// No outcome of that few trials can show a change.
+    /// With this number of trials no outcome can show a change.
     #[strum(serialize = "too few trials")]
     TooFewTrials,
 }
@@ -90,15 +88,18 @@ pub enum Change {
 impl Comparison {
     /// Compares two results.
     ///
-    /// The trials of one load are a stratum of one permutation test over all loads. Trials of two runs are
-    /// not pairs: each run has its own order of trials.
+    /// The trials of one load are a stratum of one permutation test over all loads. Trials of two runs are not pairs,
+    /// because each run has its own order of trials.
     pub fn of(old: &Results, new: &Results) -> Comparison {
         let mut left_out = settings(old, new);
         let (mut both, mut lost) = (Vec::new(), Vec::new());
         for before in &old.levels {
             match new.levels.iter().find(|level| level.load == before.load) {
                 Some(after) => both.push((before, after)),
-                None => left_out.push(format!("{}: the new result does not have it", before.load)),
+                None => left_out.push(format!(
+                    "{}: the new result does not have this load",
+                    before.load
+                )),
             }
         }
         for (before, after) in &both {
@@ -135,7 +136,8 @@ impl Comparison {
             .filter(|figure| figure.change == Change::Worse)
     }
 
-    /// Why the comparison cannot show that a figure became worse, and what to do; empty if it can for all figures.
+    /// Returns the figures that the comparison cannot show to be worse, each with the reason and what to do. The list
+    /// is empty if every figure can be decided.
     pub fn undecided(&self) -> Vec<String> {
         let few = self.figures.iter().filter_map(|figure| {
             let needed = figure.trials_needed?;
@@ -151,13 +153,11 @@ impl Comparison {
         few.chain(self.lost.iter().cloned()).chain(none).collect()
     }
 
-    /// The comparison for a terminal.
     pub fn table(&self) -> String {
         let lines = self.lines().map(|line| format!("{line}\n"));
         aligned(&self.rows()) + &lines.collect::<String>()
     }
 
-    /// The comparison for a document.
     pub fn markdown(&self) -> String {
         let lines = self.lines().map(|line| format!("- {line}\n"));
         format!(
@@ -189,17 +189,17 @@ impl Comparison {
     }
 }
 
-/// The settings that differ between the two measurements and may explain a change.
 fn settings(old: &Results, new: &Results) -> Vec<String> {
     let work = old.fingerprint.as_ref().zip(new.fingerprint.as_ref());
     let work = work.map(|(old, new)| old.differences(new));
     let by = old.measured_by.as_ref().zip(new.measured_by.as_ref());
     let by = by.map(|(old, new)| old.differences(new));
     let differ = work.into_iter().chain(by).flatten();
-    let differ = differ.map(|what| format!("not alike, so a change may be its own: {what}"));
+    let differ =
+        differ.map(|what| format!("the measurements differ, which may cause a change: {what}"));
     let (old, new) = (&old.settings, &new.settings);
     let named = |name: &str, old: String, new: String| {
-        (old != new).then(|| format!("{name} differs, so a change may be its own: {old}; {new}"))
+        (old != new).then(|| format!("{name} differs, which may cause a change: {old}; {new}"))
     };
     let found = [
         named(
@@ -217,7 +217,6 @@ fn settings(old: &Results, new: &Results) -> Vec<String> {
     found.into_iter().flatten().chain(differ).collect()
 }
 
-/// The trials of a load that have figures, with the figures that both results have.
 fn stratum(old: &LevelResult, new: &LevelResult) -> Stratum {
     let trials = |level: &LevelResult| {
         let figures = level
@@ -244,7 +243,8 @@ fn stratum(old: &LevelResult, new: &LevelResult) -> Stratum {
     }
 }
 
-/// The trials of each load and result with which a p value can be below [`ALPHA`]; `None` if these can.
+/// Returns the number of trials per load and result with which a p value can be below [`ALPHA`]; `None` if the existing
+/// trials are enough.
 fn trials_needed(loads: &[(&LevelResult, &LevelResult)], metric: Metric) -> Option<usize> {
     let shows = |sizes: &[(usize, usize)]| relabel::least_p(sizes) < ALPHA;
     let sizes = loads.iter().filter_map(|(old, new)| {
@@ -300,7 +300,6 @@ impl ComparedFigure {
         }
     }
 
-    /// The loads whose shift is in the direction of the change and exceeds the noise.
     fn beyond_noise(&self, change: Change) -> impl Iterator<Item = &ComparedLoad> {
         let better = self.metric.higher_is_better();
         self.loads.iter().filter(move |load| {
@@ -334,7 +333,6 @@ impl ComparedFigure {
     }
 }
 
-/// The verdict on the figure, in a sentence.
 impl std::fmt::Display for ComparedFigure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let verdict: &str = self.change.into();
@@ -375,8 +373,8 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// The median difference between two trials of the same result, as a share of the mean. Runs differ by this much for reasons
-/// that the trials of one run do not show, such as a restart of the backend.
+/// Returns the median difference between two trials of the same result, as a share of the mean. Runs differ by this
+/// much for reasons that the trials of one run do not show, such as a restart of the backend.
 fn noise(results: &[&Vec<f64>]) -> Option<f64> {
     let mut distances = Vec::new();
     for trials in results {
@@ -427,7 +425,7 @@ mod tests {
         assert!(Comparison::of(&on(2, 1), &on(2, 1)).left_out.is_empty());
         let found = Comparison::of(&on(2, 1), &on(8, 2)).table();
         for what in ["method: 1 against 2", "processors: 2 against 8"] {
-            let line = format!("not alike, so a change may be its own: {what}");
+            let line = format!("the measurements differ, which may cause a change: {what}");
             assert!(found.contains(&line), "{found}");
         }
     }
@@ -467,7 +465,6 @@ mod tests {
         assert_eq!(compared.figures[0].change, Change::NotShown);
     }
 
-    /// The defaults: five trials of each load, 1 % of noise, every figure 5 % worse.
     #[test]
     fn a_fall_of_a_twentieth_is_found_at_any_number_of_loads() {
         let mut random = tokengauge_stats::seeded(3);
@@ -479,7 +476,6 @@ mod tests {
         }
     }
 
-    /// Results with three figures, which share a part of their noise.
     fn simulated(loads: u32, level: f64, random: &mut tokengauge_stats::Generator) -> Results {
         use rand::RngExt;
         let mut noise = || {
@@ -551,7 +547,7 @@ mod tests {
         assert!(
             compared
                 .table()
-                .contains("concurrency 8: the new result does not have it")
+                .contains("concurrency 8: the new result does not have this load")
         );
         assert_eq!(
             compared.undecided(),

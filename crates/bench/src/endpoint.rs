@@ -1,4 +1,4 @@
-//! The dialects that a benchmark asks in: paths, bodies and headers of streamed requests.
+//! The dialects of a benchmark: paths, bodies and headers of streamed requests.
 
 use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
@@ -16,46 +16,37 @@ use serde_json::{Value, json};
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum EndpointType {
-    /// OpenAI's chat completions: vLLM, SGLang, llama.cpp and most others.
+    /// OpenAI's chat completions, which vLLM, SGLang, llama.cpp and most other engines serve.
     #[default]
     Chat,
-    /// OpenAI's text completions.
     Completions,
-    /// OpenAI's Responses.
     Responses,
-    /// Anthropic's messages.
     Messages,
-    /// Gemini's `streamGenerateContent`.
     Gemini,
-    /// Ollama's chat.
     Ollama,
     OllamaGenerate,
-    /// Cohere's chat, version 2.
     Cohere,
-    /// TGI's `generate_stream`.
     Tgi,
-    /// llama.cpp's `completion`.
     LlamaCpp,
     /// Bedrock's `converse-stream`, with an API key.
     Converse,
 }
 
-/// One request's text and length.
+/// The text of a request and the length of its response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
     pub text: String,
-    /// Tokens of the answer, at most; where nothing is wanted the backend decides.
+    /// The maximum number of output tokens. With `None` the backend decides.
     pub output_tokens: Option<u32>,
     pub session: Option<String>,
 }
 
-/// What is the same in all requests of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestSettings {
     pub model: String,
-    /// Asks the engine to go on to the wanted length (vLLM, SGLang).
+    /// Whether to ask the engine to continue to the maximum length (vLLM, SGLang).
     pub ignore_eos: bool,
-    /// More members of the body, put over those that are there.
+    /// Members that are merged into the request body and override existing members.
     pub extra: serde_json::Map<String, Value>,
 }
 
@@ -64,7 +55,6 @@ impl EndpointType {
         self.into()
     }
 
-    /// The path of requests for `model`, with its query.
     pub fn path(self, model: &str) -> String {
         match self {
             EndpointType::Chat => "/v1/chat/completions".to_owned(),
@@ -85,7 +75,7 @@ impl EndpointType {
         }
     }
 
-    /// The header that carries a key, and what stands before the key in it.
+    /// Returns the header for an API key and the prefix of its value.
     pub fn key_header(self) -> (HeaderName, &'static str) {
         match self {
             EndpointType::Messages => (HeaderName::from_static("x-api-key"), ""),
@@ -94,7 +84,6 @@ impl EndpointType {
         }
     }
 
-    /// Headers that its servers want.
     pub fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
         match self {
             EndpointType::Messages => vec![(
@@ -105,7 +94,6 @@ impl EndpointType {
         }
     }
 
-    /// The body of a streamed request.
     pub fn body(self, prompt: &Prompt, settings: &RequestSettings) -> Value {
         let (model, text) = (&settings.model, &prompt.text);
         let messages = json!([{"role": "user", "content": text}]);
@@ -141,7 +129,7 @@ impl EndpointType {
         body
     }
 
-    /// Limits the answer's length. Anthropic's messages have to say one.
+    /// Limits the output length. Anthropic's Messages API requires a limit.
     fn limit(self, body: &mut Value, tokens: Option<u32>) {
         const ANTHROPIC_DEFAULT: u32 = 1024;
         let Some(tokens) = tokens.or((self == EndpointType::Messages).then_some(ANTHROPIC_DEFAULT))
@@ -162,11 +150,10 @@ impl EndpointType {
     }
 }
 
-/// The URL that requests go to: the base followed by `path`, of which the base may already have the
-/// beginning (`…/v1`) or all.
+/// Joins a base URL and a path. The base may already end with the beginning of `path` (`…/v1`) or with all of it.
 ///
 /// # Errors
-/// Where they make no URL.
+/// Returns an error if the result is not a valid URL.
 pub fn join(base: &Uri, path: &str) -> Result<Uri, http::Error> {
     let own = base.path().trim_end_matches('/');
     let bare = path.split('?').next().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! The same calls from both sides: as this client and as a gauge on the way measured them.
+//! Compares the measurements of this client with the records of a tokengauge proxy for the same calls.
 
 use crate::trial::{median, quantile};
 use schemars::JsonSchema;
@@ -9,35 +9,31 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 
-/// Asks a gauge for its records of the benchmark's calls that began from an instant on.
 pub type AskGauge = Arc<dyn Fn(SystemTime) -> PendingRecords + Send + Sync>;
 
 pub type PendingRecords = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
 
-/// Why a gauge gave no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoRecords(pub String);
 
-/// One call as this client measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgentCall {
     pub trace: u128,
     pub ttft: Option<f64>,
     pub tps: Option<f64>,
     pub latency: f64,
-    /// Its normalised output tokens.
     pub output: Option<u64>,
 }
 
-/// The same calls from both sides.
+/// The calls of a load as this client and a tokengauge proxy measured them.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BothSides {
-    /// Calls that count here.
+    /// The number of calls that count on the client.
     pub calls: usize,
-    /// Those of them that the gauge has a record of.
+    /// The number of counted calls that the proxy has a record of.
     pub matched: usize,
-    /// Matched calls whose output tokens differ.
+    /// The number of matched calls whose output tokens differ.
     pub tokens_differ: usize,
     /// Time to first token, in seconds.
     pub ttft: Option<Sides>,
@@ -45,25 +41,24 @@ pub struct BothSides {
     pub tps: Option<Sides>,
     /// End-to-end latency, in seconds.
     pub latency: Option<Sides>,
-    /// Why the gauge could not be asked.
+    /// Why the proxy could not be asked.
     pub error: Option<String>,
 }
 
-/// A figure from both sides.
+/// A figure as the client and the proxy measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Sides {
-    /// The median, as this client measured it.
+    /// The median that this client measured.
     pub agent: f64,
-    /// The median, as the gauge measured it.
+    /// The median that the proxy measured.
     pub gauge: f64,
-    /// The median of the differences, call by call: agent − gauge.
+    /// The median over calls of the client's value minus the proxy's value.
     pub difference: f64,
-    /// The size of the difference that 95 of 100 calls do not exceed.
+    /// The 95th percentile of the absolute difference over calls.
     pub difference_p95: f64,
 }
 
 impl BothSides {
-    /// Compares calls with a gauge's records, by their trace ids.
     pub fn of(calls: &[AgentCall], records: &[CallRecord]) -> BothSides {
         let by_trace: HashMap<_, _> = records
             .iter()

@@ -1,4 +1,4 @@
-//! Results for programs that read JUnit's XML: a test case for each load, and one for each objective at it.
+//! Results as JUnit XML: a test case for each load and one for each objective at that load.
 
 use crate::level::LevelResult;
 use crate::objective::ObjectiveVerdict;
@@ -6,7 +6,8 @@ use crate::results::Results;
 use maud::Render;
 use std::fmt::Write;
 
-/// The results as one test suite. A load whose figures are withheld, all or a part, is an error; an objective that is not shown to be kept a failure.
+/// Returns the results as one test suite. A load with withheld figures is an error. An objective that is not shown to
+/// be kept is a failure.
 pub fn junit(results: &Results) -> String {
     let mut cases = String::new();
     let (mut tests, mut errors, mut failures) = (0, 0, 0);
@@ -63,9 +64,8 @@ fn case(cases: &mut String, load: &str, name: &str, seconds: f64, problem: Optio
     };
 }
 
-/// Text within an attribute.
 fn escaped(text: &str) -> String {
-    // Control characters are not allowed in XML, however they are written. XML has the same entities as HTML.
+    // XML forbids control characters even as references. The entities of HTML are also valid in XML.
     let text = text.replace(char::is_control, " ");
     text.render().into_string()
 }

@@ -1,4 +1,5 @@
-//! How late the client itself is: a machine that is too busy to send and to read in time measures itself.
+//! Measures how late the client itself is, because a client that is too busy to send and read in time measures its own
+//! delay.
 
 use crate::clock::now;
 use crate::quota::Throttled;
@@ -6,29 +7,25 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The distance of ticks.
 const EVERY: Duration = Duration::from_millis(20);
-/// A timer of the runtime is rounded up to its next millisecond, which is no lag.
+/// Timers of the runtime round up to the next millisecond, which does not count as lag.
 const RESOLUTION: Duration = Duration::from_millis(1);
 
 /// Delays of the client, each with the instant at which something was due.
 #[derive(Debug, Default)]
 pub struct Delays {
-    /// One for every 20 ms, so that a share of ticks is a share of the time.
+    /// One entry for every 20 ms, so that a share of ticks is a share of the time.
     ticks: Mutex<Vec<(Instant, Duration)>>,
     starts: Mutex<Vec<(Instant, Duration)>>,
     /// The pauses by a CPU quota before the measurement.
     throttled_before: OnceLock<Throttled>,
 }
 
-/// How late the client was in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lag {
-    /// The delay in seconds that 95 of 100 are not above, of ticks or of starts of calls, whichever is larger.
     pub p95: f64,
-    /// The delay in seconds that 99 of 100 are not above, of ticks or of starts of calls, whichever is larger.
     pub p99: f64,
-    /// The pauses by a CPU quota from the start of the measurement until now.
+    /// The pauses by a CPU quota since the start of the measurement.
     pub throttled: Throttled,
 }
 
@@ -37,7 +34,6 @@ impl Delays {
         self.starts.lock().push((due, late(due, now())));
     }
 
-    /// All ticks from `due` on that should have happened until now happen now. Returns the next tick.
     fn tick(&self, mut due: Instant) -> Instant {
         let now = now();
         let mut ticks = self.ticks.lock();
@@ -48,7 +44,6 @@ impl Delays {
         due
     }
 
-    /// How late the client was with what was due within the span.
     pub fn between(&self, from: Instant, to: Instant) -> Lag {
         let within = |all: &Mutex<Vec<(Instant, Duration)>>| {
             let all = all.lock();
@@ -75,14 +70,13 @@ fn late(due: Instant, now: Instant) -> Duration {
     late.saturating_sub(RESOLUTION)
 }
 
-/// The delay that a percentage of the sorted delays is not above; 0 without any.
 fn at_most(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     rank.checked_sub(1).map_or(0.0, |rank| sorted[rank])
 }
 
-/// Ticks on the runtime of the calls and notes how late each tick is, until it is dropped. Pauses by a CPU quota count from
-/// `measure_from` on.
+/// Records the delay of ticks on the runtime of the calls until it is dropped. Pauses by a CPU quota count from
+/// `measure_from`.
 pub async fn watch(delays: Arc<Delays>, measure_from: Instant) {
     let mut due = now() + EVERY;
     loop {
@@ -110,7 +104,6 @@ mod tests {
         assert_eq!(delays.between(later, later + EVERY), Lag::default());
     }
 
-    /// A client that starts many calls in time is late all the same when its ticks are.
     #[test]
     fn starts_in_time_do_not_hide_late_ticks() {
         let (now, delays) = (Instant::now(), Delays::default());
@@ -121,7 +114,7 @@ mod tests {
         assert_eq!(delays.between(now, now + EVERY * 10).p95, 0.08);
     }
 
-    /// A block of 100 ms in every 600 ms takes five ticks of thirty.
+    /// A block of 100 ms in every 600 ms delays five of thirty ticks.
     #[tokio::test]
     async fn a_blocked_runtime_is_late_for_as_long_as_it_is_blocked() {
         let delays = Arc::new(Delays::default());

@@ -1,13 +1,12 @@
-//! Distributions of lengths, in tokens.
+//! Distributions of lengths in tokens.
 
 use rand::RngExt;
 use std::str::FromStr;
 use tokengauge_stats::Generator;
 
-/// The longest length: more is a typing error.
+/// The longest length that is accepted. Longer ones are probably typing errors.
 pub const MAX_TOKENS: u32 = 10_000_000;
 
-/// How many tokens prompts or answers have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
     Fixed(u32),
@@ -23,11 +22,12 @@ pub enum Length {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no length in tokens such as 512, 128..1024 (uniform) or 512~64 (mean~deviation)")]
+#[error(
+    "`{0}` is not a length in tokens such as 512, 128..1024 (uniform) or 512~64 (mean~deviation)"
+)]
 pub struct InvalidLength(String);
 
 impl Length {
-    /// A length of the distribution, at least 1.
     pub fn sample(&self, random: &mut Generator) -> u32 {
         match *self {
             Length::Fixed(tokens) => tokens,

@@ -1,4 +1,4 @@
-//! The trials of one load together: Student's t across them, tails over all their calls.
+//! Combines the trials of one load: Student's t across trials, tails over all calls.
 
 use crate::figure::{LevelFigure, Method, TailFigure};
 use crate::gauge::BothSides;
@@ -13,72 +13,72 @@ use std::collections::BTreeMap;
 use strum::VariantArray;
 use tokengauge_stats::{bootstrap, student, tail};
 
-/// The confidence of tails' bounds, as in LoadGen.
+/// The confidence of the bounds of tails, as in MLPerf LoadGen.
 const TAIL_CONFIDENCE: f64 = 0.99;
 
-/// How many of the calls of the trials that count have a figure, and why the others have none.
+/// How many calls of the counted trials have a figure, and why the other calls have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Judged {
-    /// Calls that have it.
+    /// The number of calls that have the figure.
     pub calls: usize,
-    /// All calls.
+    /// The number of all calls.
     pub of: usize,
-    /// The others, by reason.
+    /// The number of calls without the figure, by reason.
     pub without: BTreeMap<String, usize>,
 }
 
-/// What a million output tokens cost.
+/// The cost of a million output tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Price {
-    /// By the hour of the hardware and the throughput at this load, in US dollars.
+    /// US dollars per million output tokens, from the hourly cost of the hardware and the throughput at this load.
     pub hardware_usd: Option<f64>,
-    /// By the model's list price for these calls, their input included, in US dollars.
+    /// US dollars per million output tokens, from the model's list price for these calls, including their input.
     pub list_usd: Option<f64>,
 }
 
-/// The values below which shares of the calls (or tokens) are: 0 %, 2 %, … 100 %.
+/// Quantiles of the calls (or tokens) at 0 %, 2 %, … 100 %.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Distributions {
-    /// Times to first token.
+    /// Quantiles of the time to first token, in seconds.
     pub ttft: Vec<f64>,
-    /// Times between tokens.
+    /// Quantiles of the time between tokens, in seconds.
     pub itl: Vec<f64>,
 }
 
-/// What one load came to.
+/// The results of one load.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LevelResult {
     /// The load.
     pub load: LoadName,
-    /// Its trials.
+    /// The trials of this load.
     pub trials: Vec<TrialResult>,
-    /// The figures over all trials that count; empty where they are withheld.
+    /// The figures over all counted trials; empty if they are withheld.
     pub figures: BTreeMap<Metric, LevelFigure>,
-    /// The tails over the calls of those trials.
+    /// The tails over the calls of all counted trials.
     pub tails: Vec<TailFigure>,
-    /// The calls that TPS and times between tokens are of.
+    /// The calls that TPS and times between tokens are computed from.
     #[serde(default)]
     pub judged_tps: Judged,
-    /// The calls that TTFT is of.
+    /// The calls that TTFT is computed from.
     #[serde(default)]
     pub judged_ttft: Judged,
-    /// How times are distributed.
+    /// The distributions of times.
     pub distributions: Distributions,
-    /// What became of the objectives.
+    /// The results of the objectives at this load.
     pub objectives: Vec<ObjectiveResult>,
-    /// What a million output tokens cost at this load.
+    /// The cost of a million output tokens at this load.
     pub usd_per_million_output: Price,
-    /// The same calls as a gauge on the way measured them.
+    /// The same calls as a tokengauge proxy measured them.
     pub gauge: Option<BothSides>,
     /// Why there are no figures.
     pub withheld: Vec<Withheld>,
-    /// Why the figures of a part are withheld, if the load has other figures.
+    /// Why some of the figures are withheld, if the load has other figures.
     #[serde(default)]
     pub partly_withheld: Vec<Withheld>,
 }
 
 impl LevelResult {
-    /// What the trials of a load came to. `hardware` is what the backend costs an hour, in US dollars.
+    /// Combines the trials of a load. `hardware` is the cost of the backend in US dollars per hour.
     pub fn of(
         load: LoadName,
         trials: Vec<TrialResult>,
@@ -156,8 +156,8 @@ impl LevelResult {
         }
     }
 
-    /// Whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose figures are
-    /// withheld for another reason is not shown to keep or to miss them.
+    /// Returns whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose
+    /// figures are withheld for another reason neither keeps nor misses them.
     pub fn verdict(&self) -> ObjectiveVerdict {
         let any = |verdict| self.objectives.iter().any(|it| it.verdict == verdict);
         if self.withheld.iter().any(is_fatal) || any(ObjectiveVerdict::Missed) {
@@ -169,7 +169,7 @@ impl LevelResult {
         }
     }
 
-    /// The names of the figures that are withheld: the load for all of them, or the load and the part.
+    /// Returns the names of the withheld figures: the load for all of them, or the load and the part.
     pub fn without(&self) -> Vec<String> {
         let mut parts: Vec<_> = self
             .partly_withheld
@@ -186,8 +186,8 @@ impl LevelResult {
         named.chain(all).collect()
     }
 
-    /// The number of trials with which the tails of all objectives have enough calls; `None` if they already do, or if more
-    /// trials do not help.
+    /// Returns the number of trials with which the tails of all objectives have enough calls; `None` if they already
+    /// have, or if more trials do not help.
     pub fn trials_for_tails(&self, objectives: &[Objective]) -> Option<u32> {
         let of = |tail: TailMetric| {
             let withheld = |it: &Withheld| it.part == Some(tail.part());
@@ -205,7 +205,8 @@ impl LevelResult {
             .filter(|_| self.withheld.is_empty())
     }
 
-    /// Whether throughput, TPS and TTFT are known within a share of their values, over several trials.
+    /// Returns whether the intervals of throughput, TPS and TTFT over several trials are within `share` of their
+    /// values.
     pub fn is_known_within(&self, share: f64) -> bool {
         let known = |metric: &Metric| {
             let figure = self.figures.get(metric);
@@ -241,7 +242,6 @@ impl Objective {
     }
 }
 
-/// Why a load has no figures: calls failed, the backend did not keep up, or not more than half of the trials count.
 fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let reasons = || {
         trials.iter().flat_map(|trial| {
@@ -261,7 +261,6 @@ fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     }
 }
 
-/// Why figures of a part are withheld: not more than half of the trials have them.
 fn partly_withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let withheld = |part: Part| {
         let with = trials.iter().filter(|trial| trial.has(part)).count();
@@ -283,17 +282,14 @@ fn with_trial(trial: &TrialResult, withheld: &Withheld) -> Withheld {
     }
 }
 
-/// Whether one trial with this reason withholds the figures of all.
 fn is_fatal(withheld: &Withheld) -> bool {
     matches!(withheld.reason, Reason::FailedCalls | Reason::Overloaded)
 }
 
-/// The calls that have the figure of a tail, and those that its bound needs.
 fn calls_and_needed(trials: &[TrialResult], metric: TailMetric) -> (usize, usize) {
     (times(trials, metric).count(), metric.calls_needed())
 }
 
-/// Why an objective is neither kept nor missed, and what to do.
 fn not_shown(
     objective: &Objective,
     result: &ObjectiveResult,
@@ -304,7 +300,7 @@ fn not_shown(
     if let Some((calls, needed)) = tail.map(|tail| calls_and_needed(trials, tail))
         && calls < needed
     {
-        // A trial without figures also has calls, so they show how many there are in a time.
+        // Calls of trials without figures also show how many calls fit into a trial.
         let calls = calls.max(trials.iter().map(|trial| trial.calls).sum());
         let measured: f64 = trials.iter().map(|trial| trial.measured).sum();
         let least = needed.max(trials.len() * bootstrap::MIN_OBSERVATIONS);
@@ -312,7 +308,7 @@ fn not_shown(
         if factor > 1.0 {
             let seconds = (measured / trials.len() as f64 * factor).ceil();
             return format!(
-                "{calls} of {least} calls needed: measure for {seconds} s or more in each of {} trials \
+                "only {calls} of the {least} needed calls; measure for at least {seconds} s in each of {} trials \
                  (--benchmark-duration)",
                 trials.len()
             );
@@ -322,11 +318,11 @@ fn not_shown(
     match (withheld.is_empty(), result.value, result.bound) {
         (false, ..) => withheld.join("; "),
         (true, Some(value), Some(bound)) => format!(
-            "it is {} and may be {}: make more trials (--trials) or measure longer (--benchmark-duration)",
+            "the figure is {} and may be {}: make more trials (--trials) or measure longer (--benchmark-duration)",
             unit.show(value),
             unit.show(bound)
         ),
-        _ => "no call has the figure".to_owned(),
+        _ => "no call has this figure".to_owned(),
     }
 }
 
@@ -372,7 +368,8 @@ fn having(trials: &[TrialResult], part: Part) -> impl Iterator<Item = &TrialResu
     trials.iter().filter(move |trial| trial.has(part))
 }
 
-/// A tail over the calls of all trials. That of speeds is one of seconds per token, so that the bad side is the high one.
+/// Returns a tail over the calls of all trials. The tail of a speed is computed from seconds per token, so that the bad
+/// side is the high one.
 fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
     let times: Vec<f64> = times(trials, metric).collect();
     let shown = |time: f64| match metric.of {
@@ -404,7 +401,6 @@ fn times(trials: &[TrialResult], metric: TailMetric) -> impl Iterator<Item = f64
     })
 }
 
-/// The calls that have a speed, and why the others have none.
 fn judged_tps(trials: &[TrialResult]) -> Judged {
     let mut judged = Judged::default();
     for trial in having(trials, Part::Tps) {
@@ -456,7 +452,6 @@ pub(crate) mod tests {
     use crate::trial::{Figure, Sample};
     use rand::RngExt;
 
-    /// A trial with this throughput, or a withheld one.
     pub(crate) fn trial(number: u32, throughput: Result<f64, Reason>) -> TrialResult {
         let figure = |value| Figure {
             value,
@@ -526,7 +521,7 @@ pub(crate) mod tests {
         assert!((price - 5.5556).abs() < 0.001, "{price}");
     }
 
-    /// Runs of trials without a trend: the interval is looked at after each trial, and few runs have one that misses the truth.
+    /// Without a trend, the interval after any trial misses the truth in only a few runs.
     #[test]
     fn intervals_hold_after_every_trial_at_once() {
         let criteria = Criteria {

@@ -16,59 +16,52 @@ use tokengauge_stats::{Generator, seeded};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-/// Calls under way at once at most: an open loop that has more is not answered any more.
+/// The maximum number of calls in flight. An open loop that exceeds it is not answered any more.
 pub const MAX_IN_FLIGHT: usize = 8_192;
-/// How long the meter may take to hand over the last calls.
 const FLUSH: Duration = Duration::from_secs(10);
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// A closed loop: as many calls at once, each followed by the next.
+    /// A closed loop with this many calls at once. Each call is followed by the next one.
     Concurrency(u32),
-    /// An open loop: calls a second, however many are under way.
+    /// An open loop with this many calls per second, however many are in flight.
     RequestRate(f64, ArrivalPattern),
-    /// The starts of a trace, since its first.
+    /// The start times of the calls of a trace, relative to its first call.
     Schedule(Arc<[Duration]>),
-    /// The sessions of a trace, in which a call waits for the one before.
+    /// The sessions of a trace. A call waits for the previous call of its session.
     Sessions(Arc<[Session]>),
 }
 
-/// How the calls of an open loop arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ArrivalPattern {
-    /// Independent of each other: exponential times between them.
+    /// Independent arrivals with exponential times between them.
     #[default]
     Poisson,
-    /// In equal steps.
     Constant,
 }
 
-/// The phases of a trial. The load is the same in all of them.
+/// The phases of a trial. All of them have the same load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phases {
-    /// What a backend needs to get going: connections, caches, compilation. A closed loop reaches its concurrency within its
+    /// Time for the backend to open connections, fill caches and compile. A closed loop reaches its concurrency in the
     /// first half.
     pub warm_up: Duration,
-    /// At the whole load, without letting it fall: queues fill.
+    /// Time at the full load for queues to fill.
     pub burn_in: Duration,
-    /// Calls that begin here count.
+    /// Calls that begin in this phase count.
     pub measure: Duration,
-    /// The load goes on until those calls have ended, at most for this long.
+    /// The maximum time for which the load continues until the counted calls have ended.
     pub drain: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Phase {
-    /// What a backend needs to get going.
     WarmUp,
-    /// Queues fill.
     BurnIn,
-    /// Calls that begin count.
     Measure,
-    /// Until those have ended.
     Drain,
 }
 
@@ -77,18 +70,15 @@ pub struct TrialSettings {
     pub phases: Phases,
     /// The length of an observation of throughput.
     pub interval: Duration,
-    /// The seed of arrivals and trace ids.
     pub seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialProgress {
     pub phase: Phase,
-    /// Calls that have ended.
     pub calls: usize,
     /// Tokens per second of all calls together, over the last seconds.
     pub tps: f64,
-    /// Until the end of the measurement.
     pub left: Duration,
 }
 
@@ -97,27 +87,25 @@ pub struct Trace {
     pub began: Instant,
     pub measure_from: Instant,
     pub measure_to: Instant,
-    /// Tokens by interval, from the begin on.
+    /// Tokens by interval, from the beginning of the trial.
     pub tokens: Vec<u64>,
     pub interval: Duration,
-    /// All calls that have ended.
     pub calls: Vec<Arc<FinishedCall>>,
-    /// Calls that were to begin while they count, and did.
+    /// The number of calls that began during the measurement as scheduled.
     pub begun: usize,
     pub delays: Arc<Delays>,
-    /// The backend was so slow that an open loop had [`MAX_IN_FLIGHT`] calls under way.
+    /// The backend was so slow that an open loop had [`MAX_IN_FLIGHT`] calls in flight.
     pub overloaded: bool,
     pub interrupted: bool,
 }
 
 impl Trace {
-    /// Whether a call began while calls count.
     pub fn counts(&self, call: &FinishedCall) -> bool {
         (self.measure_from..self.measure_to).contains(&call.timestamps.received)
     }
 }
 
-/// Runs one trial. `stop` becoming true ends it at once.
+/// Runs one trial. Setting `stop` to true ends it immediately.
 pub async fn run(
     client: &Arc<Client>,
     load: &Load,
@@ -192,20 +180,17 @@ struct Trial {
 #[derive(Default)]
 struct Counters {
     stop: AtomicBool,
-    /// Calls so far, which numbers them.
     all: AtomicUsize,
     in_flight: AtomicUsize,
     ended: AtomicUsize,
-    /// Calls that count, and those of them that are under way.
+    /// The number of counted calls, and of counted calls in flight.
     begun: AtomicUsize,
     open: AtomicUsize,
     overloaded: AtomicBool,
-    /// A call has ended, or the load is over.
     changed: Notify,
 }
 
 impl Trial {
-    /// One call, which was to begin at `intended`.
     async fn call(&self, prepared: Prepared, intended: Instant) {
         self.delays.starts(intended);
         let counters = &self.counters;
@@ -223,7 +208,7 @@ impl Trial {
         let done = self.client.call(&self.meter, prepared, name, intended);
         let done = done.await;
         if done.is_err() {
-            // A closed port must not be called as fast as it refuses.
+            // Limits the rate of calls to a closed port.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         if counts {
@@ -242,7 +227,7 @@ impl Trial {
         self.counters.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits until the calls that count have ended, or for `drain` after the last could have begun.
+    /// Waits until all counted calls have ended, or for `drain` after the last one could have begun.
     async fn over(&self, drain: Duration) {
         let all_ended = async {
             tokio::time::sleep_until(self.measure_to.into()).await;
@@ -257,7 +242,6 @@ impl Trial {
         }
     }
 
-    /// Waits until no call is under way.
     async fn idle(&self) {
         self.until(|counters| counters.in_flight.load(Ordering::Relaxed) == 0)
             .await;
@@ -275,12 +259,11 @@ impl Trial {
     }
 }
 
-/// Starts the tasks that make the calls.
 fn start(trial: &Arc<Trial>, load: &Load, settings: TrialSettings, tasks: &mut JoinSet<()>) {
     let began = trial.measure_from - settings.phases.warm_up - settings.phases.burn_in;
     match load {
         Load::Concurrency(streams) => {
-            // In lockstep all streams would wait for their first tokens at once.
+            // Starts are spread, because streams in lockstep would all wait for their first tokens at once.
             let spread = settings.phases.warm_up / 2;
             for number in 0..*streams {
                 let at = began + spread.mul_f64(f64::from(number) / f64::from(*streams));
@@ -312,7 +295,6 @@ fn start(trial: &Arc<Trial>, load: &Load, settings: TrialSettings, tasks: &mut J
     }
 }
 
-/// A stream of a closed loop: one call after the other.
 async fn one_stream(trial: Arc<Trial>, at: Instant) {
     tokio::time::sleep_until(at.into()).await;
     while !trial.stopped() {
@@ -321,7 +303,6 @@ async fn one_stream(trial: Arc<Trial>, at: Instant) {
     }
 }
 
-/// Begins calls at instants that do not depend on how fast they are answered.
 async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
     let mut calls = JoinSet::new();
     for at in arrivals {
@@ -342,7 +323,6 @@ async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
     while calls.join_next().await.is_some() {}
 }
 
-/// Begins sessions when they are to begin, since `began`.
 async fn replay(
     trial: Arc<Trial>,
     sessions: Arc<[Session]>,
@@ -367,7 +347,6 @@ async fn replay(
     while open.join_next().await.is_some() {}
 }
 
-/// The calls of a session, each after the one before and the pause of the trace.
 async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64) {
     let mut ended = None;
     for turn in &session.turns {
@@ -388,7 +367,6 @@ async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64
     }
 }
 
-/// The instants at which the calls of an open loop begin.
 struct Arrivals {
     next: Instant,
     rate: f64,
@@ -409,7 +387,6 @@ impl Iterator for Arrivals {
     }
 }
 
-/// Tells how far the trial is, until it is dropped.
 async fn tell(
     trial: &Trial,
     recorder: &Recorder,
@@ -425,7 +402,7 @@ async fn tell(
             now if now < trial.measure_to => Phase::Measure,
             _ => Phase::Drain,
         };
-        // The last interval is not over.
+        // The last interval is incomplete.
         let counts = recorder.tokens();
         let counts = counts.split_last().map_or(&[][..], |(_, whole)| whole);
         let newest = &counts[counts.len().saturating_sub(5)..];

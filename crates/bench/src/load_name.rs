@@ -1,17 +1,17 @@
-//! What a load is, as results have it.
+//! The description of a load in results.
 
 use crate::load::{ArrivalPattern, Load};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a load is.
+/// A load: either a concurrency or a request rate.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LoadName {
-    /// Calls at once, in a closed loop.
+    /// The number of concurrent calls of a closed loop.
     pub concurrency: Option<u32>,
-    /// Calls per second, in an open loop.
+    /// The calls per second of an open loop.
     pub request_rate: Option<f64>,
-    /// How they arrive.
+    /// The arrival pattern of an open loop.
     pub arrival_pattern: Option<String>,
 }
 
@@ -42,7 +42,6 @@ impl LoadName {
         }
     }
 
-    /// The load as a number: calls at once, or per second.
     pub fn number(&self) -> f64 {
         let concurrency = self.concurrency.map(f64::from);
         concurrency.or(self.request_rate).unwrap_or_default()

@@ -1,9 +1,9 @@
-//! The figures of a benchmark: their names, units and which way is better.
+//! The figures of a benchmark with their names, units and directions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A figure of which each trial has one.
+/// A figure that each trial has.
 #[derive(
     Clone,
     Copy,
@@ -26,11 +26,11 @@ pub enum Metric {
     OutputThroughput,
     /// Complete calls per second.
     RequestThroughput,
-    /// All decode tokens by all decode seconds: `tps.output` of the calls, weighted by their time.
+    /// All decode tokens divided by all decode seconds: `tps.output` of the calls, weighted by their decode time.
     TpsMean,
     /// The median of `tps.output`.
     TpsP50,
-    /// The same in the provider's tokens.
+    /// All decode tokens, as the provider counts them, divided by all decode seconds.
     ReportedTpsMean,
     /// Mean time to first token.
     TtftMean,
@@ -40,7 +40,7 @@ pub enum Metric {
     ItlMean,
     /// Median time between tokens.
     ItlP50,
-    /// The time between tokens that 99 of 100 tokens do not exceed.
+    /// The 99th percentile of the time between tokens.
     ItlP99,
     /// Mean end-to-end latency.
     LatencyMean,
@@ -69,7 +69,8 @@ impl Metric {
         }
     }
 
-    /// The part of the figures that it belongs to; `None` if the workload sets it, not the backend.
+    /// Returns the part of the figures that this figure belongs to; `None` if the workload determines it instead of the
+    /// backend.
     pub fn part(self) -> Option<Part> {
         match self {
             Metric::TtftMean | Metric::TtftP50 => Some(Part::Ttft),
@@ -87,7 +88,7 @@ impl Metric {
         }
     }
 
-    /// Whether more is better; `None` for what the workload is, not the backend.
+    /// Returns whether higher is better; `None` if the workload determines the figure instead of the backend.
     pub fn higher_is_better(self) -> Option<bool> {
         match self.unit() {
             Unit::TokensPerSecond | Unit::CallsPerSecond => Some(true),
@@ -109,7 +110,7 @@ pub enum Part {
     /// Output tokens per second of a call, and the time between tokens.
     #[strum(serialize = "TPS and ITL")]
     Tps,
-    /// End-to-end latency, and with it the throughput.
+    /// End-to-end latency and throughput.
     #[strum(serialize = "latency and throughput")]
     Latency,
 }
@@ -134,7 +135,7 @@ impl Unit {
     }
 }
 
-/// What a tail is of.
+/// The quantity of a tail percentile.
 #[derive(
     Clone,
     Copy,
@@ -152,17 +153,16 @@ impl Unit {
 pub enum TailOf {
     /// Time to first token.
     Ttft,
-    /// Output tokens per second of a call; its bad tail is the low one.
+    /// Output tokens per second of a call. The bad tail is the low one.
     Tps,
     /// End-to-end latency.
     Latency,
 }
 
-/// A tail: of what, and what share of calls is not beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailMetric {
     pub of: TailOf,
-    /// In percent, counted from the good side: 95 is p95 of times and p5 of speeds.
+    /// In percent from the good side: 95 is p95 of times and p5 of speeds.
     pub percent: u8,
 }
 
@@ -184,7 +184,7 @@ impl TailMetric {
         ]
     };
 
-    /// The word for it: `ttft_p95`, `tps_p5`.
+    /// Returns the name, such as `ttft_p95` or `tps_p5`.
     pub fn name(self) -> String {
         let of: &str = self.of.into();
         match self.of {

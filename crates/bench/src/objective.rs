@@ -1,4 +1,4 @@
-//! Objectives that a load is to keep: `ttft_p95<=500ms`, `tps_p10>=20`.
+//! Objectives for a load, such as `ttft_p95<=500ms` and `tps_p10>=20`.
 
 use crate::figure::{LevelFigure, TailFigure};
 use crate::metric::{Metric, Part, TailMetric, Unit};
@@ -8,19 +8,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A limit on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     pub of: ObjectiveMetric,
-    /// Whether the limit is the largest that is allowed, else the smallest.
     pub at_most: bool,
-    /// The limit: seconds, tokens per second or calls per second.
+    /// The limit in seconds, tokens per second or calls per second.
     pub limit: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectiveMetric {
-    /// A mean, a median or a throughput.
     Figure(Metric),
     Tail(TailMetric),
 }
@@ -32,24 +29,24 @@ pub enum ObjectiveMetric {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ObjectiveVerdict {
-    /// It is shown to be kept.
+    /// The figures show that the objective is kept.
     Kept,
-    /// It is missed.
+    /// The figures show that the objective is missed.
     Missed,
-    /// The calls do not show either.
+    /// The calls show neither.
     NotShown,
 }
 
-/// What became of an objective at one load.
+/// The result of an objective at one load.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ObjectiveResult {
-    /// As it was given.
+    /// The objective as the user wrote it.
     pub objective: String,
-    /// Whether it is kept.
+    /// Whether the load keeps the objective.
     pub verdict: ObjectiveVerdict,
-    /// The figure that it was held against, where there is one.
+    /// The figure that was compared with the objective, if there is one.
     pub value: Option<f64>,
-    /// The end of the figure's interval, or of its bound, by which it is judged.
+    /// The end of the figure's interval, or of its bound, that decides the verdict.
     pub bound: Option<f64>,
     /// Why neither is shown, and what to do.
     #[serde(default)]
@@ -57,7 +54,8 @@ pub struct ObjectiveResult {
 }
 
 impl Objective {
-    /// Judges the figures of a load: an objective is kept where the whole interval keeps it, missed where none of it does.
+    /// Judges the figures of a load. An objective is kept if the whole interval keeps it, and missed if the whole
+    /// interval misses it.
     pub fn judge(
         &self,
         figures: &BTreeMap<Metric, LevelFigure>,
@@ -102,7 +100,6 @@ impl Objective {
         }
     }
 
-    /// The part of the figures that it belongs to; `None` if the workload sets the figure, not the backend.
     pub fn part(&self) -> Option<Part> {
         match self.of {
             ObjectiveMetric::Figure(metric) => metric.part(),
@@ -134,8 +131,8 @@ impl fmt::Display for Objective {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \
-     a time has <= and a unit, a speed >="
+    "`{0}` is not an objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \
+     times need <= and a unit, speeds need >="
 )]
 pub struct InvalidObjective(String);
 

@@ -1,4 +1,4 @@
-//! What a trial is judged by and its figures are of: plain numbers, in seconds since the measurement began.
+//! The input for the figures of a trial: plain numbers, in seconds since the measurement began.
 
 use crate::lag::Lag;
 use crate::load::Trace;
@@ -8,43 +8,39 @@ use tokengauge_core::finished::FinishedCall;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// The length of the measurement.
     pub seconds: f64,
     pub interval: f64,
     /// Tokens of all streams in each interval of the measurement.
     pub tokens: Vec<f64>,
-    /// All calls that have ended, those that do not count included, in the order in which they began.
+    /// All calls that have ended, including calls that do not count, in the order of their starts.
     pub calls: Vec<Call>,
     pub lag: Lag,
-    /// Calls that were to begin while they count, and did.
+    /// The number of calls that began during the measurement as scheduled.
     pub begun: usize,
-    /// An open loop had more calls under way than are possible.
+    /// An open loop exceeded the maximum number of calls in flight.
     pub overloaded: bool,
     pub interrupted: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
-    /// The W3C trace id.
     pub trace: u128,
-    /// When it was to begin.
+    /// The scheduled start.
     pub begun: f64,
     pub ended: f64,
     pub ttft: Option<f64>,
-    /// Tokens after the first chunk, and the seconds they took.
+    /// Tokens after the first chunk, and their decode seconds.
     pub decode: Option<(u64, f64)>,
-    /// Why its speed is not known.
     pub no_tps: Option<TpsUnavailable>,
     /// Reported ÷ normalised output tokens.
     pub token_ratio: Option<f64>,
-    /// Input tokens: reported, else counted.
+    /// Reported input tokens, or counted ones if none were reported.
     pub input: Option<u64>,
-    /// Normalised output tokens.
     pub output: Option<u64>,
     pub cost_usd: Option<f64>,
     /// Latencies between tokens, each with the number of tokens that had it.
     pub inter_token: Vec<(f64, u32)>,
-    /// Gaps over a second between tokens: when they ended and how long they were.
+    /// Gaps of more than a second between tokens: end and length.
     pub stalls: Vec<(f64, f64)>,
     pub failed: Option<String>,
 }
@@ -54,7 +50,6 @@ impl Call {
         (from..to).contains(&self.begun)
     }
 
-    /// Tokens per second while it streamed.
     pub fn tps(&self) -> Option<f64> {
         let (tokens, seconds) = self.decode?;
         (seconds > 0.0).then(|| tokens as f64 / seconds)
@@ -93,13 +88,11 @@ impl Observed {
         }
     }
 
-    /// Calls that began within the span.
     pub fn between(&self, from: f64, to: f64) -> impl Iterator<Item = &Call> + Clone {
         let calls = self.calls.iter();
         calls.filter(move |call| call.began_within(from, to))
     }
 
-    /// Calls under way in the mean of the span.
     pub fn mean_in_flight(&self, from: f64, to: f64) -> f64 {
         let busy = |call: &Call| (call.ended.min(to) - call.begun.max(from)).max(0.0);
         self.calls.iter().map(busy).sum::<f64>() / (to - from)
@@ -134,7 +127,6 @@ fn of_call(finished: &FinishedCall, since: impl Fn(Instant) -> f64) -> Call {
     }
 }
 
-/// How a call failed: its outcome, and of which kind.
 fn failure(finished: &FinishedCall) -> Option<String> {
     let record = &finished.record;
     let outcome = match record.outcome {
@@ -142,7 +134,7 @@ fn failure(finished: &FinishedCall) -> Option<String> {
             return Some("no text".to_owned());
         }
         Outcome::Complete => return None,
-        // Only the end of the trial cancels a call.
+        // Only the end of the trial cancels calls.
         Outcome::ClientCancelled => return Some("not ended in time".to_owned()),
         outcome => outcome.as_str(),
     };
@@ -154,7 +146,7 @@ fn failure(finished: &FinishedCall) -> Option<String> {
     Some(detail.map_or(outcome.to_owned(), |detail| format!("{outcome} {detail}")))
 }
 
-/// Seconds from `from` to `at`, negative where it is earlier.
+/// Returns the seconds from `from` to `at`, negative if `at` is earlier.
 fn seconds_since(from: Instant, at: Instant) -> f64 {
     match at.checked_duration_since(from) {
         Some(after) => after.as_secs_f64(),
@@ -162,7 +154,7 @@ fn seconds_since(from: Instant, at: Instant) -> f64 {
     }
 }
 
-/// A phase's length as whole intervals, so that intervals begin with the measurement.
+/// Rounds the length of a phase up to whole intervals, so that an interval begins with the measurement.
 pub fn whole_intervals(phase: Duration, interval: Duration) -> Duration {
     let count = phase.as_secs_f64() / interval.as_secs_f64();
     interval.mul_f64((count - 1e-9).ceil().max(0.0))

@@ -1,4 +1,4 @@
-//! What is run: the backend, the loads, the phases, and what counts.
+//! The plan of a run: backend, loads, phases and rules.
 
 use crate::client::ClientSettings;
 use crate::gauge::AskGauge;
@@ -15,40 +15,37 @@ pub struct Plan {
     pub client: ClientSettings,
     pub workload: Arc<Workload>,
     pub levels: Levels,
-    /// Trials of each.
     pub trials: u32,
     pub phases: Phases,
-    /// The length of an observation of throughput.
     pub interval: Duration,
     pub criteria: Criteria,
     pub objectives: Vec<Objective>,
-    /// What the backend costs an hour, in US dollars.
+    /// The cost of the backend in US dollars per hour.
     pub usd_per_hour: Option<f64>,
     pub seed: u64,
-    /// The name of the run: the session of its calls.
+    /// The name of the run, which is the session of its calls.
     pub name: String,
     pub measured_by: MeasuredBy,
-    /// The gauge on the way.
+    /// Asks the tokengauge proxy between the client and the backend.
     pub gauge: Option<AskGauge>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Levels {
     All(Vec<Load>),
-    /// The highest of a range that keeps the objectives, by bisection.
+    /// Searches by bisection for the highest load of the range that keeps the objectives.
     Search(Range),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
-    /// Calls at once: from, to.
+    /// Concurrent calls: from, to.
     Concurrency(u32, u32),
     /// Calls per second: from, to, and the step at which the search ends.
     RequestRate(f64, f64, f64, ArrivalPattern),
 }
 
 impl Range {
-    /// Its lowest and its highest load, as numbers.
     pub(crate) fn ends(&self) -> (f64, f64) {
         match *self {
             Range::Concurrency(from, to) => (f64::from(from), f64::from(to)),
@@ -63,7 +60,7 @@ impl Range {
         }
     }
 
-    /// What lies between two loads; `None` where they are a step apart.
+    /// Returns a load between two loads; `None` if they are one step apart.
     pub(crate) fn middle(&self, kept: f64, missed: f64) -> Option<f64> {
         match *self {
             Range::Concurrency(..) => {

@@ -1,10 +1,10 @@
-//! Texts with a wanted number of tokens.
+//! Generates texts with a given number of tokens.
 
 use rand::RngExt;
 use tokengauge_stats::Generator;
 use tokengauge_tokenizer::count;
 
-/// Each is one token with its blank.
+/// Each word with its leading space is one token.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     " the", " of", " and", " to", " in", " is", " was", " for", " on", " with", " as", " by", " at", " from", " that",
@@ -21,8 +21,8 @@ const WORDS: &[&str] = &[
     " memory", " token", " stream", " model", " answer", " question", " reason", " measure", " clock", " network",
 ];
 
-/// A text of exactly `tokens` o200k_base tokens, at least 1. It begins with words drawn at random, so that no two share a
-/// beginning that an engine could have cached.
+/// Returns a text of exactly `tokens` o200k_base tokens, at least 1. It begins with random words, so that no two texts
+/// share a prefix that an engine could have cached.
 pub fn text(tokens: u32, random: &mut Generator) -> String {
     let mut text = String::with_capacity(tokens as usize * 6);
     for _ in 0..tokens {

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How often and how long a quota paused this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
-    /// Periods of the quota with a pause.
+    /// The number of quota periods with a pause.
     pub periods: u64,
     /// The pauses of all CPUs together.
     pub time: Duration,
 }
 
 impl Throttled {
-    /// Since the cgroup began; zero outside Linux and without a quota.
+    /// Returns the pauses since the cgroup was created; zero outside Linux and without a quota.
     pub fn so_far() -> Throttled {
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Throttled::of(&membership, Path::new(CGROUPS))
@@ -29,13 +28,12 @@ impl Throttled {
         }
     }
 
-    /// The mean length of a pause, in seconds.
     pub fn pause(self) -> f64 {
         self.time.as_secs_f64() / self.periods.max(1) as f64
     }
 
-    /// The sum over the cgroups that the process is in: a quota of any ancestor pauses it. A container sees the path of its
-    /// cgroup on the host but only a part of the tree, so paths that do not exist are passed over.
+    /// Sums over the cgroups of the process, because the quota of any ancestor pauses it. A container sees the host
+    /// path of its cgroup but only a part of the tree, so missing paths are skipped.
     fn of(membership: &str, root: &Path) -> Throttled {
         let files: BTreeSet<_> = membership
             .lines()
@@ -53,7 +51,7 @@ impl Throttled {
         })
     }
 
-    /// A `cpu.stat`: version 2 has microseconds, version 1 nanoseconds.
+    /// Parses a `cpu.stat`. Version 2 uses microseconds, version 1 nanoseconds.
     fn parse(text: &str) -> Throttled {
         let value = |name: &str| -> Option<u64> {
             let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -68,7 +66,8 @@ impl Throttled {
     }
 }
 
-/// The `cpu.stat` of a cgroup and its ancestors, by a line `ID:CONTROLLERS:PATH` of `/proc/self/cgroup`.
+/// Returns the `cpu.stat` files of a cgroup and its ancestors, from a line `ID:CONTROLLERS:PATH` of
+/// `/proc/self/cgroup`.
 fn stats(line: &str, root: &Path) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
@@ -119,7 +118,7 @@ mod tests {
         };
         assert_eq!(found, wanted(4, 200));
         assert!((found.pause() - 0.05).abs() < 1e-12);
-        // Docker with version 1: the path is the host's, the files are at the root.
+        // Docker with version 1: the path is the host's, and the files are at the root.
         let first = tree(&[("cpu/cpu.stat", "nr_throttled 2\nthrottled_time 90000000\n")]);
         let membership = "5:memory:/docker/1f\n4:cpu,cpuacct:/docker/1f\n1:name=systemd:/\n";
         assert_eq!(Throttled::of(membership, first.path()), wanted(2, 90));

@@ -1,4 +1,4 @@
-//! What the meter finds in a trial: tokens by the time at which they came, and finished calls.
+//! Collects tokens by time and finished calls of a trial from the meter.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,10 +7,9 @@ use tokengauge_core::call::Channel;
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// Intervals of a trial at most: a week of seconds.
+/// The maximum number of intervals of a trial: a week of seconds.
 const MAX_INTERVALS: usize = 604_800;
 
-/// Takes what the meter finds in one trial.
 #[derive(Debug)]
 pub struct Recorder {
     tokens: Arc<TokensByInterval>,
@@ -25,7 +24,6 @@ struct TokensByInterval {
 }
 
 impl Recorder {
-    /// Of a trial that begins then, with a count of tokens for each `interval`.
     pub fn new(began: Instant, interval: Duration) -> Arc<Recorder> {
         Arc::new(Recorder {
             tokens: Arc::new(TokensByInterval {
@@ -37,12 +35,11 @@ impl Recorder {
         })
     }
 
-    /// Tokens of each interval so far. Intervals at the end in which none came are missing.
+    /// Returns the tokens of each interval so far. Intervals without tokens at the end are missing.
     pub fn tokens(&self) -> Vec<u64> {
         self.tokens.counts.lock().clone()
     }
 
-    /// The calls that have finished, in the order of their ends.
     pub fn calls(&self) -> Vec<Arc<FinishedCall>> {
         self.calls.lock().clone()
     }

@@ -1,19 +1,17 @@
-//! A permutation test of two results whose trials are in strata: whether figures shifted at any load.
+//! A stratified permutation test of two results: whether figures shifted at any load.
 
 use rand::seq::SliceRandom;
 use tokengauge_stats::{Generator, seeded};
 
-/// Random assignments of trials to the two results.
 const ASSIGNMENTS: usize = 9_999;
-/// The seed of the assignments, so that the same results have the same p values.
+/// A fixed seed makes the p values reproducible.
 const SEED: u64 = 1;
-/// Sums of the same trials differ by the order of additions.
+/// The tolerance for sums of the same numbers in a different order.
 const ROUNDING: f64 = 1e-9;
 
-/// The figures of a trial, in the order of the tests; `None` if it does not have one.
+/// The figures of a trial, in the order of the tests; `None` if the trial does not have the figure.
 pub(crate) type Figures = Vec<Option<f64>>;
 
-/// The trials of one load.
 #[derive(Clone, Debug)]
 pub(crate) struct Stratum {
     pub(crate) old: Vec<Figures>,
@@ -23,18 +21,18 @@ pub(crate) struct Stratum {
 /// One-sided p values of a figure, adjusted for all figures and both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tested {
-    /// For the hypothesis that the figure rose at no load.
+    /// The p value of the hypothesis that the figure rose at no load.
     pub(crate) rose: f64,
-    /// For the hypothesis that the figure fell at no load.
+    /// The p value of the hypothesis that the figure fell at no load.
     pub(crate) fell: f64,
 }
 
 /// Tests each figure for a shift in each direction.
 ///
-/// If nothing changed, every assignment of the trials of a load to the two results is equally likely. The statistic is the sum
-/// over loads of the squared relative shift in that direction, so a shift at one load is not cancelled by an opposite shift at
-/// another, in units of its deviation over all assignments. An adjusted p value is the share of assignments in which any
-/// statistic is that large (maxT), so figures that follow from each other count once.
+/// If nothing changed, every assignment of the trials of a load to the two results is equally likely. The statistic is
+/// the sum over loads of the squared relative shift in one direction, in units of its standard deviation over all
+/// assignments, so that opposite shifts at two loads do not cancel. An adjusted p value is the share of assignments in
+/// which any statistic is that large (maxT), so dependent figures are not counted several times.
 ///
 /// Sources: Westfall and Young, "Resampling-based multiple testing" (1993), 2.3; Phipson and Smyth, "Permutation p-values
 /// should never be zero", Statistical Applications in Genetics and Molecular Biology 9 (2010).
@@ -74,7 +72,6 @@ pub(crate) fn test(strata: &[Stratum], figures: usize) -> Vec<Tested> {
     (0..figures).map(tested).collect()
 }
 
-/// Divides by the deviation, if there is one.
 fn standardize(values: &mut [f64]) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -84,8 +81,8 @@ fn standardize(values: &mut [f64]) {
     }
 }
 
-/// The least adjusted p value that these numbers of trials (old, new) of each load can have: two assignments are as extreme,
-/// the results and their mirror image.
+/// Returns the smallest adjusted p value that these numbers of trials (old, new) of each load can have. At least two
+/// assignments are equally extreme: the results and their mirror image.
 pub(crate) fn least_p(sizes: &[(usize, usize)]) -> f64 {
     let of = |(old, new): &(usize, usize)| -> f64 {
         (1..=*new)
@@ -96,10 +93,9 @@ pub(crate) fn least_p(sizes: &[(usize, usize)]) -> f64 {
     2.0 * all.max(1.0 / (ASSIGNMENTS + 1) as f64)
 }
 
-/// The trials of one load, of both results together.
 struct Pooled {
     trials: Vec<Figures>,
-    /// How many are assigned to the new result: the last ones, as `partial_shuffle` chooses them.
+    /// The number of trials that are assigned to the new result: the last ones, as `partial_shuffle` chooses them.
     news: usize,
 }
 
@@ -115,7 +111,8 @@ impl Pooled {
         let (_chosen, _others) = self.trials.partial_shuffle(random, self.news);
     }
 
-    /// The shift of the mean of a figure, as a share of the mean of all trials; 0 if a result does not have the figure.
+    /// Returns the shift of the mean of a figure as a share of the mean of all trials; 0 if a result does not have the
+    /// figure.
     fn shift(&self, figure: usize) -> f64 {
         let sum = |trials: &[Figures]| {
             let values = trials.iter().filter_map(|figures| figures[figure]);
@@ -146,7 +143,7 @@ mod tests {
         }
     }
 
-    /// There are C(10, 5) = 252 assignments. One of them and its mirror image are as extreme.
+    /// C(10, 5) = 252 assignments exist. One assignment and its mirror image are the most extreme.
     #[test]
     fn the_p_value_is_the_share_of_assignments() {
         let found = test(&[stratum(&HIGH, &LOW)], 1)[0];

@@ -1,4 +1,4 @@
-//! The results of a run, as their JSON has them.
+//! The results of a run and their JSON format.
 
 use crate::level::{LevelResult, LoadName, Price};
 use crate::metric::Metric;
@@ -9,36 +9,38 @@ use tokengauge_core::fingerprint::{Fingerprint, MeasuredBy};
 use tokengauge_store::history;
 use tokengauge_store::query::{CapacityPoint, Knee};
 
-/// The version of the shape of results. A member that changes its meaning or goes raises it; one that comes does not.
+/// The version of the JSON format. Removing a member or changing its meaning increases the version; adding a member
+/// does not.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(title = "Results of tokengauge bench")]
 pub struct Results {
-    /// The version of this shape.
+    /// The version of this format.
     pub schema_version: u32,
-    /// The version of the program.
+    /// The version of tokengauge.
     pub version: String,
-    /// When it began, RFC 3339.
+    /// The start of the run, in RFC 3339.
     pub started_at: String,
-    /// What was called, and how.
+    /// The backend and the settings of the calls.
     pub settings: Settings,
-    /// What the calls asked for and what answered them; `null` of results of before there was one. The load is that of the level.
+    /// A fingerprint of what the calls requested and what answered them. The load is in the level. `null` for results
+    /// of older versions.
     #[serde(default)]
     pub fingerprint: Option<Fingerprint>,
-    /// What measured: program, method and machine.
+    /// The program, method and machine of the measurement.
     #[serde(default)]
     pub measured_by: Option<MeasuredBy>,
     /// The loads, in ascending order.
     pub levels: Vec<LevelResult>,
-    /// Beyond it more calls at once bring no more tokens.
+    /// The concurrency above which more concurrent calls do not increase the throughput.
     pub knee: Option<Knee>,
     /// Why there is no knee.
     pub no_knee: Option<String>,
-    /// The highest load that keeps all objectives, where there are some.
+    /// The highest load that keeps all objectives, if there are objectives.
     pub highest: Option<Highest>,
-    /// Whether the run was stopped before its end.
+    /// Whether the run was stopped early.
     pub interrupted: bool,
 }
 
@@ -47,58 +49,56 @@ pub struct Results {
 pub struct Highest {
     /// The load.
     pub load: LoadName,
-    /// The lowest load above it that was tried: it misses them, or it is not shown to keep them. `null` if there is none.
+    /// The lowest tested load above the highest load that misses the objectives or is not shown to keep them; `null` if
+    /// there is none.
     pub missed_at: Option<LoadName>,
-    /// Output tokens per second at that load.
+    /// Output tokens per second at the highest load.
     pub output_throughput: Option<f64>,
-    /// What a million output tokens cost there.
+    /// The cost of a million output tokens at the highest load.
     pub usd_per_million_output: Price,
 }
 
-/// Why no load is known to keep the objectives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoHighest {
-    /// The lowest load misses them.
-    #[error("no load that was tried keeps the objectives")]
+    #[error("no tested load keeps the objectives")]
     Missed,
-    /// The lowest load may keep them: why that is not shown, and what to do.
-    #[error("no load that was tried is shown to keep the objectives: {0}")]
+    /// The lowest load is not shown to keep or to miss the objectives, with the reason and what to do.
+    #[error("no tested load is shown to keep the objectives: {0}")]
     Undecided(String),
 }
 
-/// What was called, and how.
+/// The backend and the settings of the calls.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Settings {
-    /// The URL, without its query.
+    /// The URL without its query.
     pub url: String,
-    /// The kind of endpoint.
+    /// The endpoint type.
     pub endpoint_type: String,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
-    /// The workload in words.
+    /// A description of the workload.
     pub workload: String,
-    /// The seed of texts, arrivals, the order of levels and resampling.
+    /// The seed of texts, arrivals, the order of loads and resampling.
     pub random_seed: u64,
-    /// Trials of each load.
+    /// The number of trials of each load.
     pub trials: u32,
-    /// Seconds of warm-up, burn-in and measurement of each.
+    /// The seconds of warm-up of each trial.
     pub warm_up: f64,
-    /// Seconds of burn-in.
+    /// The seconds of burn-in of each trial.
     pub burn_in: f64,
-    /// Seconds of measurement.
+    /// The seconds of measurement of each trial.
     pub measure: f64,
-    /// Seconds of an observation of throughput.
+    /// The seconds of an observation of throughput.
     pub interval: f64,
-    /// The change of TTFT and TPS over a run that is allowed, as a share.
+    /// The allowed change of TTFT and TPS during a trial, as a share.
     pub steady_within: f64,
     /// The confidence of intervals.
     pub confidence: f64,
-    /// The objectives, as they were given.
+    /// The objectives as the user wrote them.
     pub objectives: Vec<String>,
 }
 
 impl Results {
-    /// What levels came to, with knee and highest load.
     pub fn of(
         settings: Settings,
         started_at: String,
@@ -128,8 +128,7 @@ impl Results {
             .filter(|level| !level.withheld.is_empty())
     }
 
-    /// Why no load is known to keep the objectives; `None` if one is, or if there are no objectives. It is undecided if the
-    /// lowest load is not shown to miss them.
+    /// Returns why no load is known to keep the objectives; `None` if a load keeps them or if there are no objectives.
     pub fn no_highest(&self) -> Option<NoHighest> {
         if self.settings.objectives.is_empty() || self.highest.is_some() {
             return None;
@@ -152,7 +151,6 @@ impl Results {
     }
 }
 
-/// The capacity curve: throughput by the calls under way.
 fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     let point = |level: &LevelResult| {
         let counting = || level.trials.iter().filter(|trial| trial.figures.is_some());
@@ -173,8 +171,8 @@ fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     points
 }
 
-/// The highest load that keeps the objectives, below the lowest one that misses them. Loads below it that are not shown to
-/// keep them had too few calls, or too scattered ones.
+/// Returns the highest load that keeps the objectives, below the lowest one that misses them. Loads below it may not be
+/// shown to keep them if they had too few or too scattered calls.
 fn highest(levels: &[LevelResult]) -> Option<Highest> {
     if levels.iter().all(|level| level.objectives.is_empty()) {
         return None;

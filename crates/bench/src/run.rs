@@ -1,4 +1,4 @@
-//! A whole run: levels in random order, or the search for the highest load that keeps the objectives.
+//! Runs all loads in random order, or searches for the highest load that keeps the objectives.
 
 use crate::client::{CallName, Client};
 use crate::clock::now;
@@ -27,28 +27,25 @@ use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_stats::{Generator, seeded};
 use tokio::sync::watch;
 
-/// How long the gauge on the way may take to finish its records of a trial.
+/// The maximum time for a tokengauge proxy to finish its records of a trial.
 const GAUGE_SETTLES: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     pub load: LoadName,
     pub trial: u32,
-    /// Trials that were begun, this one included, of all loads.
     pub number: usize,
-    /// Trials in all; a search does not know.
     pub of: Option<usize>,
     pub trial_progress: TrialProgress,
-    /// Until the end of the run; a search does not know.
     pub left: Option<Duration>,
 }
 
 pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// Runs a plan until its end or until `stop` becomes true; what was measured until then is returned.
+/// Runs a plan until its end or until `stop` becomes true, and returns everything that was measured.
 ///
 /// # Errors
-/// Where nothing could be measured at all.
+/// Returns an error if nothing could be measured.
 pub async fn run(
     plan: Plan,
     stop: watch::Receiver<bool>,
@@ -105,7 +102,7 @@ impl Run<'_> {
         *self.stop.borrow()
     }
 
-    /// One call before any load: a closed port, a wrong key or path is said at once.
+    /// Makes one call before any load, so that a closed port, a wrong key or a wrong path is reported immediately.
     async fn first_call(&mut self) -> Result<(), BenchError> {
         let recent = RecentCalls::new(1);
         let meter = Meter::new(Measure::default(), vec![recent.clone()]);
@@ -131,12 +128,11 @@ impl Run<'_> {
             .cloned()
             .filter(|_| flushed.is_ok())
         else {
-            return Err(failed("it was not measured in time".to_owned()));
+            return Err(failed("the call was not measured in time".to_owned()));
         };
         first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
     }
 
-    /// The URL without what may be a secret.
     fn url(&self) -> String {
         let url = self.client.url();
         let authority = url.authority().map_or("", |authority| authority.as_str());
@@ -148,7 +144,6 @@ impl Run<'_> {
         )
     }
 
-    /// All loads, their trials in random order.
     async fn all(&mut self, loads: Vec<Load>) {
         let trials = 1..=self.plan.trials;
         let mut order: Vec<_> = loads
@@ -169,7 +164,6 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a load needs no further trial.
     fn is_known(&self, load: &Load) -> bool {
         let within = self.plan.criteria.stop_within;
         within.is_some_and(|within| self.level(load).is_known_within(within))
@@ -310,7 +304,6 @@ impl Run<'_> {
     }
 }
 
-/// What a trial came to, and its calls as this side measured them.
 fn result(
     trace: &Trace,
     load: &Load,
@@ -372,17 +365,16 @@ fn result(
     (result, calls.collect())
 }
 
-/// Why the first call shows that a load would measure nothing, and what to do.
 fn first_call_failure(record: &CallRecord) -> Option<String> {
     let status = record.status.unwrap_or_default();
     if record.outcome != Outcome::Complete {
         let advice = match status {
-            401 | 403 => ": --api-key-env names the variable with the key",
-            404 => ": --endpoint-type and --endpoint say what is called, --model which model",
+            401 | 403 => "; name the environment variable with the key in --api-key-env",
+            404 => "; check --endpoint-type, --endpoint and --model",
             400 | 422 => {
-                ": it refused the request; --endpoint-type, --model and --extra-inputs change it"
+                ": the backend refused the request; check --endpoint-type, --model and --extra-inputs"
             }
-            429 => ": it limits calls",
+            429 => ": the backend limits calls",
             _ => "",
         };
         let kind = record.error_type.as_deref().unwrap_or_default();
@@ -390,13 +382,12 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
         return Some(format!("status {status}, {outcome} {kind}{advice}"));
     }
     if record.streamed == Some(false) {
-        return Some(
-            "its answer did not come as a stream, so it has no time to first token".to_owned(),
-        );
+        return Some("the response was not streamed, so it has no time to first token".to_owned());
     }
     if record.tokens.normalised.output.unwrap_or_default() == 0 {
         return Some(
-            "no text came that could be read: --endpoint-type says the dialect".to_owned(),
+            "the response contained no readable text; check the dialect in --endpoint-type"
+                .to_owned(),
         );
     }
     None

@@ -1,27 +1,25 @@
-//! The search for the highest load that keeps the objectives: which load has the next trial.
+//! The search for the highest load that keeps the objectives. It decides the load of the next trial.
 
 use crate::level::LevelResult;
 use crate::objective::{Objective, ObjectiveVerdict};
 use crate::plan::Range;
 use crate::steady::{Reason, Withheld};
 
-/// A load has at most this many times as many trials as planned, if the calls of the planned trials are too few for a tail.
+/// The factor by which the number of trials of a load may exceed the plan, if the planned trials have too few calls for
+/// a tail.
 const EXTENDED: u32 = 3;
 
-/// A search that is in progress.
+/// A search in progress.
 ///
-/// It first looks for a load that keeps the objectives. A load that is not shown to keep or to miss them is followed by a
-/// higher one, which has more calls. Then it halves the range above the load that keeps the objectives. In that range, a load
-/// that is not shown to keep them counts as one that misses them.
+/// It first looks for a load that keeps the objectives. After a load that is not shown to keep or to miss them, it
+/// tries a higher load, which has more calls. Then it bisects the range above the load that keeps the objectives. In
+/// that range, a load that is not shown to keep them counts as a miss.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
     range: Range,
     planned: u32,
-    /// The load of the next trial; `None` at the end.
     at: Option<f64>,
-    /// The trials of this load so far.
     made: u32,
-    /// The trials that this load needs.
     wanted: u32,
     /// The highest load that is not known to miss the objectives.
     floor: f64,
@@ -32,7 +30,6 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// A search that begins with the lowest load of the range and makes `trials` trials of each load.
     pub(crate) fn new(range: Range, trials: u32) -> Search {
         let (lowest, _) = range.ends();
         Search {
@@ -47,12 +44,13 @@ impl Search {
         }
     }
 
-    /// The load of the next trial and its number, from 1 on; `None` at the end.
+    /// Returns the load of the next trial and its number, starting at 1; `None` at the end.
     pub(crate) fn next(&self) -> Option<(f64, u32)> {
         self.at.map(|at| (at, self.made + 1))
     }
 
-    /// A trial was made, with which the load has this result. `known` says that it needs no further trials.
+    /// Records a trial, after which the load has the result `level`. `known` says that the load needs no further
+    /// trials.
     pub(crate) fn made(&mut self, level: &LevelResult, known: bool, objectives: &[Objective]) {
         let Some(at) = self.at else {
             return;
@@ -60,7 +58,7 @@ impl Search {
         self.made += 1;
         let verdict = level.verdict();
         if self.made >= self.wanted && verdict == ObjectiveVerdict::NotShown {
-            // Only the number of calls decides here, not their speed, so intervals still have their confidence.
+            // The decision uses only the number of calls, not their speed, so intervals keep their confidence.
             let needed = level.trials_for_tails(objectives);
             let possible = needed.filter(|needed| *needed <= EXTENDED * self.planned);
             self.wanted = self.wanted.max(possible.unwrap_or_default());
@@ -91,7 +89,7 @@ impl Search {
     }
 }
 
-/// Whether the client or the settings withhold the figures, at any load.
+/// Returns whether the client or the settings withhold the figures at every load.
 fn is_of_client(withheld: &Withheld) -> bool {
     matches!(withheld.reason, Reason::ClientLag | Reason::TooShort)
 }
@@ -124,7 +122,6 @@ mod tests {
         }
     }
 
-    /// The loads of a search from 1 to 64 calls at once, of one trial each.
     fn tried(verdict: impl Fn(f64) -> ObjectiveVerdict) -> Vec<f64> {
         let mut search = Search::new(Range::Concurrency(1, 64), 1);
         let mut tried = Vec::new();
@@ -157,7 +154,6 @@ mod tests {
         assert_eq!(tried(|_| ObjectiveVerdict::Kept), [1.0, 64.0]);
     }
 
-    /// Few calls at once have too few calls for a tail.
     #[test]
     fn it_goes_on_above_loads_that_show_nothing() {
         let few_below_4 = |at: f64| match at {
@@ -168,7 +164,7 @@ mod tests {
         let found = tried(few_below_4);
         assert_eq!(found[..4], [1.0, 2.0, 4.0, 64.0]);
         assert!(found.contains(&8.0) && found.contains(&9.0), "{found:?}");
-        // The first load with enough calls misses: what lies between may keep.
+        // The first load with enough calls misses the objectives, but loads below it may keep them.
         let found = tried(|at| {
             if at < 3.0 {
                 ObjectiveVerdict::NotShown
@@ -222,7 +218,7 @@ mod tests {
             }
             search.floor
         };
-        // 50 calls each, of 130.
+        // 50 of the 130 calls that are needed.
         let mut search = Search::new(Range::Concurrency(1, 64), 1);
         for trial in 1..=3 {
             assert_eq!(search.next(), Some((1.0, trial)));

@@ -1,4 +1,4 @@
-//! Whether a trial counts: nothing failed, there are enough calls, the client kept up, and the run was steady.
+//! Decides whether a trial counts: no failed calls, enough calls, a client that keeps up, and a steady run.
 
 use crate::load::Load;
 use crate::metric::Part;
@@ -10,35 +10,35 @@ use std::fmt::Display;
 use tokengauge_stats::steady::{self, Beginning};
 use tokengauge_stats::{StatsError, bootstrap};
 
-/// A closed loop must have been at this share of its concurrency in the mean.
+/// The minimum mean number of calls in flight of a closed loop, as a share of its concurrency.
 const IN_FLIGHT: f64 = 0.95;
-/// An open loop must have begun this share of the calls that it should.
+/// The minimum share of the scheduled calls that an open loop must have begun.
 const BEGUN: f64 = 0.95;
-/// The client may be this share of the median time to first token late, where no limit is set…
+/// The allowed lag of the client as a share of the median time to first token, if no limit is set.
 const LAG_SHARE: f64 = 0.05;
-/// … or this many seconds, if that is more: a shared machine's scheduler alone takes as much.
+/// The minimum allowed lag of the client in seconds. The scheduler of a shared machine can delay by this much.
 const LAG_ALWAYS: f64 = 0.01;
-/// The client may be later than that for this share of the time. The slowest hundredth of calls and tokens is what the
-/// percentile p99 shows, so a client that is late for longer can be all of it.
+/// The share of the time for which the client may exceed the allowed lag. A client that is late for a longer time can
+/// distort the whole p99.
 const LATE_SHARE: f64 = 0.01;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criteria {
-    /// The change of TTFT and TPS over the run, as a share, within which their intervals must lie.
+    /// The allowed change of TTFT and TPS over the run, as a share. Their intervals must lie within it.
     pub drift: f64,
-    /// The share of calls that may fail.
     pub failed: f64,
-    /// How late the client may be, in seconds; else a share of the TTFT.
+    /// The allowed lag of the client in seconds; `None` allows a share of the TTFT.
     pub lag: Option<f64>,
     pub confidence: f64,
-    /// The share within which figures are to be known for a load to have no further trials; with it intervals hold after every
-    /// trial at once.
+    /// The relative width at which the figures of a load need no further trials. If set, intervals are valid after
+    /// every trial together.
     pub stop_within: Option<f64>,
 }
 
 impl Criteria {
-    /// The confidence of an interval over so many trials. Where one may stop after each of them, the error of 1 − confidence is
-    /// spread over all of them: 1 ÷ k(k + 1) of it for the k-th interval, which is the one over k + 1 trials (Bonferroni).
+    /// Returns the confidence of an interval over this number of trials. If the run may stop after any trial, the error
+    /// 1 − confidence is spread over all of them: the k-th interval, over k + 1 trials, gets the share 1 ÷ k(k + 1)
+    /// (Bonferroni).
     pub fn confidence_after(&self, trials: usize) -> f64 {
         let interval = trials.saturating_sub(1).max(1) as f64;
         match self.stop_within {
@@ -75,7 +75,7 @@ pub enum Reason {
     TooShort,
     /// The run was not steady.
     NotSteady,
-    /// The client was late itself.
+    /// The client itself was late.
     ClientLag,
     /// The backend did not keep up with an open loop.
     Overloaded,
@@ -83,12 +83,12 @@ pub enum Reason {
     Interrupted,
 }
 
-/// Why there is no figure.
+/// Why figures are withheld.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Withheld {
-    /// In one word.
+    /// The reason in one word.
     pub reason: Reason,
-    /// The figures that are withheld; `null` if all of them are.
+    /// The part of the figures that is withheld; `null` if all figures are.
     #[serde(default)]
     pub part: Option<Part>,
     /// What happened, and what to do.
@@ -111,18 +111,16 @@ impl Display for Withheld {
     }
 }
 
-/// The part of a trial that its figures are of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
-    /// Where it begins, in seconds since the measurement began.
     pub from: f64,
     pub to: f64,
 }
 
-/// The steady part of a trial, and the figures that are withheld although the trial counts.
+/// Returns the steady part of a trial, and the figures that are withheld although the trial counts.
 ///
 /// # Errors
-/// All reasons for which the trial has no figures.
+/// Returns all reasons why the trial has no figures.
 pub fn judge(
     observed: &Observed,
     load: &Load,
@@ -132,14 +130,14 @@ pub fn judge(
     if observed.interrupted {
         return Err(vec![Withheld::new(
             Reason::Interrupted,
-            "it was stopped before its end",
+            "the trial was stopped before its end",
         )]);
     }
     let to = observed.seconds;
     if observed.overloaded {
         let most = crate::load::MAX_IN_FLIGHT;
         let message =
-            format!("{most} calls were under way: the backend does not keep up with this rate");
+            format!("{most} calls were in flight: the backend does not keep up with this rate");
         reasons.push(Withheld::new(Reason::Overloaded, message));
         return Err(reasons);
     }
@@ -153,8 +151,8 @@ pub fn judge(
         let needed = bootstrap::MIN_OBSERVATIONS;
         let seconds = (observed.seconds * needed as f64 / complete.max(1) as f64).ceil();
         let message = format!(
-            "{complete} complete calls began while it was measured, {needed} are needed: \
-             measure longer, for {seconds} s or more (--benchmark-duration)"
+            "{complete} complete calls began during the measurement, but {needed} are needed: \
+             measure for at least {seconds} s (--benchmark-duration)"
         );
         reasons.push(Withheld::new(Reason::TooFewCalls, message));
         return Err(reasons);
@@ -209,7 +207,7 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     let throttled = lag.throttled.time.as_secs_f64() / observed.seconds;
     let cause = if lag.p99 > limit {
         format!(
-            "this client was {:.1} ms late or more for 1 % of the time",
+            "this client was at least {:.1} ms late for 1 % of the time",
             lag.p99 * 1e3
         )
     } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
@@ -223,13 +221,12 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
         return None;
     };
     let message = format!(
-        "{cause}; {:.1} ms are allowed (--max-client-lag): run it on a machine with more free CPU, without a CPU limit",
+        "{cause}; at most {:.1} ms are allowed (--max-client-lag): run the benchmark on a machine with more free CPU and without a CPU limit",
         limit * 1e3
     );
     Some(Withheld::new(Reason::ClientLag, message))
 }
 
-/// Where the run had settled, by MSER-5 over its throughput.
 fn settled(observed: &Observed) -> Result<f64, Withheld> {
     match steady::mser5(&observed.tokens) {
         Ok(Beginning::Ends { after }) => Ok(after as f64 * observed.interval),
@@ -240,7 +237,7 @@ fn settled(observed: &Observed) -> Result<f64, Withheld> {
         )),
         Err(StatsError::TooFew { needed, got }) => {
             let message = format!(
-                "{got} intervals of throughput, {needed} are needed: measure longer (--benchmark-duration)"
+                "the measurement has {got} intervals of throughput, but {needed} are needed: measure longer (--benchmark-duration)"
             );
             Err(Withheld::new(Reason::TooShort, message))
         }
@@ -248,7 +245,6 @@ fn settled(observed: &Observed) -> Result<f64, Withheld> {
     }
 }
 
-/// Whether the load was what it should be.
 fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld> {
     let message = match load {
         Load::Concurrency(streams) => {
@@ -256,23 +252,23 @@ fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withhel
             if mean >= IN_FLIGHT * f64::from(*streams) {
                 return None;
             }
-            format!("{mean:.1} calls were under way in the mean, not {streams}")
+            format!("{mean:.1} calls were in flight on average, not {streams}")
         }
         Load::RequestRate(rate, _) => {
             let expected = rate * observed.seconds;
-            // By chance a Poisson process has √n fewer; three times that is no chance.
+            // A Poisson process often has √n fewer calls by chance, but hardly ever 3 √n fewer.
             let least = BEGUN * expected - 3.0 * expected.sqrt();
             if observed.begun as f64 >= least {
                 return None;
             }
-            format!("{} calls began, not {expected:.0}", observed.begun)
+            format!("{} calls began instead of {expected:.0}", observed.begun)
         }
         Load::Schedule(_) | Load::Sessions(_) => return None,
     };
     Some(Withheld::new(Reason::NotSteady, message))
 }
 
-/// A moment in which half of the streams stood still, unless most calls stall anyway.
+/// Returns a reason if half of the streams stalled at once, unless most calls stall anyway.
 fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld> {
     let counted = observed.between(0.0, steady.to);
     let (all, with_stall) = (
@@ -300,17 +296,17 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
             && 2 * together(ended - gap / 2.0) >= (target.ceil() as usize).max(1)
     })?;
     let message = format!(
-        "no tokens came for {gap:.1} s in at least half of the streams, {:.1} s after the measurement began",
+        "at least half of the streams stalled for {gap:.1} s, {:.1} s after the measurement began",
         ended - gap
     );
     Some(Withheld::new(Reason::NotSteady, message))
 }
 
-/// The figures that are not shown to change little over the run. Latency and throughput are steady if TTFT and TPS are and the
-/// load is kept. Otherwise they are steady if the latency is.
+/// Returns the figures that are not shown to change little over the run. Latency and throughput are steady if TTFT and
+/// TPS are steady and the load was kept, or if the latency itself is steady.
 ///
 /// # Errors
-/// The reasons, if no figure is shown to change little.
+/// Returns the reasons if no figure is shown to change little.
 fn drifts(
     observed: &Observed,
     steady: Steady,
@@ -333,7 +329,7 @@ fn drifts(
                     limit * 100.0
                 )
             }
-            Err(error) => format!("whether {name} is steady cannot be shown: {error}"),
+            Err(error) => format!("cannot determine whether {name} is steady: {error}"),
         };
         Some(Withheld {
             part: Some(part),
@@ -370,7 +366,8 @@ mod tests {
     use std::time::Duration;
     use tokengauge_stats::seeded;
 
-    /// Eight streams, a call a second each, for a minute: TTFT 0.2 s and 50 tokens/s, times what the time says.
+    /// Eight streams with one call per second each, for a minute: TTFT 0.2 s and 50 tokens/s, multiplied by functions
+    /// of the time.
     fn observed(ttft: impl Fn(f64) -> f64, tps: impl Fn(f64) -> f64) -> Observed {
         let mut random = seeded(5);
         let mut noise = |size: f64| 1.0 + size * (random.random::<f64>() - 0.5);
@@ -429,7 +426,6 @@ mod tests {
         }
     }
 
-    /// The wait for the first token is a small part of the latency, which stays within the limit.
     #[test]
     fn one_unsteady_figure_does_not_withhold_the_others() {
         let ramp = |at: f64| 1.0 + 0.1 * at / 60.0;
@@ -485,7 +481,7 @@ mod tests {
     fn fewer_calls_under_way_than_meant_are_found() {
         let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::Concurrency(9));
         assert!(
-            found[0].message.contains("8.0 calls were under way"),
+            found[0].message.contains("8.0 calls were in flight"),
             "{found:?}"
         );
         let found = reasons(
@@ -493,7 +489,7 @@ mod tests {
             &Load::RequestRate(11.0, Default::default()),
         );
         assert!(
-            found[0].message.contains("480 calls began, not 660"),
+            found[0].message.contains("480 calls began instead of 660"),
             "{found:?}"
         );
     }
@@ -512,12 +508,12 @@ mod tests {
         let found = reasons(&lagging, &CLOSED);
         assert_eq!(found[0].reason, Reason::ClientLag);
         assert!(
-            found[0].message.contains("12.1 ms late or more"),
+            found[0].message.contains("at least 12.1 ms late"),
             "{found:?}"
         );
         let mut throttled = observed(|_| 1.0, |_| 1.0);
         for (pauses, milliseconds, late) in [(20, 1_000, true), (20, 150, false), (5, 500, false)] {
-            // 60 s: pauses of 50 ms; of 7.5 ms, which is allowed; and for less than a hundredth of the time.
+            // Pauses in 60 s: of 50 ms; of 7.5 ms, which is allowed; and for less than a hundredth of the time.
             throttled.lag.throttled = crate::quota::Throttled {
                 periods: pauses,
                 time: Duration::from_millis(milliseconds),

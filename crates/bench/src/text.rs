@@ -22,7 +22,6 @@ const HEADS: [&str; 11] = [
     "latency p50",
 ];
 
-/// The results for a terminal.
 pub fn table(results: &Results) -> String {
     let mut text = about(results);
     text.push('\n');
@@ -33,7 +32,6 @@ pub fn table(results: &Results) -> String {
     text
 }
 
-/// The results for a document.
 pub fn markdown(results: &Results) -> String {
     let mut text = format!("# tokengauge bench\n\n{}\n", about(results));
     text.push_str(&markdown_table(&rows(results)));
@@ -44,7 +42,7 @@ pub fn markdown(results: &Results) -> String {
     text
 }
 
-/// Rows as a Markdown table, the first being its heads.
+/// Formats rows as a Markdown table. The first row is the header.
 pub fn markdown_table(rows: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
@@ -83,7 +81,7 @@ pub fn about(results: &Results) -> String {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     pub text: String,
-    /// How far it is known: half of its interval's width in percent, or the bound of a tail. Empty where it is not.
+    /// The precision: half of the interval's width in percent, or the bound of a tail. Empty if it is unknown.
     pub interval: String,
     pub value: Option<f64>,
 }
@@ -92,12 +90,10 @@ pub fn heads() -> impl Iterator<Item = &'static str> {
     HEADS.into_iter()
 }
 
-/// The rows of the table of loads.
 pub fn cells(results: &Results) -> impl Iterator<Item = Vec<Cell>> {
     results.levels.iter().map(row)
 }
 
-/// The table of loads as texts, its heads first.
 fn rows(results: &Results) -> Vec<Vec<String>> {
     let heads = heads().map(str::to_owned).collect();
     let text = |cell: Cell| {
@@ -144,7 +140,6 @@ fn row(level: &LevelResult) -> Vec<Cell> {
     ]
 }
 
-/// Calls of the trials that count.
 fn counted(level: &LevelResult) -> usize {
     let trials = level.trials.iter();
     let counting = trials.filter(|trial| trial.figures.is_some());
@@ -158,7 +153,6 @@ fn plain(text: String) -> Cell {
     }
 }
 
-/// A figure and half of its interval's width in percent.
 fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     let text = match unit {
         Unit::Seconds | Unit::Tokens => unit.show(figure.value),
@@ -179,7 +173,6 @@ fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
     }
 }
 
-/// A tail and what it is not beyond.
 fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
     let show = |value: f64| match unit {
         Unit::TokensPerSecond => format!("{value:.1}"),
@@ -202,7 +195,7 @@ fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
     }
 }
 
-/// What the results say beyond the table: a line each.
+/// Returns the findings that the table does not show, one per line.
 pub fn findings(results: &Results) -> Vec<String> {
     let mut lines = Vec::new();
     for level in &results.levels {
@@ -210,7 +203,7 @@ pub fn findings(results: &Results) -> Vec<String> {
     }
     if let Some(knee) = &results.knee {
         lines.push(format!(
-            "knee: beyond {} calls at once more bring no more than {:.0} tokens/s",
+            "knee: above {} concurrent calls the throughput stays at {:.0} tokens/s",
             knee.concurrency, knee.system_tps
         ));
     }
@@ -223,7 +216,9 @@ pub fn findings(results: &Results) -> Vec<String> {
     }
     lines.extend(highest(results));
     let work = results.fingerprint.as_ref();
-    lines.extend(work.map(|work| format!("work, of 10 to 90 of 100 calls in brackets: {work}")));
+    lines.extend(work.map(|work| {
+        format!("work, with the 10th to 90th percentile of calls in brackets: {work}")
+    }));
     lines.extend(
         results
             .measured_by
@@ -231,7 +226,7 @@ pub fn findings(results: &Results) -> Vec<String> {
             .map(|by| format!("measured by {by}")),
     );
     if results.interrupted {
-        lines.push("stopped before its end: these are the trials that were whole".to_owned());
+        lines.push("the benchmark was interrupted: only complete trials are shown".to_owned());
     }
     lines
 }
@@ -253,7 +248,7 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     for trial in left_out {
         let reasons: Vec<_> = trial.withheld.iter().map(ToString::to_string).collect();
         lines.push(format!(
-            "{load}: trial {} is left out: {}",
+            "{load}: trial {} is excluded: {}",
             trial.trial,
             reasons.join("; ")
         ));
@@ -290,7 +285,6 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     lines
 }
 
-/// How many calls have a figure, where some have none.
 fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> {
     let reasons = judged.without.iter();
     let reasons: Vec<_> = reasons
@@ -298,7 +292,7 @@ fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> 
         .collect();
     (level.withheld.is_empty() && judged.calls < judged.of).then(|| {
         format!(
-            "{}: {figure} is of {} of {} calls; the others: {}",
+            "{}: {figure} covers {} of {} calls; the others: {}",
             level.load,
             judged.calls,
             judged.of,
@@ -322,7 +316,7 @@ fn highest(results: &Results) -> Option<String> {
             };
             let _ = write!(line, " ({missed} {does_not})");
         }
-        None => line.push_str(" (the highest that was tried)"),
+        None => line.push_str(" (the highest load that was tried)"),
     }
     if let Some(tps) = highest.output_throughput {
         let _ = write!(line, ", {tps:.0} tokens/s");
@@ -336,12 +330,12 @@ fn highest(results: &Results) -> Option<String> {
 
 fn both_sides(both: &BothSides) -> String {
     if let Some(error) = &both.error {
-        return format!("the gauge was not asked: {error}");
+        return format!("the proxy at --through could not be asked: {error}");
     }
     let seconds = |name: &str, sides: &Option<Sides>| {
         sides.map(|sides| {
             format!(
-                "{name} {} here, {} there, {:+.2} ms ({:.2} ms at p95)",
+                "{name} {} here, {} at the proxy, {:+.2} ms ({:.2} ms at p95)",
                 Unit::Seconds.show(sides.agent),
                 Unit::Seconds.show(sides.gauge),
                 sides.difference * 1e3,
@@ -352,7 +346,7 @@ fn both_sides(both: &BothSides) -> String {
     let tps = both.tps.map(|sides| {
         let share = sides.difference / sides.gauge * 100.0;
         format!(
-            "TPS {:.1} here, {:.1} there, {share:+.2} %",
+            "TPS {:.1} here, {:.1} at the proxy, {share:+.2} %",
             sides.agent, sides.gauge
         )
     });
@@ -363,18 +357,17 @@ fn both_sides(both: &BothSides) -> String {
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     let tokens = match both.tokens_differ {
-        0 => "the same tokens".to_owned(),
-        calls => format!("other tokens in {calls}"),
+        0 => "equal token counts".to_owned(),
+        calls => format!("different token counts in {calls}"),
     };
     format!(
-        "the gauge has {} of {} calls, {tokens}; {}",
+        "the proxy has records of {} of {} calls, {tokens}; {}",
         both.matched,
         both.calls,
         parts.join("; ")
     )
 }
 
-/// Rows in columns, the first to the left and the others to the right.
 pub fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -431,7 +424,7 @@ mod tests {
             text.contains("5.45 US dollars per million output tokens by hardware"),
             "{text}"
         );
-        assert!(text.contains("stopped before its end"), "{text}");
+        assert!(text.contains("the benchmark was interrupted"), "{text}");
     }
 
     #[test]

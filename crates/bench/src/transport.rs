@@ -1,5 +1,5 @@
-//! Connections to the backend. With HTTP/1.1 one for each call under way, used again when it is over; with HTTP/2 calls share one,
-//! up to a number of streams that every server allows.
+//! The connection pool of the backend. With HTTP/1.1, each call in flight has a connection, which is reused afterwards.
+//! With HTTP/2, calls share a connection, up to a number of streams that every server allows.
 
 use crate::clock::now;
 use bytes::Bytes;
@@ -26,11 +26,9 @@ use crate::error::BenchError;
 #[error("{reason}")]
 pub struct Failure {
     pub kind: FailureKind,
-    /// The reason, as the system gives it.
     pub reason: String,
 }
 
-/// Connections to one address.
 #[derive(Debug)]
 pub struct Pool {
     host: String,
@@ -39,18 +37,17 @@ pub struct Pool {
     tls: Option<Connector>,
     http2: bool,
     idle: Mutex<Vec<http1::SendRequest<RequestBody>>>,
-    /// Connections of HTTP/2; held while one is made, so that calls that begin together share it.
+    /// HTTP/2 connections. The lock is held while a connection is opened, so that simultaneous calls share it.
     shared: tokio::sync::Mutex<Vec<Shared>>,
 }
 
-/// Streams of one connection at once: servers should allow no fewer (RFC 9113, 6.5.2).
+/// The maximum number of streams per connection. RFC 9113, 6.5.2, recommends that servers allow at least 100.
 const MAX_STREAMS: usize = 100;
 
-/// A connection of HTTP/2.
 #[derive(Clone, Debug)]
 struct Shared {
     sender: http2::SendRequest<RequestBody>,
-    /// One for the pool, and one for each stream.
+    /// Counts references: one of the pool, and one for each stream.
     streams: Arc<()>,
 }
 
@@ -80,10 +77,12 @@ impl Sender {
 }
 
 impl Pool {
-    /// Connections to the address of `url`, of HTTP/2 (over TLS by ALPN, else by prior knowledge) or of HTTP/1.1.
+    /// Creates a pool for the address of `url`, with HTTP/1.1 or HTTP/2 (over TLS by ALPN, otherwise by prior
+    /// knowledge).
     ///
     /// # Errors
-    /// Where the URL names no host or is neither `http` nor `https`, or a file that TLS needs cannot be used.
+    /// Returns an error if the URL names no host, if its scheme is neither `http` nor `https`, or if a TLS file cannot
+    /// be used.
     pub fn new(url: &Uri, tls: &ClientTls, http2: bool) -> Result<Pool, BenchError> {
         let invalid = |reason: String| BenchError::Url {
             url: url.to_string(),
@@ -95,7 +94,11 @@ impl Pool {
         let secure = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
-            _ => return Err(invalid("must start with http:// or https://".to_owned())),
+            _ => {
+                return Err(invalid(
+                    "the URL must start with http:// or https://".to_owned(),
+                ));
+            }
         };
         let protocol = if http2 {
             Protocol::Http2
@@ -122,16 +125,15 @@ impl Pool {
         })
     }
 
-    /// Host and port.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Sends a request, whose URI is a path, and returns the head of the response. An idle connection that turns out to be
-    /// closed before the request was written is replaced by a new one.
+    /// Sends a request, whose URI is a path, and returns the head of the response. If an idle connection was closed
+    /// before the request was written, the request is sent on a new connection.
     ///
     /// # Errors
-    /// Where there is no response head.
+    /// Returns an error if there is no response head.
     pub async fn send(
         &self,
         mut request: Request<RequestBody>,
@@ -156,7 +158,7 @@ impl Pool {
         }
     }
 
-    /// Says where the request goes: in a header, or in HTTP/2 in the URI.
+    /// Sets the authority in the Host header, or with HTTP/2 in the URI.
     fn address_request(&self, request: &mut Request<RequestBody>) {
         if !self.http2 {
             let host = self.authority.clone();
@@ -177,7 +179,7 @@ impl Pool {
         }
     }
 
-    /// A connection with room for a call, and whether there was one.
+    /// Returns a connection with room for a call, and whether it was already open.
     async fn sender(&self) -> Result<(Sender, bool), Failure> {
         if self.http2 {
             let mut shared = self.shared.lock().await;
@@ -207,7 +209,7 @@ impl Pool {
             .map_err(|error| Failure::new(FailureKind::Dns, &error))?
             .collect();
         if addresses.is_empty() {
-            let error = io::Error::other("the name has no address");
+            let error = io::Error::other("the host name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
         }
         let tcp = TcpStream::connect(&addresses[..])
@@ -225,7 +227,7 @@ impl Pool {
     }
 }
 
-/// Begins HTTP on a connection. The connection ends when its senders are dropped and responses are over.
+/// Starts HTTP on a connection. The connection ends when its senders are dropped and its responses have ended.
 async fn handshake<S>(stream: S, http2: bool) -> Result<Sender, Failure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -265,7 +267,8 @@ impl Failure {
     }
 }
 
-/// A connection while its response comes. One of HTTP/1.1 is idle again once the response was whole; of HTTP/2 a stream is over.
+/// The use of a connection during a response. After a complete response, an HTTP/1.1 connection becomes idle again, and
+/// an HTTP/2 stream ends.
 #[derive(Debug)]
 pub struct Lease<'a> {
     pool: &'a Pool,
@@ -273,7 +276,6 @@ pub struct Lease<'a> {
 }
 
 impl Lease<'_> {
-    /// The response came whole, so that the connection can be used again.
     pub fn give_back(mut self) {
         if let Some(Sender::Http1(sender)) = self.sender.take()
             && !sender.is_closed()
@@ -283,7 +285,7 @@ impl Lease<'_> {
     }
 }
 
-/// A request's body, which tells its observer when it was handed to the connection.
+/// A request body that reports to its observer when the connection has taken it.
 pub struct RequestBody {
     bytes: Option<Bytes>,
     length: u64,

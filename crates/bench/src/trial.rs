@@ -9,58 +9,58 @@ use std::collections::BTreeMap;
 use tokengauge_stats::bootstrap::{self, Options};
 use tokengauge_stats::{Generator, seeded};
 
-/// Observations from which on fewer resamples do: sorting as many takes a second.
+/// Above this number of observations fewer resamples are used, because sorting them takes a second.
 const MANY: usize = 2_000;
 
-/// A figure, and how far it is known.
+/// A figure of a trial with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Figure {
-    /// The figure.
+    /// The value of the figure.
     pub value: f64,
-    /// The lower end of its interval; `null` where none is known.
+    /// The lower end of the interval; `null` if it is unknown.
     pub lower: Option<f64>,
-    /// The upper end.
+    /// The upper end of the interval; `null` if it is unknown.
     pub upper: Option<f64>,
 }
 
-/// What a trial came to.
+/// The results of a trial.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// Its number at this load, from 1 on.
+    /// The number of the trial at this load, starting at 1.
     pub trial: u32,
-    /// When it began, RFC 3339.
+    /// The start of the trial, in RFC 3339.
     pub started_at: String,
-    /// Seconds from its begin to the measurement.
+    /// The seconds from the start of the trial to the measurement.
     pub measured_after: f64,
-    /// Seconds of the measurement.
+    /// The seconds of the measurement.
     pub measured: f64,
-    /// Seconds of that until it was steady (MSER-5); `null` where it was not.
+    /// The seconds of the measurement until the run was steady (MSER-5); `null` if it never was.
     pub steady_after: Option<f64>,
-    /// Calls that began in the steady part, else in the measurement.
+    /// The number of calls that began in the steady part, or in the whole measurement if there is no steady part.
     pub calls: usize,
-    /// Calls of the measurement that failed.
+    /// The number of failed calls of the measurement.
     pub failed: usize,
-    /// Calls under way in the mean.
+    /// The mean number of calls in flight.
     pub in_flight: f64,
-    /// How late the client was, in seconds: for 95 % of the time it was not later.
+    /// The 95th percentile of the lag of the client, in seconds.
     pub client_lag: f64,
-    /// How late the client was, in seconds: for 99 % of the time it was not later.
+    /// The 99th percentile of the lag of the client, in seconds.
     #[serde(default)]
     pub client_lag_p99: f64,
-    /// For how long a CPU quota paused the client, in seconds of all CPUs together.
+    /// How long a CPU quota paused the client, in seconds of all CPUs together.
     #[serde(default)]
     pub client_throttled: f64,
-    /// Calls without a speed, by reason.
+    /// The number of calls without a speed, by reason.
     pub without_tps: BTreeMap<String, usize>,
-    /// Its figures, except the parts that are withheld; `null` if all are withheld.
+    /// The figures of the trial, without withheld parts; `null` if all are withheld.
     pub figures: Option<BTreeMap<Metric, Figure>>,
     /// Why all figures, or a part of them, are withheld.
     pub withheld: Vec<Withheld>,
-    /// Seconds of an interval of `timeline`.
+    /// The seconds of an interval of `timeline`.
     pub interval: f64,
-    /// Output tokens per second of all streams, by interval from the begin of the trial on.
+    /// Output tokens per second of all streams, by interval, from the start of the trial.
     pub timeline: Vec<f64>,
-    /// What is pooled with other trials of this load.
+    /// Calls that are pooled with other trials of this load.
     #[serde(skip)]
     #[schemars(skip)]
     pub sample: Sample,
@@ -68,16 +68,15 @@ pub struct TrialResult {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Times to first token, each with the begin of its call.
+    /// Times to first token, each with the start of its call.
     pub ttft: Vec<(f64, f64)>,
     pub latency: Vec<f64>,
-    /// Seconds per token.
     pub tpot: Vec<f64>,
-    /// Latencies between tokens, and how many tokens had them.
+    /// Latencies between tokens, each with the number of tokens that had it.
     pub inter_token: Vec<(f64, u32)>,
-    /// Output tokens, reported where they are.
+    /// Output tokens, as reported if they were reported.
     pub output_tokens: f64,
-    /// What they cost, in US dollars, where all calls have a price.
+    /// The cost of the tokens in US dollars, if all calls have a price.
     pub cost_usd: Option<f64>,
 }
 
@@ -88,7 +87,6 @@ impl TrialResult {
 }
 
 impl Sample {
-    /// The values of the complete calls of a span.
     pub fn of(observed: &Observed, steady: Steady) -> Sample {
         let calls = complete(observed, steady);
         let costs: Option<Vec<_>> = calls.iter().map(|call| call.cost_usd).collect();
@@ -143,7 +141,7 @@ pub fn figures(
         .collect()
 }
 
-/// Figures of a kind; `None` is not known.
+/// Figures by metric; `None` if the figure is unknown.
 type Figures = Vec<(Metric, Option<Figure>)>;
 
 fn of_throughput(observed: &Observed, steady: Steady, resampling: &mut Resampling) -> Figures {
@@ -174,7 +172,6 @@ fn of_times(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     ]
 }
 
-/// Of the calls whose speed is known.
 fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     let timed: Vec<_> = calls.iter().filter(|call| call.tps().is_some()).collect();
     let tps: Vec<_> = timed.iter().filter_map(|call| call.tps()).collect();
@@ -213,7 +210,6 @@ fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     ]
 }
 
-/// Complete calls that ended in each interval.
 fn ends(observed: &Observed, intervals: std::ops::Range<usize>) -> Vec<f64> {
     let mut counts = vec![0.0; intervals.len()];
     for call in observed.calls.iter().filter(|call| call.failed.is_none()) {
@@ -233,7 +229,6 @@ struct Resampling {
 }
 
 impl Resampling {
-    /// A statistic of a series; `None` of an empty one.
     fn of(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
         if series.is_empty() {
             return None;
@@ -248,7 +243,7 @@ impl Resampling {
         })
     }
 
-    /// The sum of the first parts of calls over that of the second; `series` is what their dependence is judged by.
+    /// Returns the sum of the first parts over the sum of the second parts. The block length comes from `series`.
     fn ratio(&mut self, series: &[f64], parts: &[(f64, f64)]) -> Option<Figure> {
         self.of_numbers(series, |numbers| {
             let chosen = numbers.iter().map(|number| parts[*number as usize]);
@@ -257,7 +252,7 @@ impl Resampling {
         })
     }
 
-    /// The value that a share of the weight of all calls is not above; calls are resampled whole.
+    /// Returns a weighted quantile over calls, which are resampled whole.
     fn weighted_quantile(
         &mut self,
         series: &[f64],
@@ -297,7 +292,7 @@ impl Resampling {
         })
     }
 
-    /// A statistic of calls, which are resampled by their numbers; `series` is what their dependence is judged by.
+    /// Returns a statistic of calls, which are resampled by index. The block length comes from `series`.
     fn of_numbers(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
         let numbers: Vec<_> = (0..series.len()).map(|number| number as f64).collect();
         if numbers.is_empty() {
@@ -325,17 +320,17 @@ impl Resampling {
     }
 }
 
-/// The mean of values, of which there is one at least.
+/// Returns the mean. There must be at least one value.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The median of values, of which there is one at least.
+/// Returns the median. There must be at least one value.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// A quantile of values, linear between neighbours; there is one value at least.
+/// Returns a quantile with linear interpolation. There must be at least one value.
 pub fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     let place = share * (sorted.len() - 1) as f64;
@@ -345,7 +340,6 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
     lower + (next - lower) * place.fract()
 }
 
-/// The value that so large a share of the weight is not above.
 pub fn weighted_quantile(values: &[(f64, u32)], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|left, right| left.0.total_cmp(&right.0));

@@ -1,4 +1,4 @@
-//! What is asked: texts of wanted lengths, prompts of a file, or the calls of a trace.
+//! The prompts of a run: generated texts of given lengths, the prompts of a file, or the calls of a trace.
 
 use crate::endpoint::Prompt;
 use crate::error::BenchError;
@@ -18,50 +18,46 @@ const MAX_LINES: usize = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     Synthetic {
-        /// Tokens of prompts.
         input: Length,
-        /// Tokens of answers, at most; where there is none the backend decides.
+        /// The maximum length of outputs. With `None` the backend decides.
         output: Option<Length>,
     },
-    /// The lines of a file, each again when all were asked.
+    /// The lines of a file, which are repeated when all of them were used.
     Lines(Vec<Line>),
 }
 
-/// A line of a file: a text, or the length of one that is made for it.
+/// A line of a file: a text, or the length of a text to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     text: Text,
     output_tokens: Option<u32>,
     session: Option<String>,
-    /// When the call began, since the first of its trace.
+    /// The start of the call, relative to the first call of the trace.
     pub at: Option<Duration>,
-    /// How long after the end of its session's call before it began.
+    /// The pause between the end of the session's previous call and the start of this call.
     delay: Option<Duration>,
 }
 
-/// The calls of a session, of which each begins after the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// When the first begins, since the first call of the trace.
+    /// The start of the first call, relative to the first call of the trace.
     pub at: Duration,
-    /// Its calls, in the order of the file; one at least.
+    /// The calls in the order of the file; at least one.
     pub turns: Vec<Turn>,
 }
 
-/// A call of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     pub line: usize,
-    /// When it begins, since the first call of the trace, where it has no `delay`.
+    /// The start relative to the first call of the trace, if the call has no `delay`.
     pub at: Option<Duration>,
-    /// How long after the end of the call before.
+    /// The pause after the end of the previous call.
     pub delay: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Text {
     Given(String),
-    /// One of so many tokens is made.
     Made(u32),
 }
 
@@ -69,15 +65,15 @@ enum Text {
 enum InvalidLine {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("an input_length of {0} tokens")]
+    #[error("input_length cannot be {0} tokens")]
     Length(u32),
-    #[error("neither `text` nor `input_length`")]
+    #[error("neither `text` nor `input_length` is set")]
     NoPrompt,
-    #[error("timestamp or delay: {0}")]
+    #[error("invalid timestamp or delay: {0}")]
     Time(#[from] std::time::TryFromFloatSecsError),
 }
 
-/// The members of a line that are known: AIPerf's `single_turn` and `mooncake_trace`, guidellm's columns.
+/// The known members of a line: AIPerf's `single_turn` and `mooncake_trace`, and guidellm's columns.
 #[derive(Debug, Deserialize)]
 struct JsonLine {
     #[serde(alias = "text_input", alias = "prompt")]
@@ -89,15 +85,15 @@ struct JsonLine {
     session_id: Option<String>,
     /// In milliseconds.
     timestamp: Option<f64>,
-    /// Milliseconds after the end of the session's call before.
+    /// Milliseconds after the end of the session's previous call.
     delay: Option<f64>,
 }
 
 impl Workload {
-    /// Reads a file: JSON lines with `text` or `input_length`, else a prompt a line.
+    /// Reads a file of JSON lines with `text` or `input_length`, or of plain prompts, one per line.
     ///
     /// # Errors
-    /// Where it cannot be read or a line is none of those.
+    /// Returns an error if the file cannot be read or a line has another format.
     pub fn read(path: &Path) -> Result<Workload, BenchError> {
         let invalid = |reason: String| BenchError::Input {
             path: path.to_owned(),
@@ -108,7 +104,7 @@ impl Workload {
         let filled: Vec<_> = lines.filter(|(_, line)| !line.trim().is_empty()).collect();
         if filled.is_empty() || filled.len() > MAX_LINES {
             let reason = format!(
-                "has {} lines with prompts, not 1 to {MAX_LINES}",
+                "the file has {} lines with prompts, but must have 1 to {MAX_LINES}",
                 filled.len()
             );
             return Err(invalid(reason));
@@ -130,7 +126,7 @@ impl Workload {
         Ok(Workload::Lines(lines))
     }
 
-    /// When each call of a trace begins, in ascending order; `None` where a line has no time.
+    /// Returns the start of each call of a trace in ascending order; `None` if a line has no time.
     pub fn schedule(&self) -> Option<Vec<Duration>> {
         let Workload::Lines(lines) = self else {
             return None;
@@ -140,7 +136,8 @@ impl Workload {
         Some(starts)
     }
 
-    /// The sessions of a trace, by their begin, those without a session's name alone; `None` where a first call has no time.
+    /// Returns the sessions of a trace, ordered by start. A line without a session name is a session of one call.
+    /// Returns `None` if the first call of a session has no time.
     pub fn sessions(&self) -> Option<Vec<Session>> {
         let Workload::Lines(lines) = self else {
             return None;
@@ -230,7 +227,7 @@ impl Line {
     }
 }
 
-/// Prompts one after the other, the same ones for the same seed.
+/// Generates prompts in order. Equal seeds give equal prompts.
 #[derive(Debug)]
 pub struct Prompts {
     workload: Arc<Workload>,
@@ -243,8 +240,8 @@ impl Prompts {
         Prompts { workload, state }
     }
 
-    /// The prompt of a line. Texts that are made for one `session` begin alike, the shorter one being the begin of the longer: as
-    /// a conversation grows, so that an engine's cache of prefixes has of it what it would have.
+    /// Returns the prompt of a line. Texts for one `session` share a beginning: the shorter is a prefix of the longer,
+    /// like a growing conversation, so that prefix caches of engines behave realistically.
     pub fn turn(&self, line: usize, session: u64) -> Prompt {
         match &*self.workload {
             Workload::Lines(lines) => lines[line % lines.len()].prompt(&mut seeded(session)),
@@ -252,7 +249,7 @@ impl Prompts {
         }
     }
 
-    /// The next prompt. Its text is made outside of the lock, from a seed of its own.
+    /// Returns the next prompt. Its text is generated outside the lock, from a separate seed.
     pub fn next(&self) -> Prompt {
         let (seed, number) = {
             let mut state = self.state.lock();

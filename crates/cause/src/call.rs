@@ -1,4 +1,4 @@
-//! A call as far as its cause needs it, and the dimensions that calls differ in.
+//! The part of a call that the search for a cause needs, and the dimensions in which calls differ.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokengauge_core::concurrency::{CONCURRENCIES, concurrency_class};
 use tokengauge_core::lengths::{PROMPT_LENGTHS, prompt_length_class};
 
-/// What calls are told apart by.
+/// A dimension in which calls differ.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, strum::IntoStaticStr,
 )]
@@ -15,7 +15,7 @@ use tokengauge_core::lengths::{PROMPT_LENGTHS, prompt_length_class};
 pub enum Dimension {
     /// The upstream.
     Upstream,
-    /// The model that answered, else the one asked for.
+    /// The model that answered. If that is unknown, the requested model.
     Model,
     /// The route.
     Route,
@@ -23,14 +23,15 @@ pub enum Dimension {
     Agent,
     /// The endpoint of the upstream, `host:port`.
     Node,
-    /// The length of the prompt: a class and all longer ones.
+    /// The length of the prompt. A value is a length class and all longer classes.
     PromptLength,
-    /// Streams under way on the upstream: a class and all above.
+    /// Streams in flight on the upstream. A value is a concurrency class and all higher classes.
     Concurrency,
 }
 
 impl Dimension {
-    /// Those whose values are names, in the order in which they are preferred where they explain alike.
+    /// The dimensions whose values are names, the preferred one first. The order decides between names that explain equally
+    /// much.
     pub const NAMES: [Dimension; 5] = [
         Dimension::Upstream,
         Dimension::Model,
@@ -38,7 +39,7 @@ impl Dimension {
         Dimension::Agent,
         Dimension::Node,
     ];
-    /// Those whose values are classes in ascending order.
+    /// The dimensions whose values are ordered classes.
     pub const CLASSES: [Dimension; 2] = [Dimension::PromptLength, Dimension::Concurrency];
 
     pub fn in_words(self) -> &'static str {
@@ -48,7 +49,6 @@ impl Dimension {
         }
     }
 
-    /// The value of a class and all above.
     pub(crate) fn class_name(self, class: usize) -> String {
         let names: &[&str] = match self {
             Dimension::PromptLength => &PROMPT_LENGTHS,
@@ -62,36 +62,35 @@ impl Dimension {
     }
 }
 
-/// A finished call that an objective judged. Times are seconds.
+/// A finished call that an objective judged. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
-    /// When it ended, since 1970.
+    /// When the call ended, in seconds since 1970.
     pub at: f64,
-    /// How many calls it stands for: more than 1 where only some of them are kept.
+    /// The number of calls that this call stands for. It is above 1 if only a sample of the calls is kept.
     pub weight: f64,
     pub bad: bool,
-    /// The names by [`Dimension::NAMES`], where they are known.
+    /// The names in the order of [`Dimension::NAMES`]. `None` if a name is unknown.
     pub names: [Option<Arc<str>>; 5],
     /// Prompt tokens that were not read from a cache.
     pub prompt_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
-    /// Streams under way on the upstream when it began, itself included.
+    /// Streams in flight on the upstream when the call began, including the call itself.
     pub concurrency: u32,
     /// Whether the upstream had just come up, or the engine loaded the model for this call.
     pub cold: bool,
-    /// The kind of error that the upstream is to blame for.
+    /// The kind of error, if the upstream caused it.
     pub error: Option<Arc<str>>,
-    /// Until a connection to the upstream was ready.
+    /// Seconds until a connection to the upstream was ready.
     pub connect: Option<f64>,
-    /// From then until the first token; where none came, until the end.
+    /// Seconds from the ready connection to the first token, or to the end of a call without tokens.
     pub first_token: Option<f64>,
-    /// The prefill by the engine's own measurement.
+    /// The duration of the prefill, as measured by the engine.
     pub prefill: Option<f64>,
     /// The median gap between tokens.
     pub gap: Option<f64>,
-    /// Gaps over the stall threshold.
     pub stalls: u64,
-    /// The longest gap between chunks with tokens.
+    /// The longest gap between two chunks that contain tokens.
     pub longest_gap: Option<f64>,
 }
 
@@ -101,7 +100,6 @@ impl Call {
         self.names.get(place)?.as_ref()
     }
 
-    /// Its class by one of [`Dimension::CLASSES`].
     pub(crate) fn class(&self, dimension: Dimension) -> Option<usize> {
         match dimension {
             Dimension::PromptLength => self.prompt_tokens.map(prompt_length_class),

@@ -1,9 +1,8 @@
 //! Whether two shares differ by more than chance.
 
-/// The chance at which a difference is taken for real, over all comparisons of one kind together.
+/// The probability of a false positive, over all comparisons of one kind together.
 pub(crate) const LEVEL: f64 = 0.001;
 
-/// Calls, and how many of them have a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) with: usize,
@@ -54,19 +53,19 @@ impl Tally {
     }
 }
 
-/// The logarithm of the likelihood ratio of two rates against one (half of G, Wilks 1938).
+/// The log-likelihood ratio of two separate rates to one common rate (half of G, Wilks 1938).
 pub(crate) fn log_likelihood_ratio(one: Tally, other: Tally) -> f64 {
     let apart = one.log_likelihood() + other.log_likelihood();
     (apart - one.and(other).log_likelihood()).max(0.0)
 }
 
-/// Whether a ratio, the largest of so many comparisons, is beyond chance. By Chernoff's bound a comparison has a ratio of at
-/// least r with a chance of at most 2·e^−r; the sum over all comparisons is Bonferroni's.
+/// Whether the largest `ratio` of `comparisons` is beyond chance. By Chernoff's bound, one comparison has a ratio of at
+/// least r with probability at most 2·e^−r. Bonferroni's correction sums over the comparisons.
 pub(crate) fn beyond_chance(ratio: f64, comparisons: usize) -> bool {
     beyond(LEVEL, ratio, comparisons)
 }
 
-/// The same at another level.
+/// Like [`beyond_chance`], with another probability of a false positive.
 pub(crate) fn beyond(level: f64, ratio: f64, comparisons: usize) -> bool {
     ratio >= (2.0 * comparisons.max(1) as f64 / level).ln()
 }

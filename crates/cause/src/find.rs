@@ -1,4 +1,4 @@
-//! Finds the cause.
+//! Finds the cause of bad calls.
 
 use crate::call::{Call, Dimension};
 use crate::evidence::Tally;
@@ -17,12 +17,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::printable::printable;
 use tokengauge_core::time::Timestamp;
 
-/// Calls that others are compared with, at least.
 pub const MIN_REFERENCE: usize = 20;
-/// The share of what all bad calls have in common that the newest have at least, to be bad for the same reason.
+/// The newest bad calls have the same cause if the kind that stands out makes up at least this part of its share among all
+/// bad calls.
 const SAME_SHARE: f64 = 0.8;
 
-/// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
+/// Finds why `calls` are bad. Calls are in the order in which they ended, and `phases` are those the objective depends on.
+/// `now` becomes the time of the result.
 pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
     let bad: Vec<bool> = calls.iter().map(|call| call.bad).collect();
     let onset = onset(&bad, MIN_REFERENCE);
@@ -44,7 +45,7 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         all: during.len(),
         ..CallBasis::default()
     };
-    // Where calls may have become worse only now, those from before would tell of something else.
+    // If calls may have become worse only now, the earlier bad calls may have another cause.
     let may_have_begun = match onset {
         Onset::At(_) => false,
         Onset::Possible => true,
@@ -54,13 +55,12 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         explain(&mut cause, &mut basis, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    // Names in it are from traffic.
     cause.sentence = printable(&sentence(&cause, &basis, may_have_begun)).into_owned();
     cause.basis = CauseBasis::Calls(basis);
     cause
 }
 
-/// Whether the newest bad calls have less often what stands out among all bad calls.
+/// Whether the kind that stands out among all bad calls is rarer among the newest bad calls.
 fn newest_differ(calls: &[&Call]) -> bool {
     let (names, classes) = rank(calls);
     let Some(best) = names.first().or(classes.first()) else {
@@ -73,7 +73,7 @@ fn newest_differ(calls: &[&Call]) -> bool {
     newest.rate() < SAME_SHARE * best.share_of_bad
 }
 
-/// The place by the calls alone that stand out from one on: others that are bad by chance shift it.
+/// The onset among only the calls of the kind that stands out. Other calls that are bad by chance would shift the onset.
 fn by_kind(calls: &[Call], place: usize) -> usize {
     let during: Vec<&Call> = calls.iter().skip(place).collect();
     let Some(best) = rank(&during).0.into_iter().next() else {
@@ -160,7 +160,7 @@ pub(crate) fn most_frequent_error(calls: &[&Call]) -> Option<String> {
     Some(most.0.to_owned())
 }
 
-/// Where everybody waits because of one, that one is named: many streams under way are a consequence.
+/// Names the kind of calls whose growth makes all calls wait. High concurrency is only a consequence of that growth.
 fn by_load(cause: &mut Cause, basis: &mut CallBasis, load: &Load, during: &[&Call]) {
     let by_name = cause
         .dimension
@@ -179,8 +179,8 @@ fn by_load(cause: &mut Cause, basis: &mut CallBasis, load: &Load, during: &[&Cal
     });
 }
 
-/// What the calls that stand out are compared with: the same kind of calls before, else other calls of the same time, else all
-/// calls before.
+/// The calls to compare with: earlier calls of the same kind, otherwise other calls of the same time, otherwise all earlier
+/// calls.
 fn reference<'a>(
     same_before: Vec<&'a Call>,
     before: &[&'a Call],
@@ -200,7 +200,6 @@ fn reference<'a>(
     }
 }
 
-/// The calls that have this value of this dimension; all of them without one.
 pub(crate) fn of_kind<'a>(calls: &[&'a Call], kind: Option<(Dimension, &str)>) -> Vec<&'a Call> {
     select(calls, |call| {
         kind.is_none_or(|(dimension, value)| has(call, dimension, value))
@@ -211,7 +210,6 @@ fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
     calls.iter().copied().filter(|call| is(call)).collect()
 }
 
-/// The timestamp of seconds since 1970.
 pub(crate) fn timestamp(since_1970: f64) -> Timestamp {
     Timestamp::seconds(UNIX_EPOCH + Duration::from_secs_f64(since_1970.max(0.0)))
 }

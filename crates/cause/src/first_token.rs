@@ -1,19 +1,17 @@
-//! Why the first token comes later: a queue, the prefill, or longer prompts.
+//! Why the first token is later: a queue, a slow prefill, or longer prompts.
 
 use crate::call::Call;
 use crate::report::{Mechanism, Signal};
 use crate::signals::{quantile, sorted};
 
-/// Calls of each side that lines are fitted to: slopes of all pairs.
+/// The largest number of calls per side for a fit, which computes the slopes of all pairs.
 const MOST: usize = 150;
-/// Calls that a line needs.
 const LEAST: usize = 10;
-/// How much longer the longest prompts are than the shortest, at least, for a slope to say anything.
+/// The longest prompts must be this many times as long as the shortest. Otherwise the slope has no meaning.
 const MIN_SPREAD: f64 = 2.0;
-/// The share of the delay from which on it is of one kind.
 const MOSTLY: f64 = 0.6;
 
-/// Seconds to the first token by prompt tokens: a time that does not depend on the prompt, and a time per token.
+/// Seconds to the first token as a linear function of prompt tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     fixed: f64,
@@ -26,8 +24,8 @@ impl Line {
     }
 }
 
-/// Where the delay comes from. `late` are the calls whose first token came later, `others` those at the same time that are
-/// not looked at.
+/// Finds the reason for the delay. `late` are the calls with a late first token. `others` are the remaining calls of the
+/// same time.
 pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: bool) -> Mechanism {
     let by_engine = by_engine(before, late);
     // A queue delays short prompts as much as long ones.
@@ -43,7 +41,7 @@ pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: 
         })
 }
 
-/// By the engine's own measurement of the prefill, where most calls have one.
+/// Decides by the prefill time that the engine reports, if most calls have one.
 fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     let part = |calls: &[&Call], of: fn(f64, f64) -> f64| {
         let mut known: Vec<f64> = calls
@@ -63,7 +61,6 @@ fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     })
 }
 
-/// Whether prompts are longer by as much as makes a difference.
 fn longer_prompts(before: &[&Call], late: &[&Call]) -> bool {
     let tokens = |calls| quantile(&sorted(Signal::PromptTokens, calls), 0.5);
     tokens(late) >= MIN_SPREAD * tokens(before).max(1.0)
@@ -78,7 +75,8 @@ fn mostly(prefill: f64, queue: f64) -> Option<Mechanism> {
     }
 }
 
-/// By how the delay depends on the length of the prompt: a queue delays all alike, a slow prefill long prompts more.
+/// Decides by the slope over the prompt length. A queue delays all prompts equally; a slow prefill delays long prompts
+/// more.
 fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     let (was, is) = (points(before), points(late));
     let base = line(&was)?;
@@ -102,7 +100,7 @@ fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     mostly(more.per_token * middle, more.fixed)
 }
 
-/// Prompt tokens and seconds to the first token, evenly from all calls.
+/// Prompt tokens and seconds to the first token of calls at equal intervals.
 fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
     let known: Vec<(f64, f64)> = calls
         .iter()
@@ -112,7 +110,7 @@ fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
     known.into_iter().step_by(step).collect()
 }
 
-/// Theil's and Sen's line: the median slope of all pairs, so that single slow calls do not tilt it.
+/// The Theil–Sen line: the median slope of all pairs, so that single slow calls do not tilt it.
 fn line(points: &[(f64, f64)]) -> Option<Line> {
     if points.len() < LEAST {
         return None;

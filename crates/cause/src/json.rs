@@ -1,4 +1,4 @@
-//! How the API writes a cause. Objectives on calls and on throughput share the members of one object.
+//! The JSON of a cause. Objectives on calls and objectives on throughput use the same object.
 
 use crate::call::Dimension;
 use crate::report::{
@@ -10,51 +10,50 @@ use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use tokengauge_core::time::Timestamp;
 
-/// Why an objective is missed, as far as it is known.
+/// The cause of a missed objective, as far as it is known.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Cause")]
 struct CauseJson<'a> {
-    /// When this was worked out.
+    /// When the cause was determined.
     at: Timestamp,
     /// The cause in one sentence.
     sentence: &'a str,
     /// Whether calls of one kind stand out, or a phase moved. If not, the sentence says that the cause is not known.
     known: bool,
-    /// The dimension of the kind of calls that stands out; `null` if no kind of calls stands out.
+    /// The dimension in which a kind of calls stands out; `null` if no kind of calls stands out.
     dimension: Option<Dimension>,
-    /// The value of the dimension that these calls have.
+    /// The value of `dimension` that stands out; `null` if no kind of calls stands out.
     value: Option<&'a str>,
     /// The share of the bad calls that have this value. For an objective on throughput, the share of the lost tokens
     /// that are missing from calls with this value.
     share_of_bad: Option<f64>,
     /// The share of all calls that have this value; `null` for an objective on throughput.
     share_of_all: Option<f64>,
-    /// The share of the calls before that have this value. For an objective on throughput, the share of the tokens
-    /// before that calls with this value had.
+    /// The share of the earlier calls that have this value. For an objective on throughput, the share of the earlier tokens
+    /// that calls with this value had.
     share_before: Option<f64>,
-    /// The prompt length or concurrency that these bad calls also have in common.
+    /// The prompt length or concurrency that is also common among these bad calls.
     besides: Option<CandidateJson<'a>>,
     /// Which phase makes the calls bad; `null` if that is not known.
     mechanism: Option<Mechanism>,
-    /// The kind of most errors, if errors make the calls bad.
+    /// The most frequent kind of error, if errors make the calls bad.
     error: Option<&'a str>,
-    /// What `moved` and `unchanged` compare with; `null` if there are too few calls to compare with.
+    /// The calls that `moved` and `unchanged` compare with; `null` if there are too few calls to compare with.
     compared_with: Option<ComparedWith>,
-    /// What differs.
+    /// The figures that differ.
     moved: &'a [Moved],
-    /// What was compared and is as it was.
+    /// The figures that were compared and did not change.
     unchanged: &'a [Signal],
-    /// Who sends more calls than before, if calls wait.
+    /// The kind of calls that grew in number, if calls wait.
     load: Option<&'a Load>,
-    /// Since when more calls are bad; `null` if that is not known.
+    /// When the share of bad calls rose; `null` if that is not known.
     since: Option<Timestamp>,
-    /// How throughput changed; `null` if the objective is not on throughput, or if no change is seen.
+    /// How throughput changed; `null` if the objective is not on throughput, or if no change was found.
     throughput: Option<ThroughputChange>,
-    /// The number of bad calls since `since`, or of all bad calls that are kept. For an objective on throughput, the
-    /// number of bad minutes.
-    bad: usize,
-    /// The number of calls since `since`, or of all calls that are kept. For an objective on throughput, the number of
+    /// The number of bad calls since `since`, or of all stored bad calls. For an objective on throughput, the number of bad
     /// minutes.
+    bad: usize,
+    /// The number of calls since `since`, or of all stored calls. For an objective on throughput, the number of minutes.
     calls: usize,
     /// All values that have more than their share of bad calls, the best explanation first. For an objective on
     /// throughput, all values that have more than their share of the lost tokens, in the order of the dimensions.
@@ -66,20 +65,20 @@ struct CauseJson<'a> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "CauseCandidate")]
 struct CandidateJson<'a> {
-    /// What calls are told apart by.
+    /// The dimension in which calls differ.
     dimension: Dimension,
-    /// The name, or the least class.
+    /// The name, or the lowest class.
     value: &'a str,
     /// The share of the bad calls that have the value. For an objective on throughput, the share of the lost tokens
     /// that are missing from calls with the value.
     share_of_bad: f64,
-    /// The share of all calls that have the value. For an objective on throughput, the share of the tokens before that
+    /// The share of all calls that have the value. For an objective on throughput, the share of the earlier tokens that
     /// calls with the value had.
     share_of_all: f64,
-    /// The share of the bad calls that would be missing if calls with the value were bad as often as other calls. For
-    /// an objective on throughput, the same as `share_of_bad`.
+    /// The share of the bad calls that would disappear if calls with the value were bad as often as other calls. For an
+    /// objective on throughput, equal to `share_of_bad`.
     explained: f64,
-    /// The correlation of having the value and being bad (φ), from 0 to 1, by which candidates are ranked. For an
+    /// The correlation between having the value and being bad (φ), from 0 to 1. Candidates are ranked by it. For an
     /// objective on throughput, `share_of_bad` minus `share_of_all`, from 0 to 1.
     correlation: f64,
 }

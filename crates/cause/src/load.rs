@@ -1,4 +1,4 @@
-//! Who sends more calls than before.
+//! Which kind of calls grew in number.
 
 use crate::call::{Call, Dimension};
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
@@ -6,16 +6,13 @@ use crate::rank::has;
 use crate::report::Load;
 use std::collections::BTreeMap;
 
-/// How many times as many calls there are by time, at least.
 const MIN_GROWTH: f64 = 1.3;
-/// The share of the growth that one kind of calls makes, at least.
 const MIN_PART: f64 = 0.6;
-/// How much larger its share of the calls is now, at least.
+/// The share of the kind among all calls must have grown by at least this much.
 const MIN_SHARE_GROWTH: f64 = 0.15;
-/// Who calls comes before what is called.
+/// Callers take precedence over what they call.
 const ORDER: [Dimension; 3] = [Dimension::Agent, Dimension::Route, Dimension::Model];
 
-/// The kind of calls that makes most of the growth. `None` where there is none that stands out.
 pub(crate) fn growth(before: &[&Call], now: &[&Call]) -> Option<Load> {
     let (was_seconds, is_seconds) = (seconds(before)?, seconds(now)?);
     let (was, is) = (weight(before), weight(now));

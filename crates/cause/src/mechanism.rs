@@ -6,22 +6,22 @@ use crate::first_token;
 use crate::report::{Mechanism, Moved, Signal};
 use crate::signals::quantile;
 
-/// The share of bad calls that errors or cold starts are in, at least, to be what makes them bad.
+/// Errors or cold starts make calls bad if at least this share of the bad calls has them.
 const MOST_BAD: f64 = 0.5;
 
-/// With a smaller share of bad calls, the bad ones are looked at alone.
+/// If a smaller share of the calls is bad, only the bad calls are compared.
 const ALL_BAD: f64 = 0.8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phases {
     pub errors: bool,
-    /// What is before the first token.
+    /// The objective depends on the time to the first token.
     pub first_token: bool,
-    /// What is between the first token and the last.
+    /// The objective depends on the time from the first token to the last.
     pub decode: bool,
 }
 
-/// The phase that costs most of those that moved and that the objective depends on.
+/// The most expensive phase among those that became slower and that the objective depends on.
 pub(crate) fn mechanism(
     phases: Phases,
     before: &[&Call],
@@ -53,7 +53,7 @@ pub(crate) fn mechanism(
         Signal::InterTokenGap => Some(Mechanism::Decode),
         Signal::Stalls => Some(Mechanism::Stalls),
         _ => {
-            // Where many calls are not affected, those that are tell more.
+            // If many calls are good, the bad calls show the mechanism more clearly.
             let good: Vec<&Call> = now.iter().copied().filter(|call| !call.bad).collect();
             let (late, others) = if (bad.len() as f64) < ALL_BAD * now.len() as f64 {
                 (bad.as_slice(), good.as_slice())
@@ -66,8 +66,9 @@ pub(crate) fn mechanism(
     }
 }
 
-/// Whether most bad calls are cold, and cold calls are bad more often than others, beyond chance or as there are more of them
-/// than before; where there are hardly others, the latter will do.
+/// Whether cold starts make the calls bad. Most bad calls must be cold. Cold calls must also be bad twice as often as
+/// others, beyond chance or with more cold calls than before. If nearly all calls are cold, more cold calls than before are
+/// enough.
 fn is_cold(bad: &[&Call], now: &[&Call], moved: bool) -> bool {
     let cold: Vec<&Call> = now.iter().copied().filter(|call| call.cold).collect();
     let of_bad = Tally::of(bad.iter().copied(), |call| call.cold);
@@ -88,13 +89,12 @@ fn tokens(calls: &[&Call]) -> f64 {
     quantile(&tokens, 0.5).max(1.0)
 }
 
-/// The mean longest gap, in seconds.
 fn longest_gap(calls: &[&Call]) -> f64 {
     let known: Vec<f64> = calls.iter().filter_map(|call| call.longest_gap).collect();
     known.iter().sum::<f64>() / (known.len() as f64).max(1.0)
 }
 
-/// Whether more calls of a kind that was bad before make the bad ones.
+/// Whether there are more calls of a kind that was already bad before.
 pub(crate) fn more_of_them(share_before: Option<f64>, share_now: f64) -> bool {
     share_before.is_some_and(|before| share_now >= 1.5 * before && share_now - before >= 0.1)
 }

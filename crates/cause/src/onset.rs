@@ -1,23 +1,22 @@
-//! Since when more calls are bad.
+//! When the share of bad calls rose.
 
 use crate::evidence::{Tally, beyond, beyond_chance, log_likelihood_ratio};
 
-/// The chance at which a split is taken for possible.
 const POSSIBLE: f64 = 0.05;
 
-/// Where the calls before and those during a time with more bad calls are split.
+/// The place that splits calls into a good and a bad time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Onset {
-    /// Nothing speaks for a split.
     None,
-    /// There may be one: too few calls to tell.
+    /// There are too few calls to decide.
     Possible,
-    /// At the call of this place.
+    /// The split is before the call with this index.
     At(usize),
 }
 
-/// Where calls, in the order in which they ended and each bad or not, are split best into a time with fewer bad calls and one with more: the
-/// place of the first bad call of the latter, with `least` calls on either side.
+/// Finds the split that best separates a time with fewer bad calls from a later time with more. `bad` has one entry per
+/// call, in the order in which calls ended. The result is the index of the first bad call of the later time. Each side has
+/// at least `least` calls.
 pub(crate) fn onset(bad: &[bool], least: usize) -> Onset {
     let all = Tally::of(bad, |bad| *bad);
     let mut before = Tally::default();
@@ -43,8 +42,8 @@ pub(crate) fn onset(bad: &[bool], least: usize) -> Onset {
     }
 }
 
-/// Splits next to each other are nearly the same comparison. Of all splits of so many calls about so many are as good as
-/// independent (James, James and Siegmund 1987, Tests for a change-point).
+/// The number of effectively independent splits, since adjacent splits are nearly the same comparison. See James, James and
+/// Siegmund (1987), Tests for a change-point.
 fn independent_splits(calls: usize, least: usize) -> usize {
     let length = calls as f64 / least.max(1) as f64;
     (2.0 * length.max(1.0).ln()).ceil() as usize

@@ -5,18 +5,17 @@ use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
 use crate::report::CallCandidate;
 use std::collections::BTreeMap;
 
-/// The least share of bad calls that a value explains.
+/// A candidate must explain at least this share of the bad calls.
 const MIN_EXPLAINED: f64 = 0.5;
-/// How many times as often as the others its calls are bad, at least.
+/// Calls with the value must be bad at least this many times as often as other calls.
 const MIN_LIFT: f64 = 2.0;
-/// Of names whose correlations are this close to the best, the first in the order of dimensions is taken.
+/// Among names whose correlation is at least this part of the best correlation, the first in the order of dimensions wins.
 const ALIKE: f64 = 0.95;
-/// And of those that are less likely than the best by a factor of 20 at most: the logarithm.
+/// Names whose log-likelihood ratio is at most this much below the best (a factor of 20) are also preferred by that order.
 const AS_LIKELY: f64 = 3.0;
-/// The most candidates of names, and of classes.
 const MOST: usize = 5;
 
-/// The candidates among names, and those among classes, each the best first.
+/// The candidates among names and the candidates among classes, the best first.
 pub(crate) fn rank(calls: &[&Call]) -> (Vec<CallCandidate>, Vec<CallCandidate>) {
     let all = Tally::of(calls.iter().copied(), |call| call.bad);
     let names = Dimension::NAMES.iter().flat_map(|dimension| {
@@ -45,7 +44,7 @@ pub(crate) fn rank(calls: &[&Call]) -> (Vec<CallCandidate>, Vec<CallCandidate>) 
     (judged(names), judged(classes))
 }
 
-/// Puts first what comes first in the order of dimensions, of those that are about as good as the best.
+/// Among the candidates that are about as good as the best, moves the first in the order of dimensions to the front.
 fn prefer_first(found: &mut [(f64, CallCandidate)]) {
     let Some((most, best)) = found
         .first()
@@ -56,7 +55,7 @@ fn prefer_first(found: &mut [(f64, CallCandidate)]) {
     let alike = |ratio: f64, one: &CallCandidate| {
         one.correlation >= ALIKE * best || ratio >= most - AS_LIKELY
     };
-    // The sort is stable.
+    // The stable sort keeps the other candidates in order.
     found.sort_by_key(|(ratio, one)| {
         if alike(*ratio, one) {
             (false, one.dimension)
@@ -76,7 +75,7 @@ fn by_name<'a>(calls: &[&'a Call], dimension: Dimension) -> BTreeMap<&'a str, Ta
     tallies
 }
 
-/// The calls of each class and all above, without the lowest, which is all calls.
+/// For each class, the calls of this and all higher classes. The lowest class is absent, since it stands for all calls.
 fn from_class(calls: &[&Call], dimension: Dimension) -> BTreeMap<usize, Tally> {
     let mut classes: Vec<usize> = calls
         .iter()
@@ -120,7 +119,6 @@ fn candidate(
     stands_out.then(|| (ratio, found()))
 }
 
-/// Pearson's φ of two properties.
 fn correlation(its: Tally, all: Tally) -> f64 {
     let share = |count: usize| count as f64 / all.all as f64;
     let (has, bad, both) = (share(its.all), share(all.with), share(its.with));

@@ -1,45 +1,34 @@
-//! Why an objective is missed, as far as it is known.
+//! The cause of a missed objective, as far as it is known.
 
 use crate::call::Dimension;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokengauge_core::time::Timestamp;
 
-/// With fewer calls no cause is looked for.
 pub const MIN_CALLS: usize = 30;
-/// With fewer bad calls no cause is looked for.
 pub const MIN_BAD: usize = 10;
 
-/// Why an objective is missed. The API writes it as `CauseJson`.
+/// The cause of a missed objective. `CauseJson` documents the fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
-    /// When this was worked out.
     pub at: Timestamp,
-    /// All of it in one sentence.
     pub sentence: String,
-    /// Whether calls of one kind stand out, or a phase moved.
     pub known: bool,
-    /// The dimension of the kind of calls that stands out.
     pub dimension: Option<Dimension>,
-    /// The value of `dimension` that these calls have.
     pub value: Option<String>,
     pub mechanism: Option<Mechanism>,
-    /// The kind of most errors, if the mechanism is [`Mechanism::Errors`].
+    /// The most frequent kind of error, if the mechanism is [`Mechanism::Errors`].
     pub error: Option<String>,
-    /// What `moved` and `unchanged` compare with. `None` if there are too few calls to compare with.
+    /// The calls that `moved` and `unchanged` compare with. `None` if there are too few calls to compare with.
     pub compared_with: Option<ComparedWith>,
     pub moved: Vec<Moved>,
     pub unchanged: Vec<Signal>,
-    /// Who sends more calls than before, if calls wait.
     pub load: Option<Load>,
-    /// Since when more calls or minutes are bad.
     pub since: Option<Timestamp>,
-    /// What was judged, and the shares of what stands out.
     pub basis: CauseBasis,
 }
 
 impl Cause {
-    /// Nothing is known `at` an instant.
     pub(crate) fn unknown(at: Timestamp) -> Cause {
         Cause {
             at,
@@ -59,16 +48,13 @@ impl Cause {
     }
 }
 
-/// What an objective judges.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CauseBasis {
     Calls(CallBasis),
-    /// The objective is on throughput, which is judged by the minute.
     Minutes(MinuteBasis),
 }
 
 impl CauseBasis {
-    /// The number of bad calls or minutes.
     pub fn bad(&self) -> usize {
         match self {
             CauseBasis::Calls(basis) => basis.bad,
@@ -76,7 +62,6 @@ impl CauseBasis {
         }
     }
 
-    /// The number of all calls or minutes.
     pub fn all(&self) -> usize {
         match self {
             CauseBasis::Calls(basis) => basis.all,
@@ -85,16 +70,14 @@ impl CauseBasis {
     }
 }
 
-/// The calls that an objective judges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallBasis {
-    /// Bad calls since the onset, or bad calls in the whole time looked at.
+    /// Bad calls since the onset, or in the whole period if no onset was found.
     pub bad: usize,
-    /// All calls of the same time.
     pub all: usize,
     /// The shares of the kind of calls that stands out. `None` if no kind of calls stands out.
     pub shares: Option<CallShares>,
-    /// The prompt length or concurrency that the calls that stand out also have in common.
+    /// The prompt length or concurrency that is also common among the calls that stand out.
     pub besides: Option<CallCandidate>,
     /// All values that have more than their share of bad calls, the best explanation first.
     pub candidates: Vec<CallCandidate>,
@@ -103,11 +86,9 @@ pub struct CallBasis {
 /// Shares of the kind of calls that stands out, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallShares {
-    /// Its share of the bad calls.
     pub of_bad: f64,
-    /// Its share of all calls.
     pub of_all: f64,
-    /// Its share of the calls before the onset. `None` if there are too few of them.
+    /// The share of the calls before the onset that are of this kind. `None` if there are too few of these calls.
     pub before: Option<f64>,
 }
 
@@ -115,15 +96,13 @@ pub struct CallShares {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallCandidate {
     pub dimension: Dimension,
-    /// The name, or the least class.
+    /// The name, or the lowest class.
     pub value: String,
-    /// The share of the bad calls that have the value.
     pub share_of_bad: f64,
-    /// The share of all calls that have the value.
     pub share_of_all: f64,
-    /// The share of the bad calls that would be missing if calls with the value were bad as often as other calls.
+    /// The share of the bad calls that would disappear if calls with the value were bad as often as other calls.
     pub explained: f64,
-    /// The correlation of having the value and being bad (φ), from 0 to 1. Candidates are ranked by it.
+    /// The correlation between having the value and being bad (φ), from 0 to 1. Candidates are ranked by it.
     pub correlation: f64,
 }
 
@@ -133,14 +112,12 @@ impl CallCandidate {
     }
 }
 
-/// The minutes that an objective on throughput judges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MinuteBasis {
-    /// Bad minutes since the onset, or bad minutes in the whole time looked at.
+    /// Bad minutes since the onset, or in the whole period if no onset was found.
     pub bad: usize,
-    /// All minutes of the same time.
     pub all: usize,
-    /// Throughput before and since the onset. `None` if no onset is seen.
+    /// Throughput before and since the onset. `None` if no onset was found.
     pub change: Option<ThroughputChange>,
     /// The shares of the kind of calls that stands out. `None` if no kind of calls stands out.
     pub shares: Option<TokenShares>,
@@ -148,12 +125,11 @@ pub struct MinuteBasis {
     pub candidates: Vec<TokenCandidate>,
 }
 
-/// Shares of a kind of calls, from 0 to 1.
+/// Shares of the tokens per second that a kind of calls has, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenShares {
-    /// The share of the lost tokens per second. It is above 1 if other calls make more tokens than before.
+    /// The share of the lost tokens per second. It is above 1 if other calls gained tokens.
     pub of_lost: f64,
-    /// Its share of the tokens per second before the loss.
     pub before: f64,
 }
 
@@ -161,7 +137,7 @@ pub struct TokenShares {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCandidate {
     pub dimension: Dimension,
-    /// The name, or the least class.
+    /// The name, or the lowest class.
     pub value: String,
     pub shares: TokenShares,
 }
@@ -176,30 +152,30 @@ impl TokenCandidate {
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseThroughput")]
 pub struct ThroughputChange {
-    /// The medians of the minutes before.
+    /// The medians of the minutes before the fall.
     pub before: Rates,
-    /// Those of the minutes since.
+    /// The medians of the minutes since the fall.
     pub now: Rates,
 }
 
-/// What a minute's throughput is made of.
+/// The factors of the throughput of a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseRates")]
 pub struct Rates {
     /// Tokens per second of all calls together.
     pub tokens_per_second: f64,
-    /// Calls under way, on average.
+    /// The average number of calls in flight.
     pub under_way: f64,
 }
 
 impl Rates {
-    /// Tokens per second of a call; `None` where none is under way.
+    /// Tokens per second of one call. `None` if no call is in flight.
     pub fn of_each(&self) -> Option<f64> {
         (self.under_way > 0.0).then(|| self.tokens_per_second / self.under_way)
     }
 }
 
-/// What makes calls bad.
+/// The mechanism that makes calls bad.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, strum::IntoStaticStr,
 )]
@@ -208,23 +184,23 @@ impl Rates {
 pub enum Mechanism {
     /// Errors of the upstream.
     Errors,
-    /// The upstream has just come up, or loads the model.
+    /// The upstream has just started, or is loading the model.
     ColdStart,
     /// Connections to the upstream take longer.
     Connect,
-    /// The first token comes later by about the same time for every length of prompt.
+    /// The first token is later by about the same time for every prompt length.
     Queue,
-    /// The first token comes later in proportion to the prompt.
+    /// The first token is later in proportion to the prompt length.
     Prefill,
-    /// The first token comes later; queue and prefill cannot be told apart.
+    /// The first token is later. A queue and a slow prefill cannot be distinguished.
     FirstToken,
     /// Prompts are longer.
     LongerPrompts,
     /// Gaps between tokens are longer.
     Decode,
-    /// Streams stand still now and then.
+    /// Streams stall.
     Stalls,
-    /// More calls are of a kind that was bad before.
+    /// There are more calls of a kind that was already bad before.
     Traffic,
     /// Fewer calls are in flight, and each is as fast as before. Only objectives on throughput have this mechanism.
     FewerCalls,
@@ -233,7 +209,7 @@ pub enum Mechanism {
     ShorterAnswers,
 }
 
-/// What is compared.
+/// A figure that is compared.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, strum::IntoStaticStr,
 )]
@@ -245,76 +221,76 @@ pub enum Signal {
     Errors,
     /// Seconds until a connection was ready.
     Connect,
-    /// Seconds from then to the first token.
+    /// Seconds from the ready connection to the first token.
     FirstToken,
     /// Seconds between tokens.
     InterTokenGap,
     /// The share of calls with a stall.
     Stalls,
-    /// Streams under way on the upstream.
+    /// Streams in flight on the upstream.
     Concurrency,
     /// Prompt tokens.
     PromptTokens,
-    /// The share of calls on an upstream that has just come up.
+    /// The share of calls on an upstream that has just started.
     ColdStarts,
 }
 
-/// The calls that others are compared with.
+/// The calls that serve as the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "CauseComparedWith")]
 pub enum ComparedWith {
-    /// Calls of the same kind before, or all calls before.
+    /// Earlier calls of the same kind, or all earlier calls.
     Before,
-    /// Other calls at the same time, where there are too few before.
+    /// Other calls of the same time, if there are too few earlier calls.
     Others,
 }
 
-/// A figure that moved.
+/// A figure that changed.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseMoved")]
 pub struct Moved {
-    /// Which one.
+    /// The figure.
     pub signal: Signal,
-    /// Which quantile of it, or whether it is a share.
+    /// The quantile of the figure, or `share`.
     pub of: Quantile,
-    /// Before, or of the others: seconds, tokens, streams, or a share.
+    /// The value among the reference calls: seconds, tokens, streams, or a share.
     pub before: f64,
-    /// Now, or of these calls.
+    /// The value among the calls that stand out, in the same unit as `before`.
     pub now: f64,
 }
 
 impl Moved {
-    /// How many times as much it is now; `None` where there was none before.
+    /// The factor from `before` to `now`. `None` if `before` is 0.
     pub fn ratio(&self) -> Option<f64> {
         (self.before > 0.0).then(|| self.now / self.before)
     }
 }
 
-/// What of a signal is compared.
+/// The statistic of a figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantile {
     /// The median.
     P50,
-    /// The 90th percentile, where the median has not moved.
+    /// The 90th percentile, if the median did not change.
     P90,
-    /// The share of calls that have it.
+    /// The share of calls that have the property.
     Share,
 }
 
-/// A kind of calls that there are more of than before.
+/// A kind of calls that grew in number.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseLoad")]
 pub struct Load {
-    /// What they have in common.
+    /// The dimension that these calls have in common.
     pub dimension: Dimension,
-    /// Their value of it.
+    /// The value of `dimension` that these calls have.
     pub value: String,
-    /// Their share of the calls before.
+    /// The share of the earlier calls that are of this kind.
     pub share_before: f64,
-    /// Their share now.
+    /// The share of the present calls that are of this kind.
     pub share_now: f64,
-    /// How many times as many calls of any kind there are by time.
+    /// The growth of the rate of all calls, as a factor.
     pub growth: f64,
 }

@@ -7,7 +7,7 @@ use crate::report::{
 };
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
+/// `may_have_begun` is true if the newest calls may be bad for another reason, and are too few to decide that.
 pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     if !cause.known {
         return unknown(cause, basis, may_have_begun);
@@ -19,7 +19,6 @@ pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -
         .iter()
         .filter(|one| is_shown(one.signal))
         .collect();
-    // What makes them bad comes first.
     moved.sort_by_key(|one| Some(one.signal) != main);
     parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
     parts.extend(
@@ -43,7 +42,7 @@ pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -
             let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
             text.push_str(&format!(": {}{error}.", in_words(found, cause)));
         }
-        None => text.push_str(": what makes them bad is not known."),
+        None => text.push_str(": the reason is not known."),
     }
     text
 }
@@ -51,7 +50,7 @@ pub(crate) fn sentence(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -
 pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
     let Some(ThroughputChange { before, now }) = basis.change else {
         return format!(
-            "The cause is not known: {} of {} minutes are bad, and throughput is not seen to have fallen in the time looked at.",
+            "The cause is not known: {} of {} minutes are bad, and throughput did not fall in the observed time.",
             basis.bad, basis.all
         );
     };
@@ -67,7 +66,7 @@ pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
         });
         format!("{}{each}", rate(rates.under_way))
     };
-    let under_way = format!("calls under way {}, now {}", calls(before), calls(now));
+    let under_way = format!("calls in flight {}, now {}", calls(before), calls(now));
     let fewer = matches!(
         cause.mechanism,
         Some(Mechanism::FewerCalls | Mechanism::ShorterAnswers)
@@ -87,7 +86,7 @@ pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
     let parts = parts.join("; ");
     if !cause.known {
         return format!(
-            "The cause is not known: {fell}; {parts}; no model, route, agent or node has much more than its share of the loss."
+            "The cause is not known: {fell}; {parts}; no model, route, agent or node lost much more than its share."
         );
     }
     let begin = fell.replacen('t', "T", 1);
@@ -97,11 +96,10 @@ pub(crate) fn of_throughput(cause: &Cause, basis: &MinuteBasis) -> String {
             let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
             format!("{begin}; {parts}: {}{error}.", in_words(found, cause))
         }
-        None => format!("{begin}; {parts}: what makes them fewer is not known."),
+        None => format!("{begin}; {parts}: the reason is not known."),
     }
 }
 
-/// A rate in a sentence: small ones with a digit behind the point.
 fn rate(value: f64) -> String {
     if value < 10.0 {
         format!("{value:.1}")
@@ -114,23 +112,26 @@ fn unknown(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     let counts = format!("{} of {} calls are bad", basis.bad, basis.all);
     if basis.all < MIN_CALLS || basis.bad < MIN_BAD {
         return format!(
-            "The cause is not known: too few calls to tell, {counts}, and {MIN_BAD} of {MIN_CALLS} are needed."
+            "The cause is not known: there are too few calls. {counts}, and at least {MIN_BAD} bad calls of {MIN_CALLS} \
+             are needed."
         );
     }
     if may_have_begun {
         return format!(
-            "The cause is not known yet: {counts}; the newest may be bad for another reason, and are too few to tell."
+            "The cause is not known yet: {counts}; the newest calls may be bad for another reason, and there are too few \
+             of them to decide."
         );
     }
     let moved = cause.moved.iter().map(|moved| clause(cause, moved));
     let moved: Vec<String> = moved.collect();
     let moved = if moved.is_empty() {
-        "no phase is seen to have moved".to_owned()
+        "no phase became slower".to_owned()
     } else {
-        format!("what moved does not explain it ({})", moved.join("; "))
+        format!("the changes do not explain it ({})", moved.join("; "))
     };
     format!(
-        "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much more than its share, and {moved}.",
+        "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much \
+         more than its share of bad calls, and {moved}.",
         since(cause)
     )
 }
@@ -141,7 +142,7 @@ fn who(cause: &Cause, basis: &CallBasis) -> String {
         (cause.dimension, &cause.value, basis.shares)
     else {
         return format!(
-            "{} of {} calls are bad{}, no upstream, model, route, agent or node more than others",
+            "{} of {} calls are bad{}, and no upstream, model, route, agent or node stands out",
             basis.bad,
             basis.all,
             since(cause)
@@ -170,25 +171,25 @@ fn kind(dimension: Dimension, value: &str) -> String {
     match dimension {
         Dimension::PromptLength => {
             format!(
-                "prompts of {} tokens and more",
+                "prompts of {} or more tokens",
                 least.trim_start_matches("over ")
             )
         }
-        Dimension::Concurrency => format!("{least} or more calls under way"),
+        Dimension::Concurrency => format!("{least} or more calls in flight"),
         name => format!("{} {value}", name.in_words()),
     }
 }
 
 fn since(cause: &Cause) -> String {
     let Some(since) = cause.since else {
-        return " over the whole time looked at".to_owned();
+        return " over the whole observed time".to_owned();
     };
     let seconds = whole_seconds_since_1970(since.time());
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!(" since {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// What the sentence tells of: a first token says more than where the delay began.
+/// Whether the sentence shows a signal. The first token says more than the connection where a delay begins.
 fn is_shown(signal: Signal) -> bool {
     signal != Signal::ColdStarts
 }
@@ -215,7 +216,7 @@ fn noun(signal: Signal) -> &'static str {
         Signal::FirstToken => "first token",
         Signal::InterTokenGap => "inter-token gap",
         Signal::Stalls => "streams with stalls",
-        Signal::Concurrency => "calls under way",
+        Signal::Concurrency => "calls in flight",
         Signal::PromptTokens => "prompts",
         Signal::ColdStarts => "cold starts",
     }
@@ -224,7 +225,7 @@ fn noun(signal: Signal) -> &'static str {
 /// “inter-token gap 3.1 times as long (20 ms, now 62 ms)”.
 fn clause(cause: &Cause, moved: &Moved) -> String {
     let (than, then, this) = match cause.compared_with {
-        Some(ComparedWith::Others) => (" as with others", "others", "these"),
+        Some(ComparedWith::Others) => (" as for other calls", "others", "these"),
         _ => ("", "before", "now"),
     };
     let (noun, before, now) = (noun(moved.signal), moved.before, moved.now);
@@ -283,7 +284,7 @@ fn in_words(mechanism: Mechanism, cause: &Cause) -> &'static str {
         Mechanism::Queue => "queueing",
         Mechanism::Prefill if gap_same => "prefill, not queueing or decoding",
         Mechanism::Prefill => "prefill, not queueing",
-        Mechanism::FirstToken => "queueing or prefill, which cannot be told apart here",
+        Mechanism::FirstToken => "queueing or prefill, which cannot be distinguished here",
         Mechanism::LongerPrompts if cause.compared_with == Some(ComparedWith::Others) => {
             "long prompts"
         }
@@ -291,7 +292,7 @@ fn in_words(mechanism: Mechanism, cause: &Cause) -> &'static str {
         Mechanism::Decode if first_same => "decoding, not queueing",
         Mechanism::Decode => "decoding",
         Mechanism::Stalls => "stalls",
-        Mechanism::Traffic => "more of the calls that were bad before",
+        Mechanism::Traffic => "more calls of a kind that was already bad before",
         Mechanism::FewerCalls => "fewer calls are made, and each is as fast as before",
         Mechanism::ShorterAnswers => "shorter answers",
     }

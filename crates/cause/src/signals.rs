@@ -1,17 +1,17 @@
-//! What differs between two sets of calls.
+//! Which figures differ between two sets of calls.
 
 use crate::call::Call;
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
 use crate::report::{Moved, Quantile, Signal};
 use tokengauge_stats::rank::mann_whitney;
 
-/// How many times as large a quantile is, at least, to have moved.
+/// A quantile has moved if it grew by at least this factor.
 const MIN_RATIO: f64 = 1.3;
-/// Within this ratio, either way, it is called unchanged.
+/// A quantile is unchanged within this factor in both directions.
 const SAME_RATIO: f64 = 1.15;
-/// By how much a share of calls grows, at least, to have moved.
+/// A share of calls has moved if it grew by at least this much.
 const MIN_SHARE: f64 = 0.1;
-/// The p value of a Mann–Whitney test below which two samples differ; over all signals together below 0.01.
+/// The p value of a Mann–Whitney test below which two samples differ. Over all signals the error is below 0.01.
 const MAX_P: f64 = 0.001;
 const MIN_VALUES: usize = 10;
 
@@ -26,7 +26,7 @@ const SIGNALS: [Signal; 8] = [
     Signal::ColdStarts,
 ];
 
-/// What grew from one set of calls to the other, and what stayed as it was.
+/// The signals that grew from `before` to `now`, and the signals that did not change.
 pub(crate) fn compare(before: &[&Call], now: &[&Call]) -> (Vec<Moved>, Vec<Signal>) {
     let (mut moved, mut unchanged) = (Vec::new(), Vec::new());
     for signal in SIGNALS {
@@ -58,8 +58,7 @@ fn property(signal: Signal) -> Option<fn(&Call) -> bool> {
     }
 }
 
-/// The value of a figure; the least differences that matter are 5 ms of a connection, 20 ms of a first token, 1 ms of a gap,
-/// one stream and one token.
+/// The value of a signal that is not a share.
 pub(crate) fn value(signal: Signal, call: &Call) -> Option<f64> {
     match signal {
         Signal::Connect => call.connect,
@@ -80,7 +79,6 @@ fn least_difference(signal: Signal) -> f64 {
     }
 }
 
-/// The values of a signal in ascending order.
 pub(crate) fn sorted(signal: Signal, calls: &[&Call]) -> Vec<f64> {
     let values = calls.iter().filter_map(|call| value(signal, call));
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
@@ -88,7 +86,6 @@ pub(crate) fn sorted(signal: Signal, calls: &[&Call]) -> Vec<f64> {
     values
 }
 
-/// A quantile of values in ascending order.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let place = (share * last as f64).round() as usize;
@@ -150,7 +147,7 @@ fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> SignalVerdict {
     }
 }
 
-/// Whether more values are above the 90th percentile of before than chance explains.
+/// Whether more values exceed the earlier 90th percentile than chance explains.
 fn tail_differs(was: &[f64], is: &[f64]) -> bool {
     let bound = MIN_RATIO * quantile(was, 0.9);
     let above = |values: &[f64]| Tally::of(values, |value| *value > bound);

@@ -1,4 +1,5 @@
-//! Why an objective on throughput is missed: fewer calls are under way or each of them is slower, and whose tokens are missing.
+//! Why an objective on throughput is missed: whether fewer calls are in flight or each is slower, and which calls lost
+//! tokens.
 
 use crate::call::{Call, Dimension};
 use crate::evidence::LEVEL;
@@ -18,49 +19,44 @@ use tokengauge_core::printable::printable;
 use tokengauge_core::time::Timestamp;
 use tokengauge_stats::rank::mann_whitney;
 
-/// The fewest minutes on either side of the onset.
 pub const MIN_MINUTES: usize = 3;
-/// By what share of it throughput fell, at least.
 const MIN_LOSS: f64 = 0.1;
-/// The part of the loss from which on fewer calls are what it comes from; with no more than the rest of it, slower ones are.
+/// If fewer calls in flight cause at least this part of the loss, they are the mechanism. If they cause at most the
+/// remaining part, slower calls are the mechanism.
 const MOST: f64 = 0.7;
-/// The part of the loss that errors make, at least, to be what it comes from.
+/// Errors are the mechanism if they cause at least this part of the loss.
 const BY_ERRORS: f64 = 0.5;
-/// The share of the lost tokens that a value has, at least, to stand out.
+/// A value stands out if it has at least this share of the lost tokens.
 const MIN_LOST: f64 = 0.6;
-/// By how much that is more than its share of the tokens before, at least.
+/// The share of the lost tokens must exceed the share of the earlier tokens by at least this much.
 const MIN_BEYOND: f64 = 0.2;
-/// What a value has left of its own tokens, at most.
+/// A value that stands out keeps at most this part of its earlier tokens.
 const LEFT: f64 = 0.8;
-/// What is left of a rate, at least, that is about as before.
+/// A rate is about as before if at least this part of it remains.
 const AS_MUCH: f64 = 0.85;
-/// Rates below it count as this, so that they have a logarithm.
+/// Rates below this value count as this value, so that they have a logarithm.
 const LEAST: f64 = 1e-9;
-/// What makes calls slower, but for errors, which are looked at before.
 const PHASES: Phases = Phases {
     errors: false,
     first_token: true,
     decode: true,
 };
-/// Those who ask come before what is asked where fewer calls are made.
+/// The dimensions of callers. If fewer calls are made, a caller explains more than what it calls.
 const WHO_ASKS: [Dimension; 3] = [Dimension::Agent, Dimension::Route, Dimension::Model];
 const SECONDS: f64 = 60.0;
 
-/// A minute that an objective on throughput judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minute {
-    /// When it began, seconds since 1970.
+    /// When the minute began, in seconds since 1970.
     pub begin: f64,
-    /// Whether too few tokens came.
     pub bad: bool,
-    /// Tokens per second.
     pub throughput: f64,
-    /// Calls under way, on average.
+    /// The average number of calls in flight.
     pub under_way: f64,
 }
 
-/// Why `minutes`, the oldest first, are bad; `calls` are those of the same objective that ended, in that order. Worked out at
-/// `now`.
+/// Finds why `minutes` are bad. Minutes are in ascending order. `calls` are the calls of the same objective, in the order
+/// in which they ended. `now` becomes the time of the result.
 pub fn find_throughput(minutes: &[Minute], calls: &[Call], now: SystemTime) -> Cause {
     let bad: Vec<bool> = minutes.iter().map(|minute| minute.bad).collect();
     let place = match onset(&bad, MIN_MINUTES) {
@@ -116,14 +112,13 @@ fn rates(minutes: &[Minute]) -> Rates {
     }
 }
 
-/// How much was lost. Throughput is a product (calls under way times tokens per second of each, calls per second times tokens
-/// of each), and parts of a loss are those of its logarithm, since these add up.
+/// The loss of throughput. Throughput is a product: calls in flight times tokens per second of each, or calls per second
+/// times tokens of each. The parts of a loss are parts of its logarithm, since logarithms add up.
 struct Loss {
-    /// Negative.
     logarithm: f64,
-    /// The part that fewer calls under way have.
+    /// The part of the loss that fewer calls in flight cause.
     fewer: f64,
-    /// Tokens per second of a call now, of those before.
+    /// The factor by which the tokens per second of one call changed.
     each: f64,
 }
 
@@ -143,7 +138,7 @@ impl Loss {
         }
     }
 
-    /// The part of the loss that a factor has which changed from `was` to `is`.
+    /// The part of the loss that a factor causes by changing from `was` to `is`.
     fn part(&self, was: f64, is: f64) -> f64 {
         ratio(was, is).ln() / self.logarithm
     }
@@ -161,7 +156,7 @@ fn ratio(was: f64, is: f64) -> f64 {
     is.max(LEAST) / was.max(LEAST)
 }
 
-/// The calls before and since throughput fell, and how long either was in seconds.
+/// The calls before and since the fall of throughput, and the length of both periods in seconds.
 struct Compared<'a> {
     before: &'a [&'a Call],
     during: &'a [&'a Call],
@@ -186,7 +181,7 @@ impl Compared<'_> {
         let kind = basis.candidates.first().map(TokenCandidate::named);
         let before = of_kind(self.before, kind);
         let mut during: Vec<Call> = of_kind(self.during, kind).into_iter().cloned().collect();
-        // What is looked for is common to all of them.
+        // All calls of the period count as bad, so that all of them are compared.
         during.iter_mut().for_each(|call| call.bad = true);
         let during: Vec<&Call> = during.iter().collect();
         if before.len() >= MIN_REFERENCE && during.len() >= MIN_REFERENCE {
@@ -205,14 +200,13 @@ impl Compared<'_> {
         }
     }
 
-    /// Whether at least half of the loss is that of calls that ended with an error.
     fn by_errors(&self, loss: &Loss) -> bool {
         let (moved, _) = signals::compare(self.before, self.during);
         let errors = moved.iter().find(|one| one.signal == Signal::Errors);
         errors.is_some_and(|one| loss.part(1.0 - one.before, 1.0 - one.now) >= BY_ERRORS)
     }
 
-    /// Whether as many calls end as before, but answers are shorter beyond chance, by so much that most of the loss is theirs.
+    /// Whether shorter answers cause most of the loss: calls end as often as before, and answers are shorter beyond chance.
     fn are_shorter(&self, loss: &Loss) -> bool {
         let rate = |calls: &[&Call], seconds: f64| {
             calls.iter().map(|call| call.weight).sum::<f64>() / seconds
@@ -223,7 +217,7 @@ impl Compared<'_> {
             && mann_whitney(&was, &is).is_ok_and(|test| test.p < LEVEL)
     }
 
-    /// The values that have much more than their share of the lost tokens, the best of each dimension, in the order of those.
+    /// The best value of each dimension that has much more than its share of the lost tokens, in the order of `dimensions`.
     fn lost(&self, dimensions: &[Dimension]) -> Vec<TokenCandidate> {
         let (was, is) = (
             tokens(self.before) / self.seconds.0,
@@ -271,7 +265,7 @@ impl Compared<'_> {
         })
     }
 
-    /// Whether its share of the tokens of a minute is smaller than before beyond chance, of so many values.
+    /// Whether the value's share of the tokens of a minute fell beyond chance, given the number of `values` compared.
     fn is_beyond_chance(&self, dimension: Dimension, value: &str, values: usize) -> bool {
         let shares = |calls: &[&Call]| {
             let mut minutes: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
@@ -290,7 +284,6 @@ impl Compared<'_> {
     }
 }
 
-/// The lengths of answers that did not fail, in tokens.
 fn lengths(calls: &[&Call]) -> Vec<f64> {
     let answered = calls.iter().filter(|call| call.error.is_none());
     let tokens = answered.filter_map(|call| call.output_tokens.filter(|tokens| *tokens > 0));

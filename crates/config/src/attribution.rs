@@ -1,4 +1,4 @@
-//! `[attribution]`: from the file's tables to settings.
+//! `[attribution]` and `[[agent]]`: from the file's tables to settings.
 
 use super::file;
 use super::problems::{Problems, check_label};
@@ -9,7 +9,7 @@ use tokengauge_accounting::attribution::{
 };
 use tokengauge_wire::JsonPath;
 
-/// Headers that hold secrets, which are recorded in no form.
+/// Headers that hold secrets. They must not be recorded, not even as a hash.
 const SECRET: &[&str] = &[
     "api-key",
     "authorization",
@@ -43,7 +43,7 @@ pub(super) fn rules(
     }
 }
 
-/// The names of `[[agent]]`. `ports` are those that are listened on, where that is written.
+/// Resolves the names of `[[agent]]`. `ports` are the ports of the listeners, if the file sets them.
 pub(super) fn given(
     written: Vec<Spanned<file::Agent>>,
     ports: Option<&[u16]>,
@@ -73,7 +73,8 @@ pub(super) fn given(
     named.collect()
 }
 
-/// Checks a port that calls come to, one of `ports` where these are written, and the begin of their path.
+/// Checks the listener port and the path prefix that select calls. The port must be one of `ports`, if the file sets
+/// them.
 pub(super) fn check_place(
     port: Option<&Spanned<u16>>,
     path: Option<&Spanned<String>>,
@@ -89,7 +90,7 @@ pub(super) fn check_place(
     if let Some(path) = path
         && (!path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']))
     {
-        problems.at(path, "is a path, which begins with `/` and has no query");
+        problems.at(path, "must be a path that begins with `/` and has no query");
     }
 }
 
@@ -98,7 +99,7 @@ pub(super) fn header(name: &str) -> Result<HeaderName, &'static str> {
         .parse::<HeaderName>()
         .map_err(|_| "is not a header name")?;
     if SECRET.contains(&name.as_str()) {
-        Err("holds a secret, which is recorded in no form")
+        Err("holds a secret, which must not be recorded")
     } else {
         Ok(name)
     }

@@ -1,4 +1,4 @@
-//! Finds all unknown keys and values out of bounds in a file by the schema, with their lines.
+//! Finds unknown keys and out-of-bounds values in a file by the schema, with their lines.
 
 use super::problems::Problem;
 use super::scalar::{Size, parse_size};
@@ -8,12 +8,11 @@ use std::ops::Range;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
-/// From which similarity, of 0 to 1, an unknown key is taken for a misspelling.
+/// Minimum similarity, from 0 to 1, at which an unknown key counts as a misspelling.
 const ALIKE: f64 = 0.8;
-/// The keys of thresholds.
 const THRESHOLDS: [&str; 2] = ["at_most", "at_least"];
 
-/// The problems of a text; none where it is no TOML, which the reader reports.
+/// Returns the problems of a text. Returns none if the text is not valid TOML, which the reader reports.
 pub(super) fn problems(text: &str) -> Vec<Problem> {
     let mut check = Check {
         text,
@@ -71,7 +70,7 @@ impl Check<'_> {
     }
 }
 
-/// Keys of 0.2 that have no successor, and what happens without them.
+/// Keys of version 0.2 without a successor, and what happens without them.
 const REMOVED: [(&str, &str); 2] = [
     (
         "after_max_wait",
@@ -83,7 +82,6 @@ const REMOVED: [(&str, &str); 2] = [
     ),
 ];
 
-/// The message about an unknown key.
 fn unknown(key: &str, keys: &Map<String, Value>) -> String {
     if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == key) {
         return format!("unknown field `{key}`: it was removed in 0.3; {instead}");
@@ -119,14 +117,14 @@ fn unknown(key: &str, keys: &Map<String, Value>) -> String {
     }
 }
 
-/// The key of the threshold in the table of an indicator.
+/// The threshold key in the table of an indicator.
 fn threshold_of(schema: &Value) -> Option<&'static str> {
     let keys = schema["properties"].as_object()?;
     THRESHOLDS.into_iter().find(|name| keys.contains_key(*name))
 }
 
-/// The message about a threshold that stands where its table is expected, such as `ttft = "500ms"`. Only a number or a
-/// duration is repeated in it.
+/// The message about a threshold that was written instead of its table, such as `ttft = "500ms"`. The message quotes
+/// the value only if it is a number or a duration.
 fn without_threshold(key: &str, schema: &Value, value: &DeValue<'_>) -> Option<String> {
     let threshold = threshold_of(schema)?;
     let value = match value {
@@ -143,7 +141,7 @@ fn without_threshold(key: &str, schema: &Value, value: &DeValue<'_>) -> Option<S
     ))
 }
 
-/// Whether a value is of its key's type; a key without one takes several.
+/// Whether a value has its key's type. A key without a type accepts several.
 fn is_of_type(schema: &Value, value: &DeValue<'_>) -> bool {
     let fits = |name: &Value| match value {
         DeValue::String(_) => name == "string",
@@ -161,7 +159,7 @@ fn is_of_type(schema: &Value, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// The message about a value of another type. The value is not in it: it may be a secret.
+/// The message about a value of the wrong type. It does not quote the value, which may be a secret.
 fn wrong_type(schema: &Value, value: &DeValue<'_>) -> String {
     let kind = |name: &Value| match name.as_str().unwrap_or_default() {
         "string" => "text in quotes",
@@ -191,8 +189,7 @@ fn wrong_type(schema: &Value, value: &DeValue<'_>) -> String {
     format!("must be {wanted}, not {given}")
 }
 
-/// Whether a value is out of its key's bounds. A value of another type is not: the reader
-/// reports that.
+/// Whether a value is out of bounds. A value of the wrong type is not, because the reader reports it.
 fn is_outside(schema: &Value, value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Integer(number) => {
@@ -213,7 +210,7 @@ fn is_outside(schema: &Value, value: &DeValue<'_>) -> bool {
     }
 }
 
-/// Neither infinite numbers nor NaN are within bounds.
+/// Infinite numbers and NaN are always out of bounds.
 fn is_outside_numbers(schema: &Value, number: f64) -> bool {
     let bound = |name: &str| schema[name].as_f64();
     let bounds = [
@@ -238,7 +235,6 @@ fn is_outside_spans(schema: &Value, span: Duration) -> bool {
         || bound("x-maximum").is_some_and(|most| span > most)
 }
 
-/// The message about a value that is out of bounds.
 fn must_be(schema: &Value) -> String {
     let reason = schema["x-reason"].as_str().unwrap_or_default();
     let bounds = schema["x-must"].as_str().map(str::to_owned);
@@ -272,7 +268,7 @@ pub(super) fn bounds_of(schema: &Value) -> Vec<String> {
         Some(format!("{word} {bound}"))
     });
     let mut bounds: Vec<_> = bounds.collect();
-    // The bound of every unsigned number, which is left out where there is another.
+    // Every unsigned number has this bound. It is omitted if there is another.
     if bounds.len() > 1 {
         bounds.retain(|bound| bound != "at least 0");
     }

@@ -1,4 +1,4 @@
-//! What several tables have: TLS, and headers to send.
+//! Settings that several tables share: TLS and request headers.
 
 use super::file;
 use super::problems::Problems;
@@ -45,7 +45,7 @@ pub(super) fn headers(
             value.get_ref().parse::<HeaderValue>(),
         ) {
             (Ok(name), Ok(mut value)) => {
-                // The value may be a secret key of a tenant.
+                // The value may be an API key.
                 value.set_sensitive(true);
                 headers.push((name, value));
             }

@@ -12,7 +12,7 @@ use tokengauge_accounting::cost::budget::Period;
 use tokengauge_accounting::cost::{GpuPrice, Price, Tariff};
 use tokengauge_core::caller::{Mode, OnUnreadable};
 
-/// The shortest period of a budget; a shorter one would be a rate.
+/// Shortest period of a budget. A shorter one would be a rate limit.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
 
 pub(super) fn prices(
@@ -67,7 +67,7 @@ fn check_tariff(place: &Spanned<String>, tariff: &Tariff, problems: &mut Problem
     for (part, price, whole, whole_price) in parts {
         if price.is_some() && whole_price.is_none() {
             let reason =
-                format!("`{part}` is part of the {whole}: needs the price of `{whole}`, too");
+                format!("`{part}` is part of the {whole}, so it also needs the price of `{whole}`");
             problems.at(place, reason);
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn gpus(
     for written in upstreams.iter().map(Spanned::get_ref) {
         let Some(usd_per_hour) = written.gpu_usd_per_hour else {
             if let Some(gpus) = &written.gpus {
-                problems.at(gpus, "needs `gpu_usd_per_hour`, what one of them costs");
+                problems.at(gpus, "needs `gpu_usd_per_hour`, the price of one GPU");
             }
             continue;
         };

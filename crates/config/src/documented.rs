@@ -1,11 +1,11 @@
-//! Checks that the first examples of docs/experiments.md, docs/drift.md and docs/gate.md are parsed to the settings that
-//! the simulations of these crates use.
+//! Checks that the first examples in docs/experiments.md, docs/drift.md and docs/gate.md match the settings that the
+//! simulations of these crates use.
 
 use crate::Config;
 use std::time::Duration;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// The configuration in the first example of a page, together with the upstreams and routes that the example names.
+/// The configuration in the first example of a page, completed with the upstreams and routes that the example names.
 fn example(page: &str) -> Config {
     let mut blocks = page
         .split("```")

@@ -1,5 +1,3 @@
-//! `[[drift]]`: from the file's tables to settings.
-
 use super::file;
 use super::objectives::{check_route, check_workload};
 use super::problems::{Problems, check_label};
@@ -68,7 +66,7 @@ fn drift(
     }
 }
 
-/// Checks what both windows are together, and that the ledger has them.
+/// Checks the total length of both windows, and that the ledger keeps calls for that long.
 fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut Problems<'_>) {
     let (reference, current) = (&written.reference, &written.current);
     for span in [reference, current].into_iter().flatten() {

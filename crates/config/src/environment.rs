@@ -1,24 +1,24 @@
-//! The variables that a process reads from its environment, and their values.
+//! Names and values of environment variables.
 
-/// The variable with the token of the admin address: for `run`, and for commands that send it.
+/// The token of the admin address, for `run` and for commands that call it.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
-/// The variable with the name of agents that have only a user agent.
+/// The name of agents that send only a user agent.
 pub const AGENT: &str = "TOKENGAUGE_AGENT";
 
-/// The variables with the team, the cost center and the tenant that pay for a call if nothing else names them.
+/// Team that pays for a call if nothing else names one.
 pub const TEAM: &str = "TOKENGAUGE_TEAM";
-/// See [`TEAM`].
+/// Cost center that pays for a call if nothing else names one.
 pub const COST_CENTER: &str = "TOKENGAUGE_COST_CENTER";
-/// See [`TEAM`].
+/// Tenant that pays for a call if nothing else names one.
 pub const TENANT: &str = "TOKENGAUGE_TENANT";
 
-/// The variable by which injection gives a sidecar its fallback configuration.
+/// The fallback configuration that injection gives to a sidecar.
 pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
-/// The variable by which injection says what becomes of calls while the fallback is in use.
+/// Sets an [`OnRefusedConfig`] for a sidecar. Set by injection.
 pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 
-/// What becomes of calls while a sidecar's configuration cannot be used.
+/// How calls are handled while a sidecar's configuration cannot be used.
 #[derive(
     Debug,
     Clone,
@@ -32,12 +32,12 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum OnRefusedConfig {
-    /// They are refused with 503 where the configuration may limit calls: it has a quota, a
-    /// budget with `block`, or `requests_per_minute`. Else they are forwarded
+    /// Refuse calls with 503 if the configuration may limit them: it has a quota, a budget with `block`, or
+    /// `requests_per_minute`. Otherwise forward them
     #[default]
     RefuseIfLimited,
-    /// They are forwarded
+    /// Forward calls
     Pass,
-    /// They are refused with 503
+    /// Refuse calls with 503
     Refuse,
 }

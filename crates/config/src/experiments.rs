@@ -1,5 +1,3 @@
-//! `[[experiment]]`: from the file's tables to settings.
-
 use super::file;
 use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
@@ -11,7 +9,7 @@ use tokengauge_experiments::{self as experiments, DEFAULT_ALPHA, DEFAULT_MIN_UNI
 use tokengauge_proxy::settings::{Arm, Split};
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// The experiments, in the order of the file; those with arms are put into their routes.
+/// Resolves the experiments, in the order of the file, and adds their arms to the routes.
 pub(super) fn experiments(
     written: Vec<Spanned<file::Experiment>>,
     upstreams: &HashMap<String, Arc<Upstream>>,
@@ -96,7 +94,6 @@ fn split_by(written: &file::Experiment, problems: &mut Problems<'_>) -> SplitBy 
     SplitBy::Block(length)
 }
 
-/// The arms, where there are any.
 fn arms(
     written: &file::Experiment,
     upstreams: &HashMap<String, Arc<Upstream>>,
@@ -117,7 +114,7 @@ fn arms(
         let name = written.name.get_ref();
         check_label(&written.name, problems);
         if name.contains('/') {
-            // As in the header of agents, where a slash is before the variant.
+            // The header of agents separates experiment and variant with a slash.
             problems.at(&written.name, "the name of an arm may not have a `/`");
         }
         if !names.insert(name) {
@@ -131,7 +128,7 @@ fn arms(
             && !(weight > 0.0 && weight <= 1e6)
         {
             let reason = format!(
-                "arm `{name}`: `weight` must be above 0 and at most 1000000; leave out an arm that is to get no calls"
+                "arm `{name}`: `weight` must be above 0 and at most 1000000; remove an arm that should get no calls"
             );
             problems.at(written, reason);
         }
@@ -151,7 +148,6 @@ fn arms(
     Some(arms)
 }
 
-/// Puts the arms into the experiment's route.
 fn split(
     written: &file::Experiment,
     by: SplitBy,
@@ -162,7 +158,7 @@ fn split(
     let Some(wanted) = &written.route else {
         problems.at(
             &written.name,
-            "needs the `route` whose calls its arms are for",
+            "needs the `route` whose calls are split among its arms",
         );
         return;
     };
@@ -193,7 +189,7 @@ fn split(
     }));
 }
 
-/// Why the arms do not answer alike: the routes that lead to their upstreams name different dialects.
+/// Says why the arms do not behave alike: the routes that lead to their upstreams use different dialects.
 fn unequal_dialects(arms: &[Arm], route: &Route, routes: &[Arc<Route>]) -> Option<String> {
     let of_arm = |arm: &Arm| -> Vec<Dialect> {
         let to_it = routes

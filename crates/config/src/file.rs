@@ -1,8 +1,8 @@
-//! The configuration as written: TOML, unknown keys refused.
+//! The configuration file as written. Unknown keys are refused.
 //!
-//! Each key is defined once, here or in a file below: its name and type by the field, its text by
-//! the field's comment, its default and bounds by `extend`. The JSON Schema, the reference and the
-//! messages about unknown keys and bounds come from that.
+//! Each key is defined once, here or in a submodule: the field gives its name and type, the field's comment gives its
+//! description, and `extend` gives its default and bounds. The JSON Schema, the reference and the error messages are
+//! generated from that.
 
 mod drift;
 mod experiments;
@@ -36,15 +36,14 @@ use std::time::Duration;
 use tokengauge_accounting::cost::budget::MAX_BUDGETS;
 use tokengauge_accounting::quota::MAX_QUOTAS;
 
-/// The most entries: each is evaluated every few minutes.
+/// Each entry is evaluated every few minutes.
 const MAX_DRIFTS: usize = 16;
-/// The most gates: each is evaluated when all are asked for.
 const MAX_GATES: usize = 16;
-/// The default drain timeout: Kubernetes' grace period of 30 s less a margin.
+/// Kubernetes' default grace period of 30 s minus a margin.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-/// The most sinks: each is a thread.
+/// Each sink uses a thread.
 const MAX_SINKS: usize = 8;
 
 /// The configuration of tokengauge.

@@ -1,5 +1,3 @@
-//! `[[gate]]`: from the file's tables to settings.
-
 use super::file;
 use super::objectives::{check_route, check_workload};
 use super::problems::{Problems, check_label};
@@ -12,7 +10,7 @@ use tokengauge_gate::{Ceilings, Gate, Margins, Select};
 use tokengauge_slo::Sli;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// What the names in a gate may be.
+/// The names that a gate may refer to.
 pub(super) struct Known<'a> {
     pub(super) routes: &'a [Arc<Route>],
     pub(super) measure: &'a Measure,
@@ -43,7 +41,7 @@ fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) ->
     let candidate = select(&written.candidate, known, problems);
     let baseline = select(&written.baseline, known, problems);
     if candidate == baseline {
-        let reason = "candidate and baseline are the same calls; name what they differ in";
+        let reason = "candidate and baseline select the same calls; add a key in which they differ";
         problems.at(&written.candidate, reason);
     }
     let span = |span: &Option<scalar::Span>| span.as_ref().map(|span| span.0);
@@ -111,11 +109,11 @@ fn select(
     if select == Select::default() {
         problems.at(
             written,
-            "names nothing; name a route, upstream, model, workload, or experiment and variant",
+            "selects nothing; add a route, upstream, model, workload, or experiment and variant",
         );
     }
     if select.variant.is_some() && select.experiment.is_none() {
-        problems.at(written, "a `variant` needs the `experiment` that it is of");
+        problems.at(written, "a `variant` also needs its `experiment`");
     }
     select
 }
@@ -153,7 +151,7 @@ fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
     )
 }
 
-/// The objectives of these names, which must judge call by call.
+/// Resolves objectives by name. They must judge single calls.
 fn objectives(
     names: &[Spanned<String>],
     slos: &[Arc<Objective>],

@@ -1,16 +1,13 @@
-//! `[ledger]`: from the file's table to settings.
-
 use super::file::DEFAULT_AGE;
 use super::file::DEFAULT_BYTES;
 use super::problems::Problems;
 use super::{Ledger, file};
 use std::path::{Path, PathBuf};
 
-/// The file's name within `state_dir`.
 const FILE: &str = "ledger.sqlite";
 
 impl Ledger {
-    /// A ledger in `path` with the default retention.
+    /// A ledger at `path` with the default retention.
     pub fn new(path: PathBuf) -> Ledger {
         Ledger {
             path,
@@ -20,8 +17,8 @@ impl Ledger {
     }
 }
 
-/// The ledger: enabled where there is a `path` or a `state_dir`, since a state directory is
-/// for what must survive a restart.
+/// Resolves the ledger. It is enabled if there is a `path` or a `state_dir`, because a state directory is for data that
+/// must survive a restart.
 pub(super) fn ledger(
     written: file::Ledger,
     state_dir: Option<&Path>,

@@ -76,86 +76,76 @@ pub use tokengauge_telemetry::export::otlp::Conventions;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where agents connect.
     pub listeners: Vec<Listener>,
-    /// The admin and metrics addresses.
     pub admin: Admin,
-    /// Tried in order; the first that matches wins.
+    /// Tried in order. The first match wins.
     pub routes: Vec<Arc<Route>>,
-    /// The experiments; those with arms are also in their routes.
+    /// Experiments with arms are also part of their routes.
     pub experiments: Vec<tokengauge_experiments::Experiment>,
-    /// The upstreams' own metrics that are scraped.
+    /// The upstreams' own metrics endpoints to scrape.
     pub scrapes: Vec<Scrape>,
     pub limits: Limits,
     pub measure: Measure,
-    /// Settings of OTLP in addition to the standard variables.
+    /// Supplements the standard OTLP environment variables.
     pub otlp: Otlp,
-    /// How long streams may go on after a SIGTERM.
+    /// How long streams may continue after a SIGTERM.
     pub drain_timeout: Duration,
-    /// The objectives; at most [`MAX_OBJECTIVES`](tokengauge_slo::MAX_OBJECTIVES).
+    /// At most [`MAX_OBJECTIVES`](tokengauge_slo::MAX_OBJECTIVES).
     pub slos: Vec<Arc<Objective>>,
     pub receivers: Vec<Receiver>,
-    /// The budgets; at most [`MAX_BUDGETS`](tokengauge_accounting::cost::budget::MAX_BUDGETS).
+    /// At most [`MAX_BUDGETS`](tokengauge_accounting::cost::budget::MAX_BUDGETS).
     pub budgets: Vec<Budget>,
     pub prices: PriceList,
-    /// The quotas on requests, tokens and concurrency; at most
-    /// [`MAX_QUOTAS`](tokengauge_accounting::quota::MAX_QUOTAS).
+    /// At most [`MAX_QUOTAS`](tokengauge_accounting::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
-    /// Where quotas, budgets and alerts are shared with other processes, if they are.
+    /// Shares quotas, budgets and alerts with other processes.
     pub quota_store: Option<tokengauge_quota_store::Settings>,
     pub runaway: tokengauge_sessions::RunawayLimits,
-    /// What is compared with the weeks before.
     pub drifts: Vec<tokengauge_drift::Settings>,
     pub gates: Vec<tokengauge_gate::Gate>,
-    /// The folder for what survives a restart; without it nothing does.
+    /// The directory for data that must survive a restart.
     pub state_dir: Option<PathBuf>,
-    /// The ledger of finished calls, if enabled.
     pub ledger: Option<Ledger>,
-    /// The stores that get every finished call.
     pub sinks: Vec<tokengauge_sink::SinkSettings>,
-    /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
-    /// calls are forwarded.
+    /// If set, every call is refused with this sentence, which tells the agent why and what to do.
     pub refusal: Option<Arc<str>>,
-    /// What is valid, but hardly what was meant.
+    /// Settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// The file it was read from, or another name for the source.
+    /// The file that was read, or another name for the source.
     pub origin: String,
-    /// A digest of the text, for logs of changes.
+    /// A digest of the text, to log changes.
     pub digest: String,
-    /// The text without comments and secrets, to be shown.
+    /// The text without comments and secrets, for display.
     pub redacted: Arc<str>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admin {
-    /// Where it listens; `None` switches it off.
+    /// `None` disables the admin address.
     pub address: Option<SocketAddr>,
-    /// The metrics address, with `/metrics` and health only.
+    /// Serves only `/metrics` and health.
     pub metrics_address: Option<SocketAddr>,
     /// Whether `/metrics` at the metrics address requires the token.
     pub metrics_token: bool,
     pub native_histograms_alone: bool,
-    /// Whether `address` has only `/metrics` and health, too, because the token that it should
-    /// require is not known.
+    /// Whether `address` also serves only `/metrics` and health, because its token is unknown.
     pub restricted: bool,
-    /// The token that is required for more than health.
+    /// Required for everything except health.
     pub token: Option<Token>,
-    /// Host names, in lower case, that are accepted without a token in addition to addresses,
-    /// `localhost` and cluster names.
+    /// Host names in lower case that are accepted without a token, in addition to IP addresses, `localhost` and cluster
+    /// names.
     pub hosts: Vec<String>,
-    /// Where operators open the live page, without a slash at its end.
+    /// Where operators open the live page, without a trailing slash.
     pub url: Option<String>,
-    /// TLS towards operators.
     pub tls: Option<ServerTls>,
-    /// Whether whoever has a key may ask for its use.
+    /// Whether the holder of an API key may query its usage.
     pub own_use: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
-    /// In the configuration itself.
     Text(Secret),
-    /// In a file, which is read again when it changes.
+    /// Read again when the file changes.
     File(PathBuf),
 }
 
@@ -168,7 +158,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text, for comparing.
+    /// The text, for comparisons.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -180,24 +170,23 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Where finished calls are kept, and how many.
+/// Where finished calls are stored, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
     pub path: PathBuf,
-    /// Older calls are deleted.
     pub retention_age: Duration,
-    /// The oldest calls are deleted where the file would become larger.
+    /// The oldest calls are deleted if the file would exceed this size.
     pub retention_bytes: u64,
 }
 
-/// Settings of OTLP in addition to the standard variables.
+/// Settings that supplement the standard OTLP environment variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Otlp {
-    /// Whether call records go out as logs.
+    /// Whether call records are exported as logs.
     pub call_records: bool,
     /// The version of the semantic conventions in spans and metrics.
     pub conventions: Conventions,
-    /// Whether CLIENT spans have Langfuse's attributes, too.
+    /// Whether CLIENT spans also have Langfuse's attributes.
     pub langfuse: bool,
 }
 
@@ -210,7 +199,7 @@ impl Config {
         }
     }
 
-    /// The parts that are labels of series of costs and facts.
+    /// The settings that become labels of cost and fact series.
     pub fn labelled(&self) -> Labelled<'_> {
         Labelled {
             measure: &self.measure,

@@ -1,12 +1,11 @@
-//! Whether a configuration that was refused was meant to limit calls or access, read as
-//! leniently as necessary. In doubt it was, because a limit must not be dropped by a mistake.
+//! Guesses whether a refused configuration was meant to limit calls or access. It reads the text leniently and answers
+//! yes if in doubt, because a mistake must not drop a limit.
 
 use tokengauge_core::caller::Mode;
 use toml::{Table, Value};
 
-/// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute,
-/// whatever the table's name is, and not in shadow mode. Where the text is no TOML, its words
-/// decide.
+/// Whether `text` may limit calls outside of shadow mode: it has a quota, a budget that blocks, or a limit per minute,
+/// in a table of any name. If the text is not valid TOML, its words decide.
 pub fn may_limit(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => limits(&table),
@@ -22,7 +21,7 @@ pub fn may_limit(text: &str) -> bool {
     }
 }
 
-/// Whether `text` may require a token or a certificate at the admin address, or switch it off.
+/// Whether `text` may require a token or a certificate at the admin address, or disable it.
 pub fn may_have_token(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => keeps_out(&table, false),
@@ -45,14 +44,13 @@ pub fn may_guard_metrics(text: &str) -> bool {
     }
 }
 
-/// Whether a table has limits, also misspelt and misplaced ones, which may be why the text was
-/// refused.
+/// Whether a table has limits. Misspelt and misplaced limits count, because they may be why the text was refused.
 fn limits(table: &Table) -> bool {
     let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
         if key == "quota_store" || key == "runaway" {
-            // Where limits are counted, and ceilings that refuse nothing by themselves.
+            // These tables only say where limits are counted, or set ceilings that refuse nothing by themselves.
             false
         } else if key.contains("quota") || (key.contains("limit") && key != "limits") {
             any_of(value, |quota| !is_shadow(quota))
@@ -68,7 +66,7 @@ fn limits(table: &Table) -> bool {
     })
 }
 
-/// Whether `is` holds for one of the tables; true where the value is neither a table nor a list.
+/// Whether `is` holds for one of the tables. True if the value is neither a table nor a list.
 fn any_of(value: &Value, is: impl Fn(&Table) -> bool) -> bool {
     match value {
         Value::Table(table) => is(table),
@@ -90,7 +88,7 @@ fn is_shadow(limit: &Table) -> bool {
     mode.is_some_and(|mode| mode.try_into() == Ok(Mode::Shadow))
 }
 
-/// Whether a budget blocks: `block` is its only boolean, so any `true` is taken for it.
+/// Whether a budget blocks. `block` is the only boolean of a budget, so any `true` counts.
 fn blocks(budget: &Table) -> bool {
     budget.iter().any(|(key, value)| {
         let is_block = key.to_ascii_lowercase().starts_with("block");
@@ -98,7 +96,7 @@ fn blocks(budget: &Table) -> bool {
     })
 }
 
-/// Whether `table` restricts access; in `admin` some keys do that mean something else elsewhere.
+/// Whether `table` restricts access. Some keys do so only within `admin`.
 fn keeps_out(table: &Table, admin: bool) -> bool {
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
@@ -108,15 +106,15 @@ fn keeps_out(table: &Table, admin: bool) -> bool {
     })
 }
 
-/// Whether a key restricts access. Keys with numbers of tokens do not.
+/// Whether a key restricts access. Keys that count tokens do not.
 fn keeps_out_by(key: &str, value: &str, admin: bool) -> bool {
     let token = key.contains("token") && key != "metrics_token";
     let switched_off = key.starts_with("enable") && value.starts_with("false");
     token && (admin || !key.contains("tokens")) || switched_off || key.contains("client_ca")
 }
 
-/// The lines in lower case, without comments where these are certain: a `#` within quotes, or
-/// where strings may span several lines, begins none.
+/// The lines in lower case, without comments. A `#` within quotes, or in a text with multi-line strings, does
+/// not start a comment.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     let certain = !text.contains("\"\"\"") && !text.contains("'''");
     text.lines().map(move |line| {
@@ -125,7 +123,7 @@ fn lines(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Where the comment of a line begins, in bytes.
+/// Byte offset at which the comment of a line starts.
 fn comment(line: &str) -> Option<usize> {
     let (mut quote, mut before) = (None, ' ');
     for (at, sign) in line.char_indices() {
@@ -140,8 +138,8 @@ fn comment(line: &str) -> Option<usize> {
     None
 }
 
-/// The members of a line that is TOML or YAML, as far as that can be known: what stands before
-/// each `=` or `:`, and all after it.
+/// The key-value pairs of a line of TOML or YAML, as far as can be known: the text before each `=` or `:`, and all text
+/// after it.
 fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let quotes = |sign: char| sign.is_whitespace() || matches!(sign, '"' | '\'');
     line.match_indices(['=', ':']).map(move |(at, _)| {
@@ -154,7 +152,7 @@ fn members(line: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether a key, or the name of a table, is written with escapes: it may be any.
+/// Whether a key or table name is written with escapes, so that it may be any name.
 fn has_escaped_key(line: &str) -> bool {
     let key = line.split('=').next().unwrap_or_default();
     key.contains('\\')
@@ -166,7 +164,6 @@ mod tests {
 
     const QUOTA: &str = "[[quota]]\nname = \"q\"\nrequests_per_minute = 5\n";
     const BUDGET: &str = "[[budget]]\nname = \"b\"\nusd = 5\n";
-    /// Makes the text before it invalid TOML.
     const BROKEN: &str = "\n[[upstream]\nname = \n";
 
     #[test]
@@ -212,7 +209,7 @@ mod tests {
             "[limits]\nconnections = 5",
         ] {
             assert!(!may_limit(free), "{free}");
-            // Without tables the word alone decides.
+            // Without tables, the word decides.
             if !free.starts_with("quota") && !free.starts_with("[quota") {
                 assert!(!may_limit(&format!("{free}{BROKEN}")), "{free}");
             }
@@ -221,7 +218,7 @@ mod tests {
             let shadow = format!("{shadow}mode = \"shadow\"\n");
             assert!(!may_limit(&shadow), "{shadow}");
         }
-        // Without tables, `shadow` could belong to any of them.
+        // In invalid TOML, `shadow` could belong to any table.
         assert!(may_limit(&format!("{QUOTA}mode = \"shadow\"{BROKEN}")));
     }
 

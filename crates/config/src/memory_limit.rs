@@ -1,20 +1,19 @@
-//! The memory limit of the process: the lowest of its cgroup and of the parents.
+//! The memory limit of the process: the lowest limit of its cgroup and the parent cgroups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use tokengauge_core::memory::DEFAULT_BYTES;
 
-/// The least memory for measuring, however low the limit is.
+/// Minimum memory for measuring, however low the limit is.
 const LEAST: usize = 8 << 20;
-/// Measuring may use the limit divided by this. The rest is for open streams, the kernel's
-/// socket buffers, which count too, and the process itself.
+/// Measuring may use the limit divided by this. The rest is for open streams, the process itself, and the kernel's
+/// socket buffers, which also count.
 const PART: u64 = 4;
 
-/// There may be one open stream for this many bytes of the limit. A stream takes about a quarter of
-/// it, without the kernel's buffers.
+/// Bytes of the limit per open stream. A stream takes about a quarter of this, without the kernel's buffers.
 const BYTES_PER_STREAM: u64 = 64 << 10;
 
-/// The default of `total_http2_streams`, of which there are never more than descriptors for upstreams.
+/// Default of `total_http2_streams`. The descriptors for upstreams also limit the streams.
 pub(crate) fn default_streams() -> usize {
     let streams =
         limit().map(|limit| usize::try_from(limit / BYTES_PER_STREAM).unwrap_or(usize::MAX));
@@ -25,7 +24,7 @@ pub(crate) fn default_bytes() -> usize {
     of_limit(limit())
 }
 
-/// Logs a warning where `memory_bytes` is so high that the process may be killed for it.
+/// Logs a warning if `memory_bytes` is so high that the process may run out of memory.
 pub fn warn_of(memory_bytes: usize) {
     if let Some(limit) = limit().filter(|limit| memory_bytes as u64 > limit / 2) {
         tracing::warn!(
@@ -42,7 +41,7 @@ fn of_limit(limit: Option<u64>) -> usize {
     part.map_or(DEFAULT_BYTES, |part| part.clamp(LEAST, DEFAULT_BYTES))
 }
 
-/// The lowest limit that applies to this process, in bytes; `None` where there is none.
+/// The lowest limit that applies to this process, in bytes. `None` if there is none.
 pub fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -51,8 +50,7 @@ pub fn limit() -> Option<u64> {
     limits.min()
 }
 
-/// The limit that one folder of a hierarchy sets. Version 1 writes a number near 2^63 for
-/// none, version 2 the word `max`.
+/// The limit that one cgroup folder sets. For no limit, version 1 has a number near 2^63 and version 2 the word `max`.
 fn limit_of(folder: &Path) -> Option<u64> {
     let files = ["memory.max", "memory.limit_in_bytes"];
     let texts = files
@@ -62,8 +60,7 @@ fn limit_of(folder: &Path) -> Option<u64> {
     limits.filter(|limit| *limit < i64::MAX as u64 / 2).min()
 }
 
-/// The folders of the process's cgroup and of its parents, as far as they can be seen, in
-/// each hierarchy that limits memory.
+/// The visible folders of the process's cgroup and its parents, in each hierarchy that limits memory.
 fn folders(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for line in groups.lines() {
@@ -92,8 +89,8 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Reads a line of `mountinfo`: `id parent device root point options … - type source
-    /// options`. `None` where it is not of the hierarchy.
+    /// Reads a line of `mountinfo`: `id parent device root point options … - type source options`. Returns `None` if it
+    /// is for another hierarchy.
     fn read(line: &'a str, unified: bool) -> Option<Mount<'a>> {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
@@ -111,7 +108,7 @@ impl<'a> Mount<'a> {
 
     /// The folder of the cgroup at `path`, and its parents up to the mount.
     fn folders(&self, path: &str) -> Vec<PathBuf> {
-        // A container sees its own cgroup mounted, at a path that is the host's.
+        // A container sees its own cgroup mounted, but the path is relative to the host's root.
         let below = Path::new(path)
             .strip_prefix(self.root)
             .unwrap_or(Path::new(""));

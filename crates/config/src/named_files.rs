@@ -1,10 +1,10 @@
-//! Finds the files that a configuration names and that cannot be read, with their lines.
+//! Finds files that a configuration names and that cannot be read, with their lines.
 
 use super::problems::{Invalid, Problem};
 use std::fs::File;
 use toml::de::{DeTable, DeValue};
 
-/// The keys whose values are files that must be there.
+/// Keys whose values are files that must exist.
 const KEYS: [&str; 10] = [
     "access_key_id_file",
     "ca",
@@ -18,7 +18,7 @@ const KEYS: [&str; 10] = [
     "url_file",
 ];
 
-/// Fails with every named file of `text` that cannot be opened.
+/// Returns an error that lists every named file of `text` that cannot be opened.
 pub fn check(text: &str, origin: &str) -> Result<(), Invalid> {
     let mut found = Vec::new();
     if let Ok(table) = DeTable::parse(text) {
@@ -35,7 +35,7 @@ pub fn check(text: &str, origin: &str) -> Result<(), Invalid> {
 fn look(text: &str, table: &DeTable<'_>, found: &mut Vec<Problem>) {
     for (key, value) in table {
         match value.get_ref() {
-            // Names of headers are not ours.
+            // The keys of `headers` are header names, not settings.
             DeValue::Table(_) if *key.get_ref() == "headers" => {}
             DeValue::Table(table) => look(text, table, found),
             DeValue::Array(items) => {

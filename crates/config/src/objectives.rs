@@ -109,14 +109,14 @@ pub(super) fn slos(
     all
 }
 
-/// The location of problems of the whole objective: its name, else its preset, else the table.
+/// The location of problems of the whole objective: its name, its preset or its table, in this order.
 fn place(spanned: &Spanned<file::Slo>) -> Spanned<()> {
     let slo = spanned.get_ref();
     let named = slo.name.as_ref().or(slo.preset.as_ref());
     Spanned::new(named.map_or(spanned.span(), Spanned::span), ())
 }
 
-/// The objectives of an `[[slo]]` table: one, or those of its preset.
+/// Resolves an `[[slo]]` table to one objective or to the objectives of its preset.
 fn slo(
     spanned: Spanned<file::Slo>,
     place: &Spanned<()>,
@@ -141,7 +141,7 @@ fn slo(
     match (&written.preset, slis.as_slice()) {
         (Some(preset), []) => of_preset(&written, preset, &select, problems),
         (Some(preset), _) => {
-            problems.at(preset, "a preset brings its indicators; name no other");
+            problems.at(preset, "a preset sets the indicators; remove the others");
             Vec::new()
         }
         (None, [sli]) => {
@@ -160,7 +160,7 @@ fn slo(
             Vec::new()
         }
         (None, _) => {
-            problems.at(place, "has several indicators; make an objective of each");
+            problems.at(place, "has several indicators; write an [[slo]] for each");
             Vec::new()
         }
     }
@@ -174,7 +174,7 @@ fn of_preset(
 ) -> Vec<Objective> {
     let Some(found) = Preset::named(preset.get_ref()) else {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        let reason = format!("is no preset; there are {}", names.join(", "));
+        let reason = format!("is not a preset; the presets are {}", names.join(", "));
         problems.at(preset, reason);
         return Vec::new();
     };
@@ -232,7 +232,7 @@ fn objective(
     }
 }
 
-/// The weight: `token` only for indicators with a value per token.
+/// `token` is allowed only for indicators with a value per token.
 fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight {
     let Some(weight) = &written.weight else {
         return Weight::Request;
@@ -244,7 +244,7 @@ fn weight(written: &file::Slo, sli: Sli, problems: &mut Problems<'_>) -> Weight 
             Sli::InterTokenLatency(_) => {
                 let bounds: Vec<String> = INTER_TOKEN_BOUNDS.iter().map(f64::to_string).collect();
                 let reason = format!(
-                    "gaps are kept by class, so by token the threshold must be one of {} seconds",
+                    "with `weight = \"token\"`, the threshold must be one of {} seconds",
                     bounds.join(", ")
                 );
                 problems.at(weight, reason);
@@ -307,14 +307,14 @@ pub(super) fn selector(
     }
 }
 
-/// The indicator of an upstream's throughput, minute by minute.
+/// The indicator for the throughput of an upstream per minute.
 fn of_upstream(
     written: &file::Slo,
     place: &Spanned<file::Throughput>,
     problems: &mut Problems<'_>,
 ) {
     if written.select.upstream.is_none() {
-        let reason = "is that of an upstream; name it in `select.upstream`";
+        let reason = "is measured per upstream; set `select.upstream`";
         problems.at(place, reason);
     }
     let select = &written.select;
@@ -326,12 +326,12 @@ fn of_upstream(
     ] {
         if is_set {
             let kind = name.replace('_', " ");
-            let reason = format!("is not kept by {kind}; take `select.{name}` out");
+            let reason = format!("is not measured per {kind}; remove `select.{name}`");
             problems.at(place, reason);
         }
     }
     if let Some(slice) = &written.slice {
-        let reason = "is of no use to `throughput`, which is judged by minutes";
+        let reason = "does not apply to `throughput`, which is evaluated per minute";
         problems.at(slice, reason);
     }
 }
@@ -340,7 +340,7 @@ fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
     let mut found = Vec::new();
     if let Some(availability) = &written.availability {
         if !availability.get_ref() {
-            problems.at(availability, "is either `true` or not there");
+            problems.at(availability, "must be `true` or omitted");
         }
         found.push(Sli::Availability);
     }

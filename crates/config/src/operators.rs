@@ -1,4 +1,4 @@
-//! `[admin]`, and the scraping of upstreams' own metrics: from the file's tables to settings.
+//! `[admin]` and the scraping of upstreams' metrics: from the file's tables to settings.
 
 use super::common::server_tls;
 use super::file;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use tokengauge_meter::settings::ThinkTags;
 
-/// The least number of characters of a token; a shorter one could be guessed.
+/// Minimum number of characters of a token, so that it cannot be guessed.
 const TOKEN_LENGTH: usize = 16;
 
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
@@ -21,7 +21,8 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
     if let Some(metrics) = &written.metrics_listen
         && address.is_some_and(|address| address.port() != 0 && address == metrics.get_ref().0)
     {
-        let reason = "is `listen` of [admin], where the metrics are already; name another address";
+        let reason =
+            "is also `listen` of [admin], which already serves metrics; set another address";
         problems.at(metrics, reason);
     }
     Admin {
@@ -40,7 +41,6 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
     }
 }
 
-/// Host names without ports, in lower case.
 fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<String> {
     let mut hosts = Vec::new();
     for host in written {
@@ -50,7 +50,7 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
             problems.at(
                 &host,
                 format!(
-                    "`{name}` is no host name such as \"gauge.example.com\", without scheme, \
+                    "`{name}` is not a host name such as \"gauge.example.com\", without scheme, \
                      port and wildcard"
                 ),
             );
@@ -83,7 +83,7 @@ pub(super) fn facts(
     all
 }
 
-/// What `<think>` in an answer means, by upstream.
+/// How to interpret `<think>` in responses, by upstream.
 pub(super) fn think_tags(upstreams: &[Spanned<file::Upstream>]) -> HashMap<Arc<str>, ThinkTags> {
     let upstreams = upstreams.iter().map(Spanned::get_ref);
     let others = upstreams.filter(|upstream| upstream.think_tags != ThinkTags::Auto);
@@ -92,7 +92,7 @@ pub(super) fn think_tags(upstreams: &[Spanned<file::Upstream>]) -> HashMap<Arc<s
         .collect()
 }
 
-/// Checks that no upstream is the admin or metrics address, which agents would reach then.
+/// Checks that no upstream is the admin or metrics address. Otherwise agents could reach it.
 pub(super) fn check_separate(
     admin: &Admin,
     upstreams: &HashMap<String, Arc<Upstream>>,
@@ -107,7 +107,7 @@ pub(super) fn check_separate(
                 continue;
             }
             let reason = format!(
-                "`{}` is the operators' address, {address}: agents would see all that it tells",
+                "`{}` is the admin or metrics address {address}, which agents must not reach; set another address",
                 upstream.name
             );
             problems.nowhere("upstream", reason);
@@ -115,7 +115,7 @@ pub(super) fn check_separate(
     }
 }
 
-/// Whether an endpoint is that address as written; names are not resolved.
+/// Whether an endpoint is the given address. Host names are not resolved.
 fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
     let host = endpoint.authority.host().trim_matches(['[', ']']);
     let ip = match host {
@@ -124,7 +124,7 @@ fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
     };
     let secure = endpoint.scheme == Scheme::HTTPS;
     let port = endpoint.authority.port_u16();
-    // The unspecified address is every address of this machine.
+    // The unspecified address stands for every address of this machine.
     let here = |ip: IpAddr| match address.ip() {
         own if own.is_unspecified() => ip.is_loopback() || ip.is_unspecified(),
         own => ip == own || (ip.is_unspecified() && own.is_loopback()),
@@ -149,7 +149,7 @@ fn token(
     file.map(|file| Token::File(file.into_inner()))
 }
 
-/// Whether `token` can be sent in a header and not be guessed.
+/// Checks that `token` can be sent in a header and is hard to guess.
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
@@ -165,17 +165,15 @@ pub fn check_token(token: &str) -> Result<(), InvalidToken> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// It has characters that a header cannot hold.
-    #[error("a token is printable ASCII without blanks; `openssl rand -hex 32` makes one")]
+    #[error("a token must be printable ASCII without blanks; `openssl rand -hex 32` creates one")]
     NotPrintable,
-    /// It can be guessed.
     #[error(
-        "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
+        "a token must have at least {TOKEN_LENGTH} characters; `openssl rand -hex 32` creates one"
     )]
     TooShort,
 }
 
-/// The scrapes of upstreams' metrics; their TLS settings, those of the upstream, are set later.
+/// Scrapes of upstreams' metrics. Their TLS settings are set later from the upstream.
 pub(super) fn scrapes(
     upstreams: &[Spanned<file::Upstream>],
     problems: &mut Problems<'_>,
@@ -185,7 +183,7 @@ pub(super) fn scrapes(
         let interval = written.metrics_interval.as_ref();
         let Some(url) = &written.metrics_url else {
             if let Some(interval) = interval {
-                problems.at(interval, "there is no `metrics_url` to read this often");
+                problems.at(interval, "needs a `metrics_url`");
             }
             continue;
         };

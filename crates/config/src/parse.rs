@@ -1,18 +1,16 @@
-//! From a text to a configuration, or to every problem of it.
+//! Parses a text into a configuration, or into all of its problems.
 
 use super::problems::{Invalid, Problem};
 use super::{Config, bounds, resolve, source};
 use std::path::Path;
 
 impl Config {
-    /// Reads a file: TOML, or values of the chart (`.yaml`). Every problem names its line
-    /// and key.
+    /// Reads a TOML file, or values of the Helm chart (`.yaml`). Every problem names its line and key.
     pub fn load(path: &Path) -> Result<Config, Invalid> {
         Config::parse(&source::text(path)?, &path.display().to_string())
     }
 
-    /// Reads a text; `origin` is what its problems are prefixed with. Relative file
-    /// names in it are taken as they are.
+    /// Parses a text. `origin` is the prefix of its problems. Relative file names are not resolved.
     pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
         let invalid = |problems| Invalid::new(origin, problems);
         let mut problems = bounds::problems(text);
@@ -37,7 +35,7 @@ impl Config {
     }
 }
 
-/// Finds line and key of an error of the TOML reader.
+/// Finds line and key for an error of the TOML reader.
 fn located(text: &str, error: &toml::de::Error) -> Problem {
     let reason = in_plain_words(error.message().trim());
     match error.span() {
@@ -49,7 +47,7 @@ fn located(text: &str, error: &toml::de::Error) -> Problem {
     }
 }
 
-/// What the reader expected, without the names of Rust's types.
+/// Replaces the names of Rust types in messages of the reader.
 fn in_plain_words(message: &str) -> String {
     const WORDS: [(&str, &str); 8] = [
         (

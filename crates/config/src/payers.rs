@@ -1,4 +1,4 @@
-//! `[[payer]]` and what `[attribution]` says of who pays: from the file's tables to settings.
+//! `[[payer]]` and the payer keys of `[attribution]`: from the file's tables to settings.
 
 use super::attribution::{check_place, each, header};
 use super::file;
@@ -11,7 +11,7 @@ use tokengauge_accounting::attribution::{
 };
 use tokengauge_core::payer::Payer;
 
-/// `own_use` needs keys in records. `ports` are those that are listened on, where that is written.
+/// `own_use` needs API keys in records. `ports` are the ports of the listeners, if the file sets them.
 pub(super) fn rules(
     written: Vec<Spanned<file::Payer>>,
     attribution: &file::Attribution,
@@ -69,7 +69,6 @@ fn rule(entry: file::Payer, place: &Spanned<()>, problems: &mut Problems<'_>) ->
     }
 }
 
-/// Team, cost center and tenant.
 fn payer(names: [&Option<Spanned<String>>; 3], problems: &mut Problems<'_>) -> Payer {
     for name in names.into_iter().flatten() {
         check_label(name, problems);

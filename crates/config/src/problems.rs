@@ -1,5 +1,3 @@
-//! What is wrong with a configuration, and where.
-
 use super::spanned::Spanned;
 use serde::Serialize;
 use std::fmt;
@@ -7,27 +5,26 @@ use std::fmt;
 /// A configuration that cannot be used, with every problem found.
 #[derive(Debug, thiserror::Error)]
 pub struct Invalid {
-    /// The file, or another name for where the text came from.
+    /// The file, or another name for the source of the text.
     pub origin: String,
-    /// What is wrong, in the order of the file.
+    /// In the order of the file.
     pub problems: Vec<Problem>,
 }
 
-/// One thing wrong with a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The line, counted from 1; `None` if it is unknown.
+    /// Counted from 1. `None` if it is unknown.
     pub line: Option<usize>,
-    /// The character of the line, counted from 1; `None` if it is unknown.
+    /// Counted from 1 in characters. `None` if it is unknown.
     pub column: Option<usize>,
-    /// The key, as written; empty where none is to blame.
+    /// The key as written. Empty if the problem is not in one key.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong and how to fix it.
     pub reason: String,
 }
 
 impl Problem {
-    /// A problem of the value that begins at this byte of the text.
+    /// A problem of the value that starts at byte `start` of the text.
     pub(super) fn at(text: &str, start: usize, reason: impl Into<String>) -> Problem {
         Problem {
             line: Some(line_at(text, start)),
@@ -62,8 +59,7 @@ impl fmt::Display for Invalid {
 }
 
 impl Invalid {
-    /// The problems of a text. A text that is within a file of values is indented there, so its
-    /// columns would be wrong.
+    /// Collects the problems of a text. A text in a YAML file of values is indented there, so columns are omitted.
     pub(super) fn new(origin: &str, mut problems: Vec<Problem>) -> Invalid {
         if origin.ends_with(".yaml") || origin.ends_with(".yml") {
             for problem in &mut problems {
@@ -97,7 +93,7 @@ impl<'a> Problems<'a> {
         self.found.push(problem);
     }
 
-    /// What is valid, but hardly what was meant.
+    /// Adds a warning about a setting that is valid but probably not intended.
     pub(super) fn warn<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
         let problem = Problem::at(self.text, place.span().start, reason);
         self.warnings.push(problem);
@@ -122,19 +118,19 @@ pub(super) fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
     if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {
         problems.at(
             name,
-            "a name has 1 to 100 printable characters; it becomes a label",
+            "a name must have 1 to 100 printable characters, because it becomes a label",
         );
     }
 }
 
-/// The character of its line at which a byte is, counted from 1.
+/// Position of a byte within its line, counted in characters from 1.
 fn column_at(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |end| end + 1);
     before[start..].chars().count() + 1
 }
 
-/// The line that holds a byte, counted from 1.
+/// Line of a byte, counted from 1.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
     text.as_bytes()
         .iter()
@@ -144,7 +140,7 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
         + 1
 }
 
-/// The key on the line that holds a byte, or the table's name.
+/// The key on the line of a byte, or the table's name.
 pub(super) fn key_at(text: &str, at: usize) -> String {
     let line = text
         .lines()

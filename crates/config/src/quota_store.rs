@@ -1,5 +1,3 @@
-//! `[quota_store]`: from the file's table to settings.
-
 use super::common::client_tls;
 use super::file;
 use super::file::DEFAULT_LEASE;
@@ -11,7 +9,7 @@ use std::num::NonZeroU32;
 use tokengauge_accounting::sharing::SharingSettings;
 use tokengauge_quota_store::{Password, Settings};
 
-/// The most characters of a prefix, which is in every key.
+/// Maximum number of characters of the prefix, which is part of every key.
 const MAX_PREFIX: usize = 100;
 
 pub(super) fn quota_store(

@@ -1,5 +1,3 @@
-//! `[[quota]]`: from the file's tables to settings.
-
 use super::file;
 use super::objectives::selector;
 use super::problems::{Problems, check_label};

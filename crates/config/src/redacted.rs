@@ -1,10 +1,10 @@
-//! A configuration as it may be shown: without comments, and without what is or may be a secret.
+//! A configuration for display: without comments, and without values that are or may be secrets.
 
 use toml::{Table, Value};
 
-/// What stands in the place of a text that is not shown.
+/// Replaces a hidden text.
 const HIDDEN: &str = "(hidden)";
-/// Parts of keys whose texts are not shown.
+/// Parts of keys whose texts are hidden.
 const SECRET: [&str; 6] = [
     "token",
     "password",
@@ -14,7 +14,7 @@ const SECRET: [&str; 6] = [
     "key",
 ];
 
-/// The text of a configuration, its tables in the order of their names; empty where it is no TOML.
+/// Returns the text of a configuration with its tables in alphabetical order. Empty if the text is not valid TOML.
 pub(super) fn redacted(text: &str) -> String {
     let Ok(mut table) = text.parse::<Table>() else {
         return String::new();
@@ -39,14 +39,14 @@ fn hide(value: &mut Value, table: &str, key: &str) {
     }
 }
 
-/// Whether a text may be a secret: the names of files are none.
+/// Whether a text may be a secret. Names of files are not.
 fn is_secret(table: &str, key: &str) -> bool {
     let named = SECRET.iter().any(|part| key.contains(part));
     table == "headers" || named && !key.ends_with("_file")
 }
 
-/// A URL without user, password and query; with `host_alone` also without its path, since that of a receiver may be
-/// its secret.
+/// A URL without user, password and query. `host_alone` also removes the path, because the path of a receiver's URL may
+/// be a secret.
 fn address(url: &str, host_alone: bool) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

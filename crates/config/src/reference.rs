@@ -1,5 +1,5 @@
-//! The reference of the configuration, as docs/configuration.md has it: a table of keys for each
-//! table of the file, from the schema.
+//! Generates the reference of keys in docs/configuration.md from the schema: a table of keys for each table of the
+//! file.
 
 use super::bounds::bounds_of;
 use super::schema::schema;
@@ -11,10 +11,9 @@ pub fn json_schema() -> Value {
     schema()
 }
 
-/// A key of the configuration file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Key {
-    /// Its table as the file has it, such as `[[slo]]`; empty for a key at the top of the file.
+    /// Its table as the file has it, such as `[[slo]]`. Empty for a key at the top of the file.
     pub table: String,
     /// Its name in the table, such as `ttft.at_most`.
     pub key: String,
@@ -29,14 +28,12 @@ pub struct Key {
     pub description: String,
 }
 
-/// A table of the file with its keys.
 struct Section {
     heading: String,
     about: String,
     keys: Vec<Key>,
 }
 
-/// Every key of the file, in the order of the reference.
 pub fn keys() -> Vec<Key> {
     sections()
         .into_iter()
@@ -44,7 +41,6 @@ pub fn keys() -> Vec<Key> {
         .collect()
 }
 
-/// The reference as Markdown.
 pub fn reference() -> String {
     let mut text = String::new();
     for section in sections() {
@@ -94,7 +90,7 @@ fn sections() -> Vec<Section> {
 
 const HEAD: &str = "| key | type | default | what it is |\n|---|---|---|---|\n";
 
-/// The keys of a table: name, schema, and whether it must be there.
+/// The keys of a table: name, schema, and whether the key is required.
 fn properties(table: &Value) -> Vec<(&str, &Value, bool)> {
     let required = |name: &str| {
         let required = table["required"].as_array();
@@ -105,7 +101,7 @@ fn properties(table: &Value) -> Vec<(&str, &Value, bool)> {
         .collect()
 }
 
-/// The schema with keys, of a table or of a list of tables.
+/// The schema with keys, for a table or for a list of tables.
 fn table_of(schema: &Value) -> Option<&Value> {
     let tables = [schema, &schema["items"]];
     tables.into_iter().find(|one| one["properties"].is_object())
@@ -116,12 +112,12 @@ fn most(schema: &Value) -> String {
     most.map_or_else(String::new, |most| format!(" At most {most} of them."))
 }
 
-/// Adds the keys of a table; keys of tables in it follow with a dot.
+/// Adds the keys of a table. Keys of nested tables have a dotted name.
 fn keys_of(heading: &str, prefix: &str, table: &Value, found: &mut Vec<Key>) {
     for (name, schema, required) in properties(table) {
         let name = format!("{prefix}{name}");
         match table_of(schema) {
-            // An indicator with one key is described by the indicator, not by its threshold.
+            // An indicator with one key is described by the indicator's text, not by its threshold's.
             Some(inner) if properties(inner).len() == 1 => {
                 for (inner, threshold, _) in properties(inner) {
                     let mut threshold = threshold.clone();
@@ -162,7 +158,7 @@ fn row(key: &Key) -> String {
         (None, None) => "required".to_owned(),
         (None, Some((table, _))) => format!("required in `{table}`"),
     };
-    // A bar would end the cell.
+    // An unescaped bar would end the cell.
     let about = key.description.replace('|', "\\|");
     format!("| `{}` | {} | {default} | {about} |\n", key.key, key.kind)
 }

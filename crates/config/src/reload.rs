@@ -4,9 +4,9 @@ use super::Config;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// The tables and keys that differ and cannot change without a restart.
+/// The tables and keys that differ and need a restart.
 pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
-    // Without `..`, so that a new field does not compile until it is decided here.
+    // Without `..`, so that the compiler demands a decision here for each new field.
     let Config {
         listeners: _,
         admin,
@@ -51,17 +51,17 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
     differing.map(|(key, _)| key).collect()
 }
 
-/// The digest of a file's content; `None` where it cannot be read.
+/// The digest of a file's content. `None` if it cannot be read.
 type Content = Option<[u8; 32]>;
 
-/// A file whose content is checked at intervals. File events would not do: a ConfigMap changes
-/// by a symbolic link, and editors replace the file.
+/// A file whose content is checked at intervals. File events are not reliable: a ConfigMap changes through a symbolic
+/// link, and editors replace the file.
 #[derive(Debug)]
 pub struct WatchedFile {
     path: PathBuf,
     /// The content that was last reported or taken.
     known: Content,
-    /// The content at the last check, where that was another.
+    /// The content at the last check, if it differs from `known`.
     fresh: Option<Content>,
 }
 
@@ -74,8 +74,8 @@ impl WatchedFile {
         }
     }
 
-    /// Whether it has changed since the last report, and is the same as at the last check, so
-    /// that a file that is being written is not read. Blocks on the disk.
+    /// Whether the file has changed since the last report. A change is reported when two checks see the same content,
+    /// so that a half-written file is not read. Blocks on the disk.
     pub fn changed(&mut self) -> bool {
         self.look(content(&self.path))
     }
@@ -94,7 +94,7 @@ impl WatchedFile {
         true
     }
 
-    /// Notes that it was read for another reason: the present content is then no change.
+    /// Records that the file was read for another reason, so that its current content is not reported as a change.
     pub fn taken(&mut self) {
         self.known = content(&self.path);
         self.fresh = None;

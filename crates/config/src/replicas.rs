@@ -1,15 +1,13 @@
-//! Settings that each process counts for itself, so that several replicas allow more.
+//! Settings that each process counts separately, so that several replicas allow more.
 
 use super::Config;
 use tokengauge_accounting::sharing::OnError;
 use tokengauge_core::caller::Mode;
 
-/// The note about rates.
-const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";
+const THROUGH: &str = "each replica counts separately, so N replicas allow N times as much";
 
 impl Config {
-    /// One sentence for each limit and receiver, for an operator who may run several
-    /// replicas.
+    /// One sentence for each limit and receiver, for operators of several replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
         let shared = self.quota_store.as_ref();
         let shared = shared.is_some_and(|settings| settings.sharing.mode == Mode::Enforce);
@@ -26,15 +24,15 @@ impl Config {
             .filter(|budget| budget.block && budget.mode == Mode::Enforce && !shared);
         let budgets = blocking.map(|budget| {
             format!(
-                "budget {}: counted by each replica for itself; N replicas block when N times as much is spent, or later",
+                "budget {}: each replica counts separately, so N replicas block at N times the amount or later",
                 budget.name
             )
         });
         let receivers = self.receivers.iter().filter(|_| self.quota_store.is_none());
         let receivers = receivers.map(|receiver| {
-            let again = "each replica judges its own calls, and tells of them itself";
+            let again = "each replica evaluates only its own calls";
             format!(
-                "notify {}: {again}; N replicas may tell N times",
+                "notify {}: {again}, so N replicas may send an alert N times",
                 receiver.name
             )
         });
@@ -95,7 +93,7 @@ mod tests {
             let config = Config::parse(&table, "test").expect("valid");
             config.of_each_replica()
         };
-        let of_process = "limits.requests_per_minute: counted by each replica";
+        let of_process = "limits.requests_per_minute: each replica counts";
         let said = shared("");
         assert!(said[0].starts_with(of_process), "{said:?}");
         assert!(said[1].contains("since `replicas` is 1"), "{said:?}");

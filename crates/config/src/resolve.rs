@@ -1,5 +1,4 @@
-//! From the file's tables to settings: fills in defaults, resolves names, and collects every
-//! problem.
+//! From the file's tables to settings: fills in defaults, resolves names and collects every problem.
 
 use super::common::{client_tls, headers, server_tls};
 use super::file::DEFAULT_DRAIN;
@@ -139,7 +138,7 @@ fn listeners(
         Some(file::Listen::Several(addresses)) => addresses.iter().map(|one| one.0).collect(),
     };
     if let (true, Some(listen)) = (addresses.is_empty(), &listen) {
-        problems.at(listen, "names no address; agents could not connect");
+        problems.at(listen, "must contain at least one address");
     }
     let tls = tls.map(server_tls);
     addresses
@@ -264,7 +263,7 @@ fn endpoints(spanned: &Spanned<file::Upstream>, problems: &mut Problems<'_>) -> 
             urls.get_ref().iter().map(|url| url.0.clone()).collect()
         }
         (None, Some(urls)) => {
-            problems.at(urls, "names no endpoint");
+            problems.at(urls, "must contain at least one URL");
             Vec::new()
         }
         (Some(url), Some(_)) => {
@@ -358,7 +357,7 @@ fn route(
     })
 }
 
-/// The host of a route, in lower case; a port is refused, since it would never match.
+/// The host of a route, in lower case. A port is refused, because it would never match.
 fn route_host(written: &Spanned<String>, problems: &mut Problems<'_>) -> String {
     let host = written.get_ref().to_ascii_lowercase();
     let authority = host.parse::<http::uri::Authority>();

@@ -1,18 +1,16 @@
-//! `[runaway]`: from the file's table to settings.
-
 use super::file;
 use super::problems::Problems;
 use super::scalar::Span;
 use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
-/// The ceilings of sessions; 0 switches one off.
+/// The ceilings of sessions. 0 disables a ceiling.
 pub(super) fn limits(written: &file::Runaway, problems: &mut Problems<'_>) -> RunawayLimits {
     let default = RunawayLimits::default();
     let ceiling = |written: Option<f64>, default: Option<f64>| {
         written.map_or(default, |limit| (limit > 0.0).then_some(limit))
     };
     if let Some(times) = &written.times_usual {
-        let reason = "is deprecated and goes with the next minor version: set tokens_per_minute and usd_per_minute";
+        let reason = "is deprecated and will be removed in the next minor version; set tokens_per_minute and usd_per_minute";
         problems.warn(times, reason);
     }
     let window = written.window.as_ref();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 use tokengauge_core::time::span_text;
 
-/// A span of time such as `250ms` or `1h 30m`.
+/// A duration such as `250ms` or `1h 30m`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span(pub(super) Duration);
 
@@ -32,12 +32,10 @@ impl Serialize for Span {
     }
 }
 
-/// A span of time that has just passed, or the calendar month.
+/// A period that ends now, or the calendar month.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Window {
-    /// `month`.
     Month,
-    /// Any other.
     Span(Duration),
 }
 
@@ -82,7 +80,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// Formats in the largest unit of which it is a whole multiple.
+/// Uses the largest unit of which the size is a whole multiple.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [
@@ -125,7 +123,6 @@ pub(super) fn parse_size(text: &str) -> Option<usize> {
     text[..digits].parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// The address of one server of an upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Url(pub(super) Endpoint);
 
@@ -138,7 +135,7 @@ impl<'de> Deserialize<'de> for Url {
     }
 }
 
-/// A URL in an error message; hidden where it could have a password or a key.
+/// A URL for an error message. It is hidden if it may contain a password or a key.
 fn quoted(text: &str) -> String {
     if text.contains(['@', '?']) {
         return "this URL".to_owned();
@@ -146,23 +143,22 @@ fn quoted(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Why a text is no URL of an upstream: what follows the text itself in a message.
+/// Why a text is not the URL of an upstream. The message continues the text itself.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     #[error("is not a URL: {0}")]
     Malformed(#[from] http::uri::InvalidUri),
-    /// The scheme is missing or another one.
     #[error("must start with `http://` or `https://`")]
     Scheme,
-    #[error("names no host")]
+    #[error("has no host")]
     Host,
-    #[error("carries a user or a password; keys belong into the agent's headers")]
+    #[error("must not contain a user or password; agents send API keys in headers")]
     Credentials,
-    #[error("carries a query; only a base path may follow the host")]
+    #[error("must not contain a query; only a base path may follow the host")]
     Query,
 }
 
-/// Reads `http[s]://host[:port][/base/path]`.
+/// Parses `http[s]://host[:port][/base/path]`.
 pub(super) fn parse_url(text: &str) -> Result<Endpoint, UrlError> {
     let uri: Uri = text.parse()?;
     let scheme = match uri.scheme_str() {

@@ -1,10 +1,9 @@
-//! The JSON Schema of the configuration file, made of the types that it is read into
-//! (`file.rs`). The reference and the bounds that are checked come from it.
+//! The JSON Schema of the configuration file, generated from the types in `file.rs`. The reference and the checked
+//! bounds come from it.
 //!
-//! Beyond JSON Schema it has `x-type`, what kind of text a string is; `x-minimum`,
-//! `x-exclusiveMinimum` and `x-maximum`, the bounds of a duration; and `x-reason`, what a message
-//! about a bound ends with;
-//! and `x-also`, names that people write instead of the key.
+//! It has these extensions: `x-type`, the kind of text of a string; `x-minimum`, `x-exclusiveMinimum` and `x-maximum`,
+//! the bounds of a duration; `x-reason`, the end of a message about a bound; `x-also`, wrong names that people use for
+//! the key.
 
 use super::file::File;
 use schemars::generate::SchemaSettings;
@@ -18,7 +17,6 @@ pub(super) fn schema() -> Value {
         .into_root_schema_for::<File>()
         .to_value();
     tidy(&mut schema);
-    // The title comes first.
     if let Some(object) = schema.as_object_mut() {
         for name in ["description", "title", "$schema"] {
             let value = object.shift_remove(name).unwrap_or_default();
@@ -28,14 +26,13 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// The same as [`schema`], as it is published. A running proxy reads this text: generating the schema would bring half
-/// a megabyte of code into memory that nothing else runs.
+/// The published text of [`schema`]. A running proxy reads this text, because generating the schema would load half a
+/// megabyte of code that is otherwise unused.
 pub(super) fn published() -> Value {
     serde_json::from_str(include_str!("../../../proxy-config.schema.json")).unwrap_or_default()
 }
 
-/// Removes `null`, which TOML does not have, and the names of Rust types, and joins the lines
-/// of descriptions.
+/// Removes `null`, which TOML does not have, and the names of Rust types. Joins the lines of descriptions.
 fn tidy(schema: &mut Value) {
     let null = |value: &Value| *value == Value::Null || value["type"] == "null" || *value == "null";
     let object = match schema {

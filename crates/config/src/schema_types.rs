@@ -1,4 +1,4 @@
-//! The schemas of the types of keys, which `file.rs` refers to.
+//! Schemas of the types that `file.rs` uses for keys.
 
 use super::scalar::{Size, Span, Url, Window};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -33,7 +33,7 @@ impl<'de> Deserializer<'de> for Variants<'_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-        Err(Error::custom("is no enum"))
+        Err(Error::custom("is not an enum"))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -52,7 +52,7 @@ impl<'de> Deserializer<'de> for Variants<'_> {
     }
 }
 
-/// A schema that is the same wherever its type is used.
+/// Implements `JsonSchema` with a constant schema.
 macro_rules! schema_of {
     ($($type:ident: $schema:tt)*) => {$(
         impl JsonSchema for $type {
@@ -73,10 +73,9 @@ macro_rules! schema_of {
 
 /// A name that becomes a label.
 pub(super) struct Label;
-/// An address to listen on.
 pub(super) struct Address;
 
-/// What `humantime` reads.
+/// The syntax that `humantime` accepts.
 const DURATION: &str = r"^\s*(0|([0-9]+\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds|second|secs|sec|s|minutes|minute|mins|min|m|hours|hour|hrs|hr|h|days|day|d|weeks|week|wks|wk|w|months|month|M|years|year|yrs|yr|y)\s*)+)$";
 
 schema_of! {

@@ -3,20 +3,19 @@
 use super::scalar::{UrlError, parse_url};
 use super::*;
 
-/// `--upstream` is no URL of an upstream.
+/// The value of `--upstream` is not the URL of an upstream.
 #[derive(Debug, thiserror::Error)]
 #[error("--upstream `{upstream}` {source}")]
 pub struct InvalidUpstream {
-    /// The text of the option.
     pub upstream: String,
     pub source: UrlError,
 }
 
 impl Config {
-    /// Everything that arrives at `listen` goes to `upstream`.
+    /// A configuration that forwards every call from `listen` to `upstream`.
     ///
     /// # Errors
-    /// Where `upstream` is no URL.
+    /// If `upstream` is not a URL.
     pub fn sidecar(
         upstream: &str,
         listen: SocketAddr,

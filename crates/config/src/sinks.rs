@@ -1,5 +1,3 @@
-//! `[[sink]]`: from the file's tables to settings.
-
 use super::common::client_tls;
 use super::file;
 use super::file::DEFAULT_DATABASE;
@@ -92,7 +90,7 @@ fn s3(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
         (Some(one), None) | (None, Some(one)) => {
             problems.at(
                 &one,
-                "`access_key_id_file` and `secret_access_key_file` go together",
+                "needs both `access_key_id_file` and `secret_access_key_file`",
             );
             None
         }
@@ -116,7 +114,7 @@ fn s3(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
     }))
 }
 
-/// A key that another kind of sink has.
+/// Reports a key that belongs to another kind of sink.
 fn foreign<T>(key: &Option<Spanned<T>>, reason: &str, problems: &mut Problems<'_>) {
     if let Some(key) = key {
         problems.at(key, reason);
@@ -141,14 +139,14 @@ fn url(written: &Spanned<String>, problems: &mut Problems<'_>) -> Option<Uri> {
     {
         problems.at(
             written,
-            "has a user or password in it; secrets are read from files or the environment",
+            "must not contain a user or password; use files or the environment for secrets",
         );
         return None;
     }
     Some(uri)
 }
 
-/// A name of SQL that needs no quotes.
+/// An SQL name that needs no quotes.
 fn identifier(
     written: Option<Spanned<String>>,
     default: &str,
@@ -164,7 +162,7 @@ fn identifier(
     if !plain || name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         problems.at(
             &written,
-            "must be letters, digits and _, and begin with no digit",
+            "must consist of letters, digits and _, and not begin with a digit",
         );
     }
     written.into_inner()

@@ -1,4 +1,4 @@
-//! Reads the text of a configuration: a TOML file, or the `config` of the chart's values.
+//! Reads the text of a configuration: a TOML file, or the `config` of the Helm chart's values.
 
 use super::{Invalid, Problem};
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The configuration where none is named: a copy of the example.
+/// The configuration if no file is given: a copy of the example.
 pub const BUILT_IN: &str = include_str!("../../../proxy-config.toml");
 
-/// The chart's values, by their names at the top.
+/// Top-level names of the chart's values.
 const VALUES: &[&str] = &[
     "admin",
     "check",
@@ -42,7 +42,6 @@ const VALUES: &[&str] = &[
     "tls",
 ];
 
-/// What says which configuration the chart runs.
 #[derive(Deserialize)]
 struct Values {
     #[serde(default)]
@@ -53,7 +52,7 @@ struct Values {
     others: BTreeMap<String, IgnoredAny>,
 }
 
-/// As text, or as tables of YAML.
+/// A text, or YAML tables.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -61,9 +60,8 @@ enum Written {
     Tables(toml::Table),
 }
 
-/// The text of a file as TOML. A file that ends in `.yaml` or `.yml` is taken for values
-/// of the chart; a text in it keeps its line numbers. Without a `config` in it, the text is
-/// [`BUILT_IN`], as in the chart.
+/// Returns a file's text as TOML. A file that ends in `.yaml` or `.yml` is read as values of the chart. Its `config`,
+/// if it is a text, keeps its line numbers. Without a `config`, the text is [`BUILT_IN`], as in the chart.
 pub fn text(path: &Path) -> Result<String, Invalid> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let reason = format!("cannot be read: {error}; name another file with --config");
@@ -75,7 +73,6 @@ pub fn text(path: &Path) -> Result<String, Invalid> {
     of_values(&text).map_err(|error| invalid(path, error.to_string()))
 }
 
-/// Whether a file is taken for values of the chart.
 pub fn is_values(path: &Path) -> bool {
     path.extension()
         .is_some_and(|end| end == "yaml" || end == "yml")
@@ -84,7 +81,7 @@ pub fn is_values(path: &Path) -> bool {
 /// Why a file of values has no usable configuration.
 #[derive(Debug, thiserror::Error)]
 enum ValuesError {
-    #[error("is no file of the chart's values: {0}")]
+    #[error("is not a file of values for the chart: {0}")]
     Unreadable(#[from] serde_saphyr::Error),
     #[error("config: {0}")]
     NoToml(#[from] toml::ser::Error),
@@ -98,7 +95,7 @@ enum ValuesError {
 }
 
 fn of_values(text: &str) -> Result<String, ValuesError> {
-    // A file with only comments has no values, as `helm -f` reads it.
+    // A file with only comments has no values, as for `helm -f`.
     let values: Option<Values> = serde_saphyr::from_str(text)?;
     let Some(values) = values else {
         return Ok(BUILT_IN.to_owned());
@@ -152,7 +149,7 @@ mod tests {
         let problems = Config::parse(&text, "values.yaml")
             .expect_err("no URL")
             .problems;
-        // `mode`, `config`, `[[upstream]]`, `name`, `url`.
+        // The fifth line of `mode`, `config`, `[[upstream]]`, `name`, `url`.
         assert_eq!(problems[0].line, Some(5), "{problems:?}");
     }
 
@@ -179,8 +176,8 @@ mod tests {
             assert_eq!(of_values(yaml).expect(yaml), BUILT_IN, "{yaml}");
         }
         for (yaml, reason) in [
-            ("config: [", "is no file"),
-            ("- config\n", "is no file"),
+            ("config: [", "is not a file"),
+            ("- config\n", "is not a file"),
             ("conifg: x = 1\n", "`conifg` is not a value"),
             (
                 "tokengauge: { config: x = 1 }\n",

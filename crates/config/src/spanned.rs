@@ -1,16 +1,14 @@
-//! A value with its position in the file, with the schema of the value.
-
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// [`toml::Spanned`], with the schema of what is in it.
+/// [`toml::Spanned`] with the schema of its value.
 #[derive(Clone, Debug)]
 pub(super) struct Spanned<T>(toml::Spanned<T>);
 
 impl<T> Spanned<T> {
-    /// A value at bytes of the file.
+    /// Creates a value at a range of bytes of the file.
     pub(super) fn new(range: Range<usize>, value: T) -> Spanned<T> {
         Spanned(toml::Spanned::new(range, value))
     }
@@ -23,7 +21,7 @@ impl<T> Spanned<T> {
         self.0.get_ref()
     }
 
-    /// The position of the value, in bytes of the file.
+    /// In bytes of the file.
     pub(super) fn span(&self) -> Range<usize> {
         self.0.span()
     }

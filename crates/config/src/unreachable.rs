@@ -1,5 +1,4 @@
-//! Warns of routes and workloads that no call comes to, since an earlier one takes every call
-//! that they would.
+//! Warns of routes and workloads that receive no calls, because an earlier one matches all of them.
 
 use super::problems::Problems;
 use super::spanned::Spanned;
@@ -7,7 +6,7 @@ use super::*;
 
 type Header = (HeaderName, HeaderValue);
 
-/// Warns where one of the `earlier` routes takes every call of `route`.
+/// Warns if one of the `earlier` routes matches every call of `route`.
 pub(super) fn route(
     route: &Route,
     place: &Spanned<String>,
@@ -27,7 +26,9 @@ pub(super) fn route(
         let name = &other.name;
         problems.warn(
             place,
-            format!("no call comes to this route: route `{name}` of line {line} {why} and is tried before it"),
+            format!(
+                "this route gets no calls: route `{name}` in line {line} {why} and is tried first"
+            ),
         );
     }
 }
@@ -39,7 +40,7 @@ fn covers_route(one: &Matches, other: &Matches) -> bool {
         && covers_headers(&one.headers, &other.headers)
 }
 
-/// Warns where one of the `earlier` workloads takes every call of `workload`.
+/// Warns if one of the `earlier` workloads matches every call of `workload`.
 pub(super) fn workload(
     workload: &Workload,
     place: &Spanned<String>,
@@ -52,7 +53,7 @@ pub(super) fn workload(
         let (name, line) = (&other.name, problems.line_of(at));
         problems.warn(
             place,
-            format!("no call is of this workload: workload `{name}` of line {line} matches all of them and is tried before it"),
+            format!("this workload gets no calls: workload `{name}` in line {line} matches all of them and is tried first"),
         );
     }
 }

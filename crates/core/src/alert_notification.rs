@@ -1,64 +1,64 @@
-//! An alert, as receivers get it.
+//! An alert as receivers get it.
 
 use serde::{Deserialize, Serialize};
 
-/// What an alert is about.
+/// The subject of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertSubject {
-    /// An objective, whose error budget burns.
+    /// An objective whose error budget is burning.
     #[default]
     Objective,
     /// A spending budget.
     Budget,
-    /// Sessions that run away.
+    /// Runaway sessions.
     Runaway,
 }
 
-/// An alert as a receiver gets it. Times are seconds since 1970.
+/// An alert as receivers get it. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlertNotification {
-    /// What it is about.
+    /// The subject of the alert.
     #[serde(default)]
     pub about: AlertSubject,
-    /// The objective, or the budget; `sessions` of those that run away.
+    /// Name of the objective or of the budget, or `sessions` for runaway sessions.
     pub slo: String,
-    /// `page` or `ticket`.
+    /// Severity: `page` or `ticket`.
     pub severity: String,
-    /// Whether it fires; else it is over.
+    /// Whether the alert fires (`true`) or is resolved (`false`).
     pub firing: bool,
-    /// Since when it fires.
+    /// When the alert started to fire.
     pub since: f64,
-    /// A summary of one line.
+    /// One-line summary.
     pub summary: String,
-    /// What is known beyond it.
+    /// Further details.
     pub description: String,
-    /// Why it fires, in a sentence, where that was looked for.
+    /// One sentence about the cause, if a cause was searched for.
     #[serde(default)]
     pub cause: Option<String>,
-    /// Whether that sentence says why, and not that it is not known.
+    /// Whether `cause` names a cause (`true`) or says that none was found (`false`).
     #[serde(default)]
     pub cause_known: bool,
-    /// The view of the live page that shows what the alert is about: path and query, relative to the
-    /// page's own address.
+    /// The view of the live page for this alert: path and query, relative to the address of the
+    /// page.
     #[serde(default)]
     pub view: String,
     /// The URL of that view, or how to open it.
     #[serde(default)]
     pub page: Option<String>,
-    /// What to do about it.
+    /// URL of the runbook.
     pub runbook_url: Option<String>,
-    /// The URL of a dashboard.
+    /// URL of the dashboard.
     pub dashboard_url: Option<String>,
 }
 
 impl AlertNotification {
-    /// The name under which processes agree who sends it again with its cause.
+    /// The key by which processes agree on which of them sends the alert again with its cause.
     pub fn cause_key(&self) -> String {
         format!("{}/cause", self.key())
     }
 
-    /// What makes two notices one alert.
+    /// The key that identifies an alert. Notifications with the same key belong to the same alert.
     pub fn key(&self) -> String {
         match self.about {
             AlertSubject::Objective => format!("{}/{}", self.slo, self.severity),

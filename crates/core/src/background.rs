@@ -1,26 +1,28 @@
-//! Threads with a lower priority than traffic, so that traffic does not wait for them when all
-//! cores are busy.
+//! Threads with a lower priority than the threads of traffic, for when all cores are busy.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The kind of work of such a thread, which decides its priority.
+/// The kind of work of a background thread, which decides its priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundWork {
-    /// A little work for every call, which has to keep up with traffic, or an answer that somebody waits for.
+    /// A little work per call that must keep up with traffic, or a response that somebody waits
+    /// for.
     Steady,
-    /// Much work at a time, which may be late: big bodies.
+    /// Work that is expensive and may be late, such as large bodies.
     Bursts,
-    /// Work that may wait for as long as traffic wants the cores, since nothing is lost meanwhile: a sink that reads a ledger.
+    /// Work that can wait until traffic leaves a core idle without losing data, such as a sink that
+    /// reads the ledger.
     WheneverIdle,
 }
 
 #[cfg(target_os = "linux")]
 impl BackgroundWork {
-    /// By how much its nice value is above that of traffic: when both compete for a core, it
-    /// gets a quarter of it or a tenth; the last kind has a [policy](set_idle_policy) besides. Added to the nice value of the process.
+    /// How much is added to the nice value of the process. A thread at 5 or 10 gets about a quarter
+    /// or a tenth of a core that it shares with traffic. `WheneverIdle` also has a [scheduling
+    /// policy](set_idle_policy).
     fn niceness(self) -> i32 {
         match self {
             BackgroundWork::Steady => 5,
@@ -30,7 +32,7 @@ impl BackgroundWork {
     }
 }
 
-/// Starts a thread of that kind.
+/// Starts a thread with the priority for `work`.
 ///
 /// # Errors
 /// If the system cannot start a thread.
@@ -45,14 +47,14 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
-/// To be called by a thread with long work every tenth of a millisecond or so, to let threads
-/// that wait for its core run first: a scheduler lets even a nice thread run for milliseconds.
+/// Lets waiting threads run on this core. Call it about every tenth of a millisecond in long work,
+/// because a scheduler lets even a thread with a high nice value run for milliseconds.
 pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Lets other threads run every quarter of a millisecond of long work that has many short parts. To yield costs a thread
-/// its turn, so it is not done after each part.
+/// Yields every quarter of a millisecond in work that has many short parts. Yielding after each
+/// part would be too expensive.
 #[derive(Debug)]
 pub struct Pauses {
     since: Instant,
@@ -67,7 +69,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Yields where the last time is long enough ago. To be called after each part.
+    /// Yields if the last yield was long enough ago. Call it after each part.
     pub fn between(&mut self) {
         const AFTER: Duration = Duration::from_micros(250);
         if self.since.elapsed() >= AFTER {
@@ -77,44 +79,47 @@ impl Pauses {
     }
 }
 
-/// Lowers the priority of this thread, for a pool whose threads are not [spawned](spawn) here. On Linux a priority is
-/// a thread's, elsewhere the process's, which keeps it.
+/// Lowers the priority of the current thread, for pools that do not start their threads with
+/// [`spawn`]. Linux only: elsewhere a priority applies to the whole process, so nothing is changed.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 pub fn lower_priority(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
     {
         if work == BackgroundWork::WheneverIdle && !set_idle_policy() {
-            tracing::debug!("a thread that may wait has the lowest nice value only");
+            tracing::debug!(
+                "cannot set SCHED_IDLE for a background thread: it runs at the lowest nice value instead"
+            );
         }
         if let Err(error) = set_niceness(work.niceness()) {
-            tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
+            tracing::debug!(%error, "cannot lower the priority of a background thread: it runs with the priority of traffic");
         }
     }
 }
 
-/// Gives this thread the policy `SCHED_IDLE`, and says whether it has it. Traffic that wakes takes the core from such a
-/// thread at once; for one with a high nice value it may have to wait for milliseconds.
+/// Sets the policy `SCHED_IDLE` for the current thread and returns whether it is active. Traffic
+/// preempts such a thread at once, but may wait milliseconds for a thread with a high nice value.
 #[cfg(target_os = "linux")]
 fn set_idle_policy() -> bool {
     use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
     use thread_priority::{set_thread_priority_and_policy, thread_native_id};
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // It sets a nice value of 0 after the policy, which may be refused: the policy stays all the same.
+    // The call may fail in its second step, which sets the nice value. The policy is already set
+    // then.
     let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
     thread_priority::thread_schedule_policy().is_ok_and(|policy| policy == idle)
 }
 
-/// Sets the nice value of this thread to `more` above that of the process's first thread, from
-/// which the threads of traffic inherit theirs. The maximum is 19.
 #[cfg(target_os = "linux")]
 fn set_niceness(more: i32) -> rustix::io::Result<()> {
+    // The threads of traffic inherit the nice value of the first thread of the process.
     use rustix::process::{getpid, getpriority_process, setpriority_process};
     let traffic = getpriority_process(Some(getpid()))?;
     setpriority_process(None, (traffic + more).min(19))
 }
 
-/// Puts a marker into a queue and waits until the reader has taken it out: at most `patience`
-/// for room in the queue, and as long for the reader. `queue` says whether there was room.
+/// Queues a marker and waits until the reader has received it. Waits at most `patience` for room in
+/// the queue, and again as long for the reader. `queue` returns whether there was room. Returns
+/// whether the marker was received.
 pub fn wait_behind(queue: impl Fn(SyncSender<()>) -> bool, patience: Duration) -> bool {
     const PAUSE: Duration = Duration::from_millis(2);
     let (done, over) = sync_channel(1);

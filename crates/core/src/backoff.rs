@@ -1,10 +1,11 @@
-//! Delays between attempts. They are random, so that processes that failed together do not retry together.
+//! Delays between retries. They are random, so that processes that fail together do not retry
+//! together.
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Endless delays, at least `shortest` and at most `longest`. Each is between `d` and `2 d`, and `d` doubles from one delay to
-/// the next.
+/// An endless iterator of delays, from `shortest` to `longest`. Each delay is between `d` and `2
+/// d`, and `d` doubles with every delay.
 pub fn delays(shortest: Duration, longest: Duration) -> ExponentialBuilder {
     ExponentialBuilder::new()
         .with_min_delay(shortest.min(longest / 2))
@@ -13,9 +14,10 @@ pub fn delays(shortest: Duration, longest: Duration) -> ExponentialBuilder {
         .without_max_times()
 }
 
-/// The delay after a failure that follows `failures` others without a success in between, by [`delays`].
+/// The delay before the next retry, by [`delays`]. `failures` is the number of earlier consecutive
+/// failures.
 pub fn delay(failures: u32, shortest: Duration, longest: Duration) -> Duration {
-    // After 64 doublings, a nanosecond is longer than any delay.
+    // After 64 doublings, even a nanosecond exceeds any limit.
     delays(shortest, longest)
         .build()
         .nth(failures.min(64) as usize)

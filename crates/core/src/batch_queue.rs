@@ -1,14 +1,14 @@
-//! A bounded queue whose one reader takes all queued items at once. Under load the reader is not
-//! woken for a single item: waking a thread costs as much as the work of a short call.
+//! A bounded queue with one reader, which takes all queued items at once. Under load, the reader is
+//! not woken for every item, because waking a thread costs as much as the work for a short call.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// At this many items a reader that lets them gather is woken early: where it shares a core with traffic,
-/// all calls in flight wait while it works through what it took.
+/// The number of items at which a gathering reader is woken early. If the reader shares a core with
+/// traffic, all calls in flight wait while it processes a batch.
 const GATHER_ITEMS: usize = 32;
 
-/// A bounded queue of items for one reader.
+/// A bounded queue for one reader.
 ///
 /// ```
 /// use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
@@ -33,16 +33,16 @@ pub struct BatchQueue<T> {
 struct QueueState<T> {
     items: Vec<T>,
     reader: Reader,
-    /// An item must be read at once: the reader is not to wait for more.
+    /// Whether an item must be read at once, without gathering more.
     urgent: bool,
     closed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// It works, and will return by itself.
+    /// Processes items. It need not be woken.
     Busy,
-    /// It lets items gather until the time has passed or there are enough.
+    /// Waits until a deadline or for enough items.
     Gathers,
     Waits,
 }
@@ -50,9 +50,9 @@ enum Reader {
 /// The result of taking items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeOutcome {
-    /// At least one item.
+    /// At least one item was taken.
     Batch,
-    /// No item was queued in time.
+    /// No item was queued before the deadline.
     TimedOut,
     /// The queue is closed and empty.
     Closed,
@@ -73,7 +73,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Queues an item. Wakes the reader if it waits; if it gathers, once there are enough.
+    /// Queues an item. Wakes the reader if it waits, or if it gathers and enough items are queued.
     ///
     /// # Errors
     /// Returns the item if the queue is full or closed.
@@ -81,10 +81,10 @@ impl<T> BatchQueue<T> {
         self.add(item, false)
     }
 
-    /// Queues an item that is to be read at once.
+    /// Queues an item that must be read at once.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Returns the item if the queue is full or closed.
     pub fn push_urgent(&self, item: T) -> Result<(), T> {
         self.add(item, true)
     }
@@ -113,8 +113,8 @@ impl<T> BatchQueue<T> {
         self.wake.notify_one();
     }
 
-    /// Waits for items, at most `patience` if that is given, and moves all of them into `batch`,
-    /// which is cleared first.
+    /// Clears `batch` and moves all items into it. Waits for items, at most `patience` if it is
+    /// given.
     pub fn take(&self, batch: &mut Vec<T>, patience: Option<Duration>) -> TakeOutcome {
         batch.clear();
         let deadline = patience.map(|patience| Instant::now() + patience);
@@ -135,8 +135,8 @@ impl<T> BatchQueue<T> {
         TakeOutcome::Batch
     }
 
-    /// Waits for `time` so that more items are queued, unless there are enough, one is urgent or
-    /// the queue is closed.
+    /// Waits for `time` so that more items are queued. Returns early if there are enough items, one
+    /// is urgent, or the queue is closed.
     pub fn gather(&self, time: Duration) {
         let deadline = Some(Instant::now() + time);
         let mut state = self.state.lock();
@@ -150,7 +150,6 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Returns whether the deadline has passed.
     fn wait(&self, state: &mut MutexGuard<'_, QueueState<T>>, deadline: Option<Instant>) -> bool {
         match deadline {
             Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
@@ -161,7 +160,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Refuses further items; the reader still gets those that are queued.
+    /// Refuses further items. The reader still gets the queued ones.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,4 +1,4 @@
-//! The vocabulary of the domain: calls, their records and the events of a response.
+//! The domain types: calls, their records and the events of a response.
 
 pub use crate::dialect::Dialect;
 use crate::pod::PodName;
@@ -9,31 +9,30 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What was asked for; the names of the GenAI conventions where those have one.
+/// What a request asks for. Names are from the GenAI semantic conventions where those define one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A conversation's next message.
+    /// The next message of a conversation.
     Chat,
-    /// A plain continuation of a prompt.
+    /// The continuation of a prompt.
     TextCompletion,
-    /// Gemini's word for a chat.
+    /// Gemini's name for a chat.
     GenerateContent,
-    /// A live, spoken conversation.
+    /// A live spoken conversation.
     Realtime,
-    /// Vectors for texts.
+    /// Embedding vectors for texts.
     Embeddings,
-    /// An order for documents.
+    /// A ranking of documents.
     Rerank,
-    /// Something stored is read: nothing is generated.
+    /// Reads a stored object without generating anything.
     Retrieve,
-    /// Anything else.
+    /// Any other request.
     #[default]
     Unknown,
 }
 
-/// What kind of work an operation is. Only generations and embeddings count in objectives and
-/// error rates.
+/// The class of an operation. Only generations and embeddings count in objectives and error rates.
 #[derive(
     Clone,
     Copy,
@@ -52,13 +51,13 @@ pub enum Operation {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum OperationClass {
-    /// A model writes, speaks or draws.
+    /// A model generates text, speech or images.
     Generation,
-    /// Vectors for texts, or an order for documents.
+    /// Embedding vectors for texts, or a ranking of documents.
     Embedding,
-    /// Something stored is read.
+    /// Reads a stored object.
     Retrieve,
-    /// Anything else: lists of models, health, files.
+    /// Any other request, such as a list of models, a health check or a file.
     #[default]
     Other,
 }
@@ -72,19 +71,19 @@ impl OperationClass {
         OperationClass::Other,
     ];
 
-    /// Whether it counts in objectives, error rates and lists unless other classes are asked for.
+    /// Whether the class counts in objectives and error rates, and in lists by default.
     pub fn counts(self) -> bool {
         matches!(self, OperationClass::Generation | OperationClass::Embedding)
     }
 
-    /// The word used in records and labels.
+    /// The name in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
 impl Operation {
-    /// The class it belongs to.
+    /// The class of the operation.
     pub fn class(self) -> OperationClass {
         match self {
             Operation::Embeddings | Operation::Rerank => OperationClass::Embedding,
@@ -95,78 +94,78 @@ impl Operation {
     }
 }
 
-/// Where generated text was meant to go.
+/// The purpose of generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// What the user sees: text, a refusal, the transcript of speech.
+    /// Text for the user: text, a refusal or the transcript of speech.
     Answer,
-    /// What the model thought.
+    /// Reasoning of the model.
     Reasoning,
-    /// The arguments of a tool call.
+    /// Arguments of a tool call.
     ToolCall,
 }
 
-/// Names one contiguous text of a response, which is tokenised as one string.
-/// The order is that of the texts within the response.
+/// Identifies one contiguous text of a response, which is tokenized as one string. Segments are
+/// ordered as their texts in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segment {
-    /// The choice, candidate or generation it belongs to.
+    /// Index of the choice, candidate or generation.
     pub choice: u32,
-    /// The content block, part or tool call within that choice.
+    /// Index of the content block, part or tool call within the choice.
     pub index: u32,
-    /// Where the text was meant to go.
+    /// The purpose of the text.
     pub channel: Channel,
 }
 
-/// Token counts as a provider reported them. Unknown is `None`, never 0.
+/// Token counts as the provider reported them. Unknown is `null`, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
-    /// All input tokens, those read from a cache or written to it included.
-    /// Anthropic and Bedrock report the others alone: what they call input tokens is
-    /// `input - cached_input - cache_write`.
+    /// All input tokens, including tokens read from or written to a cache. Anthropic and Bedrock
+    /// exclude cached tokens from their input tokens: their count is `input - cached_input -
+    /// cache_write`.
     pub input: Option<u64>,
     /// Input tokens read from a cache.
     pub cached_input: Option<u64>,
     /// Input tokens written to a cache.
     pub cache_write: Option<u64>,
-    /// The part of it that is kept for an hour, which has a price of its own. In no record.
+    /// The part of `cache_write` that is kept for an hour, which has another price. Not in records.
     #[serde(skip)]
     pub cache_write_1h: Option<u64>,
     /// All output tokens, reasoning included.
     pub output: Option<u64>,
     /// Output tokens spent on reasoning.
     pub reasoning: Option<u64>,
-    /// Counts that only the price and the checks of speeds use. Records do not have them.
+    /// Counts that only prices and plausibility checks use. Not in records.
     #[serde(skip)]
     pub details: UsageDetails,
 }
 
-/// Parts of a usage that only the price and the checks of speeds need.
+/// Parts of a usage that only prices and plausibility checks of speeds use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageDetails {
-    /// Input tokens that are billed, where the provider says so apart from those it processed.
+    /// Billed input tokens, if the provider reports them separately from processed ones.
     pub billed_input: Option<u64>,
-    /// Output tokens that are billed, where the provider says so apart from those it processed.
+    /// Billed output tokens, if the provider reports them separately from processed ones.
     pub billed_output: Option<u64>,
-    /// Output tokens that are billed but never sent, such as rejected predictions and the
-    /// summaries of a compaction.
+    /// Output tokens that are billed but never sent, such as rejected predictions and the summaries
+    /// of a compaction.
     pub unsent_output: Option<u64>,
-    /// Input tokens of audio.
+    /// Audio input tokens.
     pub audio_input: Option<u64>,
-    /// Input tokens of audio that were read from a cache.
+    /// Audio input tokens read from a cache.
     pub cached_audio_input: Option<u64>,
-    /// Output tokens of audio.
+    /// Audio output tokens.
     pub audio_output: Option<u64>,
-    /// Output tokens of images and video.
+    /// Image and video output tokens.
     pub image_output: Option<u64>,
-    /// How often the provider searched the web for the call.
+    /// Number of web searches by the provider.
     pub searches: Option<u64>,
-    /// Whether it searched, where only its answer shows it.
+    /// Whether the provider searched the web, if only the response text shows it.
     pub searched: Option<bool>,
-    /// How often the provider ran another tool that it bills apart from tokens.
+    /// Number of uses of other tools that the provider bills separately from tokens.
     pub other_tools: Option<u64>,
-    /// Whether a region with its own prices processed the call.
+    /// Whether a region with different prices processed the call.
     pub regional: Option<bool>,
 }
 
@@ -187,10 +186,9 @@ impl UsageDetails {
 }
 
 impl Usage {
-    /// Takes over every count that `newer` knows. Counts of a call do not shrink to nothing: a
-    /// zero for all of the input or output is a member that a server filled in, unless it was
-    /// zero before. A zero for a part of the input, such as what was written to a cache, is real
-    /// where the input is.
+    /// Updates every count that `newer` reports. A zero for the whole input or output does not
+    /// replace a larger count, because some servers fill in missing members with zeros. The zeros
+    /// for parts of such an input or output are also ignored.
     pub fn overlay(&mut self, newer: Usage) {
         let mut newer = newer;
         if newer.input == Some(0) && self.input > Some(0) {
@@ -213,164 +211,165 @@ impl Usage {
         self.details.overlay(newer.details);
     }
 
-    /// Whether nothing at all was reported.
+    /// Whether no count is known.
     pub fn is_empty(&self) -> bool {
         *self == Usage::default()
     }
 }
 
-/// The engine's own measurement of the call, where the body carries one
-/// (llama.cpp's `timings`, Ollama's durations), in addition to our own figures.
+/// The engine's own measurement of the call, if the response contains one: llama.cpp's `timings`,
+/// Ollama's durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EngineReport {
-    /// Prompt tokens evaluated.
+    /// Number of prompt tokens that the engine evaluated.
     pub prompt_tokens: Option<u64>,
-    /// Seconds of prefill.
+    /// Prefill time in seconds.
     pub prompt_seconds: Option<f64>,
-    /// Tokens generated.
+    /// Number of generated tokens.
     pub output_tokens: Option<u64>,
-    /// Seconds of decoding.
+    /// Decode time in seconds.
     pub output_seconds: Option<f64>,
-    /// Seconds of loading the model.
+    /// Time to load the model in seconds.
     pub load_seconds: Option<f64>,
-    /// Seconds in all.
+    /// Total time in seconds.
     pub total_seconds: Option<f64>,
 }
 
-/// What a decoder finds in a response, in the order of the wire.
+/// An event that a decoder finds in a response. Events are in the order of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// A wire event begins: an SSE event with data, a line, an array element, a
-    /// message, or a whole body. Everything up to the next one came in it.
+    /// A wire event begins: an SSE event with data, a line, an array element, a message, or a whole
+    /// body. All events until the next `Message` are part of it.
     Message,
-    /// Newly generated text, never empty.
+    /// New generated text, never empty.
     Delta {
-        /// The contiguous text it continues.
+        /// The text that it continues.
         segment: Segment,
-        /// The new piece of it.
+        /// The new part of the text.
         text: &'a str,
     },
-    /// The tool that a call is for, never empty. Some servers repeat it.
+    /// The name of a called tool, never empty. Some servers repeat it.
     ToolName {
-        /// The text that its arguments are.
+        /// The segment of the arguments of the call.
         segment: Segment,
-        /// The name of the tool.
+        /// Name of the tool.
         name: &'a str,
     },
-    /// The model's name as the response gives it, never empty.
+    /// The model name in the response, never empty.
     Model(&'a str),
-    /// The response's own id, never empty.
+    /// The id in the response, never empty.
     ResponseId(&'a str),
-    /// Why a choice ended, as sent.
+    /// A choice ended.
     Finish {
-        /// The choice that ended.
+        /// Index of the choice.
         choice: u32,
-        /// The provider's word for it.
+        /// The finish reason as the provider sent it.
         reason: &'a str,
     },
-    /// Token counts; what is known replaces what was.
+    /// Token counts. Known counts replace earlier ones.
     Usage(Usage),
-    /// A usage has a number under a name that nobody knows here.
+    /// The name of a number in a usage that no table of usage names contains.
     UnknownUsage(&'a str),
-    /// The engine's own measurement.
+    /// The engine's own measurement of the call.
     Engine(EngineReport),
-    /// The service tier that was served, never empty.
+    /// The service tier of the response, never empty.
     ServiceTier(&'a str),
-    /// The provider behind a gateway, never empty.
+    /// The provider that a gateway used, never empty.
     ServedBy(&'a str),
-    /// What the provider says that the call costs, in US dollars.
+    /// The cost of the call in US dollars, as the provider reports it.
     Cost(f64),
-    /// An error inside the body. Only its type or code: messages quote prompts.
+    /// The type or code of an error in the body. Messages are not included, because they quote
+    /// prompts.
     Error(&'a str),
-    /// The provider begins or has finished to run a hosted tool, such as a web search.
+    /// The start or the end of a hosted tool, such as a web search.
     ServerTool(ServerTool),
-    /// The connection's own session, never empty.
+    /// The session id of the connection, never empty.
     Session(&'a str),
-    /// A generation begins on a connection that carries several (Realtime).
+    /// A generation began on a connection that carries several (Realtime).
     TurnStarted,
-    /// A generation is over on a connection that carries several (Realtime).
+    /// A generation ended on a connection that carries several (Realtime).
     TurnEnded,
-    /// The dialect's own terminator was seen.
+    /// The terminator of the dialect.
     End,
-    /// A wire event held no event of the dialect, and none of its text: it is left out.
+    /// A wire event that does not belong to the dialect was skipped. None of its text is counted.
     Skipped,
-    /// A wire event was damaged, so that some text is missing.
+    /// A wire event was damaged. Some text is missing.
     Damaged,
-    /// Something could not be read, so that nobody knows how much is missing; it was forwarded
-    /// nevertheless.
+    /// Part of the response could not be read, so an unknown amount of text is missing. It was
+    /// forwarded.
     Unparsed,
 }
 
-/// What happens to a tool that the provider runs itself.
+/// The state of a hosted tool, which the provider runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerTool {
-    /// It begins: the model waits from now on.
+    /// The tool started. The model waits for the result.
     Began,
-    /// Its result is there.
+    /// The result of the tool has arrived.
     Ended,
 }
 
-/// What is read from a request: from a bounded copy of its body.
+/// Facts read from a bounded copy of a request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
-    /// The model asked for.
+    /// The requested model.
     pub model: Option<String>,
-    /// Whether a stream was asked for, where the request or its dialect says.
+    /// Whether a stream was requested, if the request or the dialect says so.
     pub stream: Option<bool>,
-    /// How many choices were asked for.
+    /// The number of choices that were requested.
     pub choices: Option<u32>,
-    /// Whether the agent asked for usage in the stream, or declined it.
+    /// Whether the agent requested usage in the stream (`true`) or declined it (`false`).
     pub include_usage: Option<bool>,
-    /// The user named in the body.
+    /// The user that the body names.
     pub user: Option<String>,
-    /// The session named in the body.
+    /// The session that the body names.
     pub session: Option<String>,
-    /// The key of the prompt cache: calls of one session often share one.
+    /// The prompt cache key, which calls of one session often share.
     pub session_hint: Option<String>,
-    /// The session guessed by the beginning of the conversation, if that is enabled.
+    /// The session guessed from the beginning of the conversation, if that is enabled.
     pub prefix_session: Option<Arc<str>>,
-    /// The class of service that was asked for, such as `flex`.
+    /// The requested service tier, such as `flex`.
     pub service_tier: Option<String>,
-    /// How much reasoning was asked for, in small letters, such as `high`.
+    /// The requested reasoning effort in lower case, such as `high`.
     pub reasoning_effort: Option<String>,
-    /// The values of the configured members, if there are any.
+    /// The values of the members that are configured to name session, agent and user.
     pub configured: Option<Box<BodyNames>>,
 }
 
-/// The generation parameters of a request. Only spans have them.
+/// The generation parameters of a request. Only spans contain them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationSettings {
-    /// The sampling temperature.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Nucleus sampling.
+    /// Nucleus sampling: the probability mass of the tokens that are considered.
     pub top_p: Option<f64>,
-    /// How many of the likeliest tokens are sampled from.
+    /// The number of most likely tokens that are considered.
     pub top_k: Option<f64>,
-    /// Makes sampling repeatable.
+    /// Seed of the sampling.
     pub seed: Option<i64>,
-    /// By how much tokens that came often are less likely.
+    /// Penalty for tokens by how often they occurred.
     pub frequency_penalty: Option<f64>,
-    /// By how much tokens that came at all are less likely.
+    /// Penalty for tokens that occurred at all.
     pub presence_penalty: Option<f64>,
-    /// Output tokens, at most.
+    /// Maximum number of output tokens.
     pub max_tokens: Option<i64>,
-    /// What ends the answer where it would come next; the first few, cut where they are long.
+    /// Texts that end the generation. Only the first few are kept, and long ones are truncated.
     pub stop_sequences: Vec<String>,
-    /// What the answer is to be.
+    /// The requested type of the output.
     pub output_type: Option<OutputType>,
-    /// How the numbers of embeddings are written.
+    /// The requested encoding of embedding vectors.
     pub encoding_format: Option<String>,
-    /// Numbers of an embedding.
+    /// The requested number of dimensions of an embedding.
     pub dimensions: Option<i64>,
 }
 
-/// What an answer is to be; the words are those of the GenAI conventions.
+/// The type of the output, with the names of the GenAI semantic conventions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum OutputType {
     /// Plain text.
     Text,
-    /// JSON, by a schema or not.
+    /// JSON, with or without a schema.
     Json,
     /// An image.
     Image,
@@ -379,40 +378,40 @@ pub enum OutputType {
 }
 
 impl OutputType {
-    /// The conventions' word.
+    /// The name in the GenAI semantic conventions.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Who made a call, by the configured members of its body.
+/// The names in the configured members of a request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyNames {
-    /// The session.
+    /// Name of the session.
     pub session: Option<String>,
-    /// The agent.
+    /// Name of the agent.
     pub agent: Option<String>,
-    /// The user.
+    /// Name of the user.
     pub user: Option<String>,
 }
 
-/// What a session is guessed by that nobody names.
+/// How the session of a call was guessed, if the request does not name one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum SessionGuess {
-    /// Calls share the key of a prompt cache.
+    /// Calls with the same prompt cache key.
     PromptCacheKey,
-    /// Calls share a trace.
+    /// Calls with the same trace id.
     Trace,
-    /// A call begins with the whole conversation of another.
+    /// A call that begins with the whole conversation of an earlier call.
     Prefix,
 }
 
 impl SessionGuess {
-    /// The word used in records.
+    /// The name in records.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -434,51 +433,53 @@ impl SessionGuess {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The response came whole.
+    /// The response was complete.
     Complete,
-    /// The agent left before the end.
+    /// The agent disconnected before the end of the response.
     ClientCancelled,
     /// The upstream connection was lost, or the stream ended without its terminator.
     UpstreamReset,
-    /// An error inside a 200.
+    /// A response with status 200 contained an error.
     ErrorEvent,
-    /// A status of 400 or above.
+    /// The upstream responded with a status of 400 or above.
     HttpError,
-    /// A time limit of ours passed.
+    /// A timeout of the proxy expired.
     Timeout,
-    /// Refused by a limit of ours, or because the request was malformed.
+    /// The proxy refused the request, because of a limit or because it was malformed.
     Rejected,
-    /// No connection to the upstream could be made.
+    /// The proxy could not connect to the upstream.
     Unreachable,
-    /// The proxy ended before the response did: the time to drain was over.
+    /// The proxy shut down before the response ended, after the drain timeout.
     Drained,
 }
 
-/// The `error_type` of a stream that ended without its terminator, where the connection was not lost.
+/// The `error_type` of a stream that ended without its terminator, although the connection was not
+/// lost.
 pub const UNTERMINATED: &str = "unterminated";
 
-/// The `error_type` of a 200 without any answer.
+/// The `error_type` of a response with status 200 that contains no answer.
 pub const EMPTY_RESPONSE: &str = "empty_response";
 
-/// The `error_type` of a 200 in which nothing is JSON: a page of HTML, a part of an answer, damaged events.
+/// The `error_type` of a response with status 200 that contains no valid JSON: an HTML page, a
+/// truncated answer, damaged events.
 pub const NOT_JSON: &str = "not_json";
 
-/// The `error_type` of a prompt that the provider did not give to the model.
+/// The `error_type` of a prompt that the provider refused to pass to the model.
 pub const PROMPT_BLOCKED: &str = "prompt_blocked";
 
 impl Outcome {
-    /// The word used in records and labels.
+    /// The name in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Whether the call failed: it did not end well, and its agent did not give it up.
+    /// Whether the call failed. A call that the agent cancelled did not fail.
     pub fn is_failure(self) -> bool {
         !matches!(self, Outcome::Complete | Outcome::ClientCancelled)
     }
 }
 
-/// Why a call has no `output_tps`. A wrong number is worse than none.
+/// Why a call has no `output_tps`.
 #[derive(
     Clone,
     Copy,
@@ -494,27 +495,27 @@ impl Outcome {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum TpsUnavailable {
-    /// The answer came as one body.
+    /// The response was not streamed.
     NotStreamed,
-    /// Fewer tokens after the first chunk than the configured minimum.
+    /// The response has fewer tokens after the first chunk than the configured minimum.
     TooFewTokens,
-    /// Fewer than four chunks with tokens.
+    /// The response has fewer than four chunks with tokens.
     #[serde(rename = "too_few_frames")]
     #[strum(serialize = "too_few_frames")]
     TooFewChunks,
-    /// Held back upstream and let go in a burst.
+    /// The response was buffered upstream and released in a burst.
     Buffered,
-    /// Several choices interleave.
+    /// Several choices are interleaved.
     MultipleChoices,
-    /// Far more output was reported than streamed, and reasoning is hidden.
+    /// Far more output was reported than streamed, so reasoning is hidden.
     HiddenOutput,
-    /// The agent read so slowly that the upstream's speed cannot be known.
+    /// The agent read too slowly to measure the speed of the upstream.
     AgentLimited,
-    /// Chunks were skipped because the meter outran its budget.
+    /// Chunks were skipped because the meter exceeded its time or memory budget.
     Lagged,
-    /// Unknown dialect or undecodable body.
+    /// The dialect is unknown or the body cannot be decoded.
     Unparsed,
-    /// An error or a cancel before the minimum.
+    /// The call failed or was cancelled before the minimum number of tokens.
     EndedEarly,
 }
 
@@ -533,25 +534,26 @@ impl TpsUnavailable {
         TpsUnavailable::EndedEarly,
     ];
 
-    /// The word used in records and labels.
+    /// The name in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Where a token count comes from.
+/// The source of a token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The provider's own usage.
+    /// The provider reported it.
     Reported,
-    /// Our tokenizer, over the whole text.
+    /// The tokenizer of the proxy counted the whole text.
     Counted,
-    /// Our tokenizer, where the provider bills by its own.
+    /// The tokenizer of the proxy counted the text, but the provider bills by a different
+    /// tokenizer.
     Estimated,
 }
 
-/// Where the price of a call comes from.
+/// The source of the price of a call.
 #[derive(
     Clone,
     Copy,
@@ -567,24 +569,24 @@ pub enum Source {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
-    /// The table of list prices that the binary carries.
+    /// The built-in price list.
     List,
-    /// A price of the configuration.
+    /// A configured price.
     Configured,
-    /// The GPUs one runs oneself, by the hour.
+    /// The configured cost per hour of self-hosted GPUs.
     Gpu,
-    /// What the provider says in the response.
+    /// The provider reported the cost in the response.
     Reported,
 }
 
 impl CostSource {
-    /// The word used in records and labels.
+    /// The name in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Why a call has no cost. A wrong cost is worse than none.
+/// Why a call has no cost.
 #[derive(
     Clone,
     Copy,
@@ -628,149 +630,151 @@ impl CostUnavailable {
         CostUnavailable::Region,
     ];
 
-    /// The word used in records and labels.
+    /// The name in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Everything known of one finished call. The field names are an interface.
-/// Unknown is `null`, never 0. Times are seconds, sizes bytes.
+/// The record of one finished call. The field names are a stable interface. Unknown values are
+/// `null`, never 0. Times are in seconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Call")]
 pub struct CallRecord {
-    /// Our own id, sorting by start.
+    /// Unique id of the call. Ids sort by start time.
     pub id: String,
-    /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    /// Start of the call by the wall clock: RFC 3339, milliseconds, UTC.
     pub started_at: Timestamp,
-    /// The route that matched.
+    /// Name of the route that matched.
     pub route: String,
-    /// The upstream it went to.
+    /// Name of the upstream that the call went to.
     pub upstream: String,
-    /// What the operator said of the upstream's engine and hardware then.
+    /// The engine and hardware of the upstream, as configured at the time of the call.
     #[serde(default)]
     pub upstream_facts: Option<Arc<UpstreamFacts>>,
-    /// The endpoint of that upstream, `host:port`.
+    /// The endpoint of the upstream, as `host:port`.
     pub endpoint: Option<String>,
-    /// The shapes on the wire.
+    /// The wire format of request and response.
     pub dialect: Dialect,
-    /// What was asked for.
+    /// What the request asks for.
     pub operation: Operation,
-    /// The class of that operation: what error rates, objectives and lists go by.
+    /// The class of the operation. Error rates, objectives and lists depend on it.
     #[serde(default)]
     pub operation_class: OperationClass,
-    /// The request's method.
+    /// HTTP method of the request.
     #[serde(default)]
     pub method: Option<String>,
-    /// The request's path without its query, identifiers replaced by `{id}` or `{model}`.
+    /// Path of the request without the query. Identifiers are replaced by `{id}` or `{model}`.
     #[serde(default)]
     pub path: Option<String>,
-    /// The model asked for.
+    /// The model that was requested.
     pub model_requested: Option<String>,
-    /// The model that answered.
+    /// The model that responded.
     pub model: Option<String>,
-    /// Whether the answer came as a stream; `null` without an answer.
+    /// Whether the response was streamed. `null` without a response.
     pub streamed: Option<bool>,
-    /// The upstream's HTTP status, or ours where it gave none.
+    /// HTTP status from the upstream, or from the proxy if the upstream sent none.
     pub status: Option<u16>,
     /// How the call ended.
     pub outcome: Outcome,
-    /// The kind of error: of the body's error event, or of what failed.
+    /// The type of the error in the response body, or the kind of failure.
     pub error_type: Option<String>,
-    /// Why each choice ended, as sent, by choice.
+    /// The finish reason of each choice, as the provider sent it.
     pub finish_reasons: Vec<String>,
-    /// The tools that the answer calls: each name once, in order, with a `+` between them; `null` where it calls none.
+    /// The names of the tools that the response calls, each once, in order, joined by `+`. `null`
+    /// if it calls none.
     #[serde(default)]
     pub tools: Option<String>,
-    /// The session the agent named.
+    /// The session that the request names.
     pub session: Option<String>,
-    /// What the session is guessed by; `null` where somebody names it.
+    /// How the session was guessed. `null` if the request names it.
     #[serde(default)]
     pub session_guess: Option<SessionGuess>,
-    /// The agent, by its own name.
+    /// The name of the agent.
     pub agent: Option<String>,
-    /// The agent that started this one, by the name it gave.
+    /// The name of the agent that started this agent.
     pub parent_agent: Option<String>,
-    /// The user, hashed.
+    /// The user, hashed unless configured otherwise.
     pub user: Option<String>,
-    /// The team that pays for it.
+    /// The team that pays for the call.
     #[serde(default)]
     pub team: Option<String>,
-    /// The cost center of that team.
+    /// The cost center of the team.
     #[serde(default)]
     pub cost_center: Option<String>,
-    /// The tenant for whom it was made.
+    /// The tenant for whom the call was made.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// The digest of the key that it carried for the provider, where that is recorded; never the key.
+    /// The digest of the provider key in the request, if recording it is enabled. The key itself is
+    /// never recorded.
     #[serde(default)]
     pub key_hash: Option<String>,
-    /// The workload of the route.
+    /// Name of the workload of the route.
     pub workload: Option<String>,
-    /// The experiment the agent named.
+    /// Name of the experiment that the call was part of.
     pub experiment: Option<String>,
-    /// The variant of that experiment.
+    /// Name of the variant of the experiment.
     pub variant: Option<String>,
-    /// The W3C trace id the agent sent.
+    /// W3C trace id of the call.
     pub trace_id: Option<String>,
-    /// How many proxies of this kind the call had passed before: 0 is the outermost record
-    /// of a call. `null` where nothing tells.
+    /// Number of tokengauge proxies that the call passed before this one. 0 is the outermost record
+    /// of a call. `null` if unknown.
     #[serde(default)]
     pub hop: Option<u32>,
     /// The provider's id of the response.
     #[serde(default)]
     pub response_id: Option<String>,
-    /// The service tier the response says was served, else the one asked for.
+    /// The service tier in the response, otherwise the requested one.
     #[serde(default)]
     pub service_tier: Option<String>,
-    /// How much reasoning the request asked for, in small letters.
+    /// The requested reasoning effort, in lower case.
     #[serde(default)]
     pub reasoning_effort: Option<String>,
-    /// The provider that a gateway such as OpenRouter or LiteLLM says it sent the call to.
+    /// The provider that a gateway such as OpenRouter or LiteLLM used, according to the response.
     #[serde(default)]
     pub served_by: Option<String>,
-    /// Whether the upstream had just come up.
+    /// Whether the upstream had just started.
     pub warm_up: bool,
-    /// Token counts.
+    /// Token counts of the call.
     pub tokens: Tokens,
-    /// Instants and durations.
+    /// Durations of the call.
     pub seconds: Seconds,
-    /// Speeds.
+    /// Speeds of the call in tokens per second.
     pub tps: Tps,
-    /// Chunks that carried generated text.
+    /// Number of chunks with generated text.
     pub frames: u64,
-    /// Gaps between such chunks over the stall threshold.
+    /// Number of gaps between chunks with generated text that exceed the stall threshold.
     pub stalls: u64,
-    /// The speed within a long stream, in segments of ten seconds from its first token.
+    /// The speed over time within a long stream, in segments of ten seconds from the first token.
     #[serde(default)]
     pub segments: Vec<SpeedSegment>,
-    /// Index of the wire event that carried the first generated text.
+    /// Index of the wire event with the first generated text.
     pub first_token_event: Option<u64>,
-    /// Events of the stream that could not be read and were left out of the measurement.
+    /// Number of events of the stream that could not be read and were not measured.
     #[serde(default)]
     pub skipped_events: u64,
-    /// Body sizes.
+    /// Sizes of the bodies.
     pub bytes: Bytes,
-    /// Cost in US dollars; unknown without a price.
+    /// Cost of the call in US dollars. `null` if the price is unknown.
     pub cost_usd: Option<f64>,
-    /// Where the price came from; `null` without one.
+    /// The source of the price. `null` without a price.
     pub cost_source: Option<CostSource>,
-    /// Why there is no cost; `null` where there is one.
+    /// Why there is no cost. `null` if there is a cost.
     #[serde(default)]
     pub cost_unavailable: Option<CostUnavailable>,
-    /// The engine's own measurement, where the body has one.
+    /// The engine's own measurement of the call, if the response contains one.
     pub engine: Option<EngineReport>,
-    /// The pod that measured it; only where calls of several are together.
+    /// The pod that measured the call. Only present where calls of several pods are combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
 }
 
 impl CallRecord {
-    /// The record that a line of a call log is. Lines of before there were classes of operations
-    /// have that of their operation.
+    /// Parses a line of a call log. Lines from versions without operation classes get the class of
+    /// their operation.
     ///
     /// # Errors
-    /// Where the line is no call record.
+    /// If the line is not a call record.
     pub fn of_line(line: &str) -> serde_json::Result<CallRecord> {
         let mut record: CallRecord = serde_json::from_str(line)?;
         if record.operation_class == OperationClass::Other {
@@ -784,27 +788,27 @@ impl CallRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "CallTokens")]
 pub struct Tokens {
-    /// o200k_base tokens of the text that came.
+    /// o200k_base tokens of the text of the response.
     pub normalised: Normalised,
-    /// The provider's own usage.
+    /// Token counts that the provider reported.
     pub reported: Usage,
-    /// Where the counts to account with come from: the provider's usage where it
-    /// gave one, else our own count; `null` where nothing was counted.
+    /// The source of the counts for accounting: the provider if it reported usage, otherwise the
+    /// tokenizer of the proxy. `null` if nothing was counted.
     pub source: Option<Source>,
 }
 
 /// o200k_base tokens by channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Normalised {
-    /// Visible text.
+    /// Tokens of visible text.
     pub answer: Option<u64>,
-    /// Reasoning.
+    /// Tokens of reasoning.
     pub reasoning: Option<u64>,
-    /// Arguments of tool calls.
+    /// Tokens of tool call arguments.
     pub tool_call: Option<u64>,
-    /// All channels.
+    /// Tokens of all channels.
     pub output: Option<u64>,
-    /// The request's texts, where the provider did not report the input.
+    /// Tokens of the request texts, if the provider did not report input tokens.
     pub input: Option<u64>,
 }
 
@@ -812,40 +816,40 @@ pub struct Normalised {
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "CallSeconds")]
 pub struct Seconds {
-    /// first_token − received.
+    /// Time to first token, from the request head: first_token − received.
     pub ttft: Option<f64>,
-    /// first_token − sent.
+    /// Time to first token, from the complete request: first_token − sent.
     pub ttft_upstream: Option<f64>,
-    /// first_answer − received.
+    /// Time to the first text other than reasoning: first_answer − received.
     pub first_answer: Option<f64>,
-    /// connected − received.
+    /// Time until an upstream connection was ready: connected − received.
     pub connect: Option<f64>,
-    /// sent − connected.
+    /// Time to send the request: sent − connected.
     pub upload: Option<f64>,
-    /// last_token − received.
+    /// Time to last token: last_token − received.
     pub last_token: Option<f64>,
     /// The longest gap between chunks with generated text.
     pub longest_gap: Option<f64>,
-    /// ended − received.
+    /// Duration of the call: ended − received.
     pub duration: Option<f64>,
-    /// How long the proxy waited, while tokens came, for an agent that did not read.
+    /// Time during which the agent did not read while tokens arrived.
     #[serde(default)]
     pub agent_blocked: Option<f64>,
-    /// How long the provider ran its own tools, such as web search, between the first token and
-    /// the last. Speeds of decoding leave it out.
+    /// Time that the provider ran hosted tools, such as web search, between the first and the last
+    /// token. Decode speeds exclude it.
     #[serde(default)]
     pub server_tools: Option<f64>,
 }
 
-/// Seconds of one [`SpeedSegment`].
+/// Duration of one [`SpeedSegment`] in seconds.
 pub const SEGMENT_SECONDS: u64 = 10;
 
-/// A part of a stream, ten seconds long but for the last.
+/// A segment of a stream. Every segment but the last lasts ten seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SpeedSegment {
-    /// Normalised tokens that came within it, those of the first chunk left out.
+    /// Normalised tokens that arrived in the segment. Tokens of the first chunk are excluded.
     pub tokens: u64,
-    /// How long it was.
+    /// Duration of the segment in seconds.
     pub seconds: f64,
 }
 
@@ -853,16 +857,17 @@ pub struct SpeedSegment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "CallTps")]
 pub struct Tps {
-    /// (n − n_first) / (last_token − first_token).
+    /// Decode speed: (n − n_first) / (last_token − first_token).
     pub output: Option<f64>,
-    /// The same from the first answer on, reasoning left out.
+    /// Decode speed of text other than reasoning, from the first such text on.
     pub answer: Option<f64>,
-    /// n / duration.
+    /// Tokens per second over the whole call: n / duration.
     pub total: Option<f64>,
-    /// `output` in the provider's tokens: times reported ÷ normalised output tokens.
+    /// `output` in tokens of the provider: multiplied by reported ÷ normalised output tokens.
     #[serde(default)]
     pub reported: Option<f64>,
-    /// Input tokens ÷ `ttft_upstream`; uncached ones where those are known.
+    /// Prefill speed: input tokens ÷ `ttft_upstream`. Cached tokens are excluded if their number is
+    /// known.
     #[serde(default)]
     pub prefill: Option<f64>,
     /// Why `output` is unknown.
@@ -872,22 +877,22 @@ pub struct Tps {
     pub total_unavailable: Option<TpsUnavailable>,
 }
 
-/// The body sizes of one call, as forwarded.
+/// The sizes of the bodies of one call, as forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "CallBytes")]
 pub struct Bytes {
-    /// Request body bytes.
+    /// Size of the request body in bytes.
     pub request: u64,
-    /// Response body bytes.
+    /// Size of the response body in bytes.
     pub response: u64,
 }
 
-/// Seconds from `earlier` to `later`; 0 where they are out of order.
+/// Seconds from `earlier` to `later`. 0 if they are out of order.
 pub fn seconds_between(earlier: Instant, later: Instant) -> f64 {
     later.saturating_duration_since(earlier).as_secs_f64()
 }
 
-/// A duration as fractional seconds, for records.
+/// A duration in seconds with a fraction, for records.
 pub fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
 }

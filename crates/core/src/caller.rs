@@ -1,5 +1,5 @@
-//! Who makes a call, as quotas and budgets see it: what is known of each name, and whether
-//! a limit applies to the call.
+//! The caller as quotas and budgets see it: its names as far as they are known, and whether a limit
+//! applies to the call.
 
 use crate::observer::UnreadableBody;
 use crate::selector::Selector;
@@ -7,20 +7,21 @@ use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name under which a limit counts all calls that it cannot distinguish: those without a
-/// name, those whose body cannot be read, and those with names beyond the number it remembers.
+/// The name under which a limit counts all calls that it cannot distinguish: calls without a name,
+/// calls whose body cannot be read, and calls with names beyond the number that the limit
+/// remembers.
 pub const SHARED: &str = "(shared)";
 
-/// What is known of one attribute of a caller, such as its session or model.
+/// An attribute of a caller, such as its session or model, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownName<'a> {
-    /// It is this.
+    /// The attribute has this value.
     Named(&'a str),
-    /// It is one of these; the call counts for each.
+    /// The attribute has several values, and the call counts for each.
     Several(&'a [String]),
-    /// The call does not say.
+    /// The request does not name the attribute.
     Absent,
-    /// The body may say, and has not been read or cannot be.
+    /// The body may name the attribute, but was not read or cannot be read.
     Unread,
 }
 
@@ -30,16 +31,16 @@ impl<'a> From<Option<&'a str>> for KnownName<'a> {
     }
 }
 
-/// Who makes a call, as far as it is known.
+/// The attributes of a call that limits depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// The route.
+    /// Name of the route.
     pub route: &'a str,
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: &'a str,
     /// The workload.
     pub workload: KnownName<'a>,
-    /// The model that is asked for.
+    /// The requested model.
     pub model: KnownName<'a>,
     /// The agent.
     pub agent: KnownName<'a>,
@@ -47,43 +48,43 @@ pub struct Caller<'a> {
     pub session: KnownName<'a>,
     /// The user.
     pub user: KnownName<'a>,
-    /// The team that pays.
+    /// The team that pays for the call.
     pub team: KnownName<'a>,
-    /// The cost center.
+    /// The cost center that pays for the call.
     pub cost_center: KnownName<'a>,
-    /// The tenant.
+    /// The tenant for whom the call is made.
     pub tenant: KnownName<'a>,
-    /// Digests of the provider's keys; never a key itself.
+    /// Digests of the provider keys in the request. The keys themselves are not included.
     pub keys: &'a [String],
-    /// Whether the request has no body, such as one for a list of models.
+    /// Whether the request has no body, such as a request for a list of models.
     pub bodiless: bool,
-    /// Why its body cannot be read, where that is so.
+    /// Why the body cannot be read, if it cannot.
     pub unread: Option<UnreadableBody>,
 }
 
-/// A budget and the name under which a call counts towards it, decided before the call was
+/// A budget, and the name under which a call counts towards it. Decided before the call is
 /// forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// The budget.
+    /// Name of the budget.
     pub budget: Arc<str>,
-    /// The name.
+    /// Name under which the call counts.
     pub name: Box<str>,
 }
 
-/// By what a limit counts a call: the name or names under which it has a limit of its own.
+/// The attribute by which a limit counts calls. Each name has its own limit.
 #[derive(Clone, Copy, Debug)]
 pub enum LimitKey<'a> {
     /// A name that does not depend on the body.
     Fixed(&'a str),
-    /// A name that the body may decide.
+    /// A name that the body may determine.
     Name(KnownName<'a>),
     /// Each of these names.
     EachOf(&'a [String]),
 }
 
 impl<'a> LimitKey<'a> {
-    /// The names under which a call counts whose body cannot be read.
+    /// The names under which a call counts if its body cannot be read.
     pub fn without_body(self) -> Vec<&'a str> {
         match self {
             LimitKey::Fixed(name) | LimitKey::Name(KnownName::Named(name)) => vec![name],
@@ -100,18 +101,18 @@ impl<'a> LimitKey<'a> {
 /// Whether a limit applies to a call, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitMatch<'a> {
-    /// It does not apply.
+    /// The limit does not apply.
     Excluded,
-    /// It counts the call under each of these names.
+    /// The limit counts the call under each of these names.
     Names(Vec<&'a str>),
-    /// The body decides, and has not been read or cannot be.
+    /// The result depends on the body, which was not read or cannot be read.
     DependsOnBody,
 }
 
 impl<'a> Caller<'a> {
-    /// Whether a limit on calls that match `select`, counted by `key`, applies to this call. A
-    /// call without a body and without the name, such as a probe, is excluded from limits that
-    /// count by name; any other call without the name counts under [`SHARED`].
+    /// Whether a limit for calls that match `select`, counted by `key`, applies to this call.
+    /// Limits by name do not apply to a call without a body and without the name, such as a probe.
+    /// Any other call without the name counts under [`SHARED`].
     pub fn limit_match(&self, select: &Selector, key: LimitKey<'a>) -> LimitMatch<'a> {
         let Some(certain) = self.selected(select) else {
             return LimitMatch::Excluded;
@@ -134,7 +135,8 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// `None` if `select` does not match this call, `Some(false)` if only the body could tell.
+    /// `Some(false)` if only the body can tell whether `select` matches. `None` if `select` does
+    /// not match.
     fn selected(&self, select: &Selector) -> Option<bool> {
         let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|w| w == name);
         if !is(&select.route, self.route) || !is(&select.upstream, self.upstream) {
@@ -171,18 +173,18 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Whether it may depend on the body if a call matches `select`.
+/// Whether the body may decide if a call matches `select`.
 pub fn depends_on_bodies(select: &Selector) -> bool {
     select.model.is_some() || select.workload.is_some() || select.agent.is_some()
 }
 
-/// What is done with a call whose body cannot be read if a limit depends on it.
+/// How a limit that depends on the body treats a call whose body cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnreadable {
-    /// It is refused with 422.
+    /// Refuse the call with status 422.
     Refuse,
-    /// The limit applies to it, under [`SHARED`] if it has no name.
+    /// Apply the limit, under [`SHARED`] if the call has no name.
     Count,
 }
 
@@ -193,34 +195,33 @@ pub enum Mode {
     /// Calls beyond the limit are refused.
     #[default]
     Enforce,
-    /// Calls that would have been refused are only counted.
+    /// Calls beyond the limit are forwarded, but counted.
     Shadow,
 }
 
-/// Why a call is refused.
+/// The refusal of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// One sentence for the agent's log.
+    /// One sentence for the log of the agent.
     pub message: String,
-    /// How long until a retry may succeed; `None` if the same request never will.
+    /// How long to wait before a retry. `None` if retrying the same request cannot succeed.
     pub retry_after: Option<Duration>,
-    /// Why its body could not be read, if it is refused for that.
+    /// Why the body could not be read, if that is the reason for the refusal.
     pub unread: Option<UnreadableBody>,
 }
 
-/// When to retry a call that was refused for want of memory.
 const MEMORY_AGAIN: Duration = Duration::from_secs(1);
 
 impl Refusal {
-    /// For a call that counts under [`SHARED`] because its body could not be read for `unread`:
-    /// if memory was missing, the refusal says so.
+    /// Adds to the message that the call counts under [`SHARED`] only because memory was missing,
+    /// if `unread` says so.
     pub fn for_lack_of_memory(self, unread: Option<UnreadableBody>) -> Refusal {
         if unread != Some(UnreadableBody::NoMemory) {
             return self;
         }
         Refusal {
             message: format!(
-                "{} (it counts there since {})",
+                "{} (the call counts under this name because {})",
                 self.message,
                 UnreadableBody::NoMemory
             ),
@@ -229,11 +230,11 @@ impl Refusal {
         }
     }
 
-    /// For a call whose body could not be read although the limit `what` depends on it.
+    /// The refusal of a call whose body cannot be read although the limit `what` depends on it.
     pub fn unreadable(what: &str, unread: Option<UnreadableBody>) -> Refusal {
         let why = unread.unwrap_or(UnreadableBody::Malformed);
         let message = format!(
-            "{what} of this proxy depends on what the request body says, and {why}; or ask its operator for `on_unreadable = \"count\"`"
+            "{what} of this proxy depends on the request body, but {why}; or ask its operator to set `on_unreadable = \"count\"`"
         );
         Refusal {
             message,

@@ -1,15 +1,15 @@
-//! Metric cells that one thread changes and another reads. Handles are cheap to clone; changing
-//! one takes no lock.
+//! Metric values that one thread changes and another reads. Handles are cheap to clone, and
+//! changing a value takes no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only rises.
+/// A number that never decreases.
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<AtomicU64>);
 
 impl Counter {
-    /// A counter that shares this cell.
+    /// A counter that uses an existing cell.
     pub fn sharing(cell: Arc<AtomicU64>) -> Counter {
         Counter(cell)
     }
@@ -24,18 +24,18 @@ impl Counter {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
 
-    /// The count.
+    /// The current count.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A counter of fractions: seconds, dollars.
+/// A total with a fraction, such as seconds or dollars.
 #[derive(Clone, Debug, Default)]
 pub struct Sum(Float);
 
 impl Sum {
-    /// One that shares this cell, which has the bits of an `f64`.
+    /// A sum that uses an existing cell, which contains the bits of an `f64`.
     pub fn sharing(cell: Arc<AtomicU64>) -> Sum {
         Sum(Float(cell))
     }
@@ -50,34 +50,34 @@ impl Sum {
         self.0.set(value);
     }
 
-    /// The sum.
+    /// The current sum.
     pub fn value(&self) -> f64 {
         self.0.value()
     }
 }
 
-/// A number that rises and falls.
+/// A number that can rise and fall.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Float);
 
 impl Gauge {
-    /// One that shares this cell, which has the bits of an `f64`.
+    /// A gauge that uses an existing cell, which contains the bits of an `f64`.
     pub fn sharing(cell: Arc<AtomicU64>) -> Gauge {
         Gauge(Float(cell))
     }
 
-    /// It is `value` now.
+    /// Sets the gauge to `value`.
     pub fn set(&self, value: f64) {
         self.0.set(value);
     }
 
-    /// What it is now.
+    /// The current value.
     pub fn value(&self) -> f64 {
         self.0.value()
     }
 }
 
-/// A number with a fraction that several threads change.
+/// A floating-point number that several threads change.
 #[derive(Clone, Debug, Default)]
 pub struct Float(Arc<AtomicU64>);
 
@@ -90,12 +90,12 @@ impl Float {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// It is `value` now.
+    /// Sets the number to `value`.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// What it is now.
+    /// The current value.
     pub fn value(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }

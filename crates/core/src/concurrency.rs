@@ -1,18 +1,19 @@
-//! Classes of concurrency: streams under way on an upstream when a call began, itself included.
+//! Classes of concurrency: the number of streams in flight on an upstream when a call begins,
+//! including the call.
 
-/// The classes, ascending.
+/// The classes in ascending order.
 pub const CONCURRENCIES: [&str; 8] = [
     "1", "2-4", "5-8", "9-16", "17-32", "33-64", "65-128", "129+",
 ];
-/// The largest concurrency of each class but the last.
+/// The largest number of streams of each class except the last.
 pub const LARGEST: [u32; 7] = [1, 4, 8, 16, 32, 64, 128];
 
-/// The class of so many streams.
+/// The class of a number of streams.
 pub fn concurrency(streams: u32) -> &'static str {
     CONCURRENCIES[concurrency_class(streams)]
 }
 
-/// The place of that class in [`CONCURRENCIES`].
+/// The index in [`CONCURRENCIES`] of the class of a number of streams.
 pub fn concurrency_class(streams: u32) -> usize {
     LARGEST.partition_point(|largest| *largest < streams)
 }

@@ -1,10 +1,9 @@
-//! The dialects' identities: one line for each. What a dialect does is in its module of the
-//! crate `wire`.
+//! The names of all dialects. The crate `wire` has a module for each that reads it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A family of request and response shapes on the wire.
+/// The wire format of requests and responses, such as OpenAI chat completions.
 #[derive(
     Clone,
     Copy,
@@ -22,17 +21,17 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
-    /// OpenAI chat completions and everything that imitates it, Azure included.
+    /// OpenAI chat completions and compatible APIs, including Azure.
     OpenaiChat,
-    /// OpenAI's older text completions.
+    /// OpenAI text completions (legacy).
     OpenaiCompletions,
     /// OpenAI responses, over HTTP or WebSocket.
     OpenaiResponses,
     /// OpenAI Realtime over WebSocket.
     OpenaiRealtime,
-    /// Anthropic messages, Vertex included.
+    /// Anthropic messages, including Vertex.
     Anthropic,
-    /// Anthropic's older text completions.
+    /// Anthropic text completions (legacy).
     AnthropicComplete,
     /// Gemini `generateContent` and `streamGenerateContent`.
     Gemini,
@@ -40,7 +39,7 @@ pub enum Dialect {
     BedrockConverse,
     /// Bedrock `invoke` and `invoke-with-response-stream`.
     BedrockInvoke,
-    /// Ollama's own chat and generate.
+    /// Ollama's native chat and generate.
     Ollama,
     /// Cohere v1 chat.
     CohereV1,
@@ -48,35 +47,35 @@ pub enum Dialect {
     CohereV2,
     /// Hugging Face text-generation-inference.
     Tgi,
-    /// Gemini's Interactions.
+    /// Gemini Interactions.
     GeminiInteractions,
     /// Gemini Live over WebSocket.
     GeminiLive,
-    /// Mistral's conversations.
+    /// Mistral conversations.
     MistralConversations,
-    /// LM Studio's own chat.
+    /// LM Studio's native chat.
     LmStudio,
-    /// llama.cpp's own `/completion` and `/infill`.
+    /// llama.cpp's native `/completion` and `/infill`.
     LlamaCpp,
-    /// Other engines' own ways to generate: SGLang's, Triton's, vLLM's.
+    /// Native generate endpoints of SGLang, Triton and vLLM.
     EngineGenerate,
-    /// OpenAI's transcriptions, speech and images.
+    /// OpenAI transcriptions, speech and images.
     OpenaiMedia,
     /// Embeddings of any provider.
     Embeddings,
     /// Rerankers of any provider.
     Rerank,
-    /// Anything else: forwarded all the same, not measured.
+    /// Any other traffic. It is forwarded but not measured.
     #[default]
     Unknown,
-    /// A dialect of a program that reads it with the crate `wire` and a registration of its own.
-    /// Records with it are written, not read, and no configuration names it.
+    /// A dialect that a program outside this repository registers with the crate `wire`. It can be
+    /// written to records, but not read back, and it cannot be configured.
     #[serde(skip_deserializing)]
     Custom,
 }
 
 impl Dialect {
-    /// All of them, in the order above, but [`Dialect::Custom`], which is the last.
+    /// Every dialect except [`Dialect::Custom`], in the order of declaration.
     pub const ALL: &[Dialect] = match <Dialect as strum::VariantArray>::VARIANTS.split_last() {
         Some((Dialect::Custom, all)) => all,
         _ => panic!("the last one is not `Custom`"),

@@ -1,23 +1,26 @@
-//! Dimensions, by which calls are filtered and grouped. Each is defined once, in the table below. The ledger's columns, the API's
-//! parameters, the options of commands, the page's lists and the attributes of spans are made of this table.
+//! Dimensions, by which calls are filtered and grouped. The table below defines each one once. The
+//! columns of the ledger, the parameters of the API, the options of commands, the lists on the page
+//! and the span attributes are derived from it.
 
 use crate::call::CallRecord;
 use crate::lengths::{output_length, prompt_length};
 use std::borrow::Cow;
 
-/// The separator between the names of tools in a record. No name contains it.
+/// The separator between tool names in a record. Tool names do not contain it.
 pub const TOOLS_BETWEEN: char = '+';
 
-/// Where the ledger keeps a dimension.
+/// Where the ledger stores a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A column of `series`, for what has few values: all sums by time know it.
+    /// A column of `series`, for dimensions with few values. All aggregates over time include it.
     Series,
-    /// The same for names that anybody can invent. If there are too many series, further ones have `other`.
+    /// A column of `series`, for names that anybody can invent. If there are too many series,
+    /// further names become `other`.
     OpenSeries,
-    /// A column of `calls` and of `daily_spending`, for what has many values: only the sums of tokens and costs by day know it.
+    /// A column of `calls` and of `daily_spending`, for dimensions with many values. Only the daily
+    /// sums of tokens and costs include it.
     Spending,
-    /// Nowhere: it is a class of a count.
+    /// Not stored: derived from a count when a question is answered.
     Class,
 }
 
@@ -26,33 +29,32 @@ pub enum Kept {
 pub struct Definition {
     /// The dimension.
     pub dimension: Dimension,
-    /// What it is: a sentence without a full stop.
+    /// The description for people: a sentence without a full stop.
     pub about: &'static str,
-    /// Its name in the API, in commands (with `-` for `_`) and in the JSON of reports.
+    /// The name in the API, in commands (with `-` for `_`) and in the JSON of reports.
     pub name: &'static str,
-    /// What the page calls a list of its values; `None` where the page has none.
+    /// The title of the list of values on the page. `None` if the page has no list.
     pub title: Option<&'static str>,
-    /// Where the ledger keeps it.
+    /// Where the ledger stores the dimension.
     pub kept: Kept,
-    /// Whether calls can be filtered by one of its names.
+    /// Whether calls can be filtered by a value.
     pub filter: bool,
-    /// The attribute of spans that has it.
+    /// The span attribute with the value.
     pub attribute: Option<&'static str>,
-    /// The value that a call has.
+    /// Returns the value of a call.
     pub value: fn(&CallRecord) -> Option<Cow<'_, str>>,
 }
 
-/// Makes [`Dimension`] and [`DIMENSIONS`] of one table.
 macro_rules! dimensions {
     ($(#[doc = $about:literal] $dimension:ident { $($field:ident: $is:expr,)* })*) => {
-        /// A property that calls may have in common.
+        /// A property by which calls are filtered and grouped.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Dimension {
             #[default]
             $(#[doc = $about] $dimension,)*
         }
 
-        /// The table, in the order of [`Dimension`].
+        /// Every dimension, in the order of [`Dimension`].
         pub const DIMENSIONS: &[Definition] = &[$(Definition {
             dimension: Dimension::$dimension,
             about: $about.trim_ascii(),
@@ -62,7 +64,7 @@ macro_rules! dimensions {
 }
 
 dimensions! {
-    /// The model that answered, otherwise the model that was asked for
+    /// The model that responded, otherwise the model that was requested
     Model {
         name: "model",
         title: Some("Models"),
@@ -71,7 +73,7 @@ dimensions! {
         attribute: None,
         value: |call| model_of(call).map(Cow::Borrowed),
     }
-    /// The workload
+    /// The workload that the call belongs to
     Workload {
         name: "workload",
         title: Some("Workloads"),
@@ -80,7 +82,7 @@ dimensions! {
         attribute: Some("tokengauge.workload"),
         value: |call| name(&call.workload),
     }
-    /// The upstream
+    /// The upstream that the call went to
     Upstream {
         name: "upstream",
         title: Some("Upstreams"),
@@ -89,7 +91,7 @@ dimensions! {
         attribute: Some("tokengauge.upstream"),
         value: |call| Some(Cow::Borrowed(&call.upstream)),
     }
-    /// The route
+    /// The route that matched the request
     Route {
         name: "route",
         title: Some("Routes"),
@@ -98,7 +100,7 @@ dimensions! {
         attribute: Some("tokengauge.route"),
         value: |call| Some(Cow::Borrowed(&call.route)),
     }
-    /// The agent
+    /// The agent that made the call
     Agent {
         name: "agent",
         title: Some("Agents"),
@@ -116,7 +118,7 @@ dimensions! {
         attribute: None,
         value: |call| name(&call.user),
     }
-    /// The team that pays
+    /// The team that pays for the call
     Team {
         name: "team",
         title: Some("Teams"),
@@ -125,7 +127,7 @@ dimensions! {
         attribute: Some("tokengauge.team"),
         value: |call| name(&call.team),
     }
-    /// The cost center
+    /// The cost center that pays for the call
     CostCenter {
         name: "cost_center",
         title: Some("Cost centers"),
@@ -134,7 +136,7 @@ dimensions! {
         attribute: Some("tokengauge.cost_center"),
         value: |call| name(&call.cost_center),
     }
-    /// The tenant
+    /// The tenant for whom the call was made
     Tenant {
         name: "tenant",
         title: Some("Tenants"),
@@ -143,7 +145,7 @@ dimensions! {
         attribute: Some("tokengauge.tenant"),
         value: |call| name(&call.tenant),
     }
-    /// The digest of the key that calls carried, as `tokengauge print key-hash` prints it
+    /// The digest of the provider key in the request, as printed by `tokengauge print key-hash`
     KeyHash {
         name: "key_hash",
         title: None,
@@ -152,7 +154,7 @@ dimensions! {
         attribute: None,
         value: |call| name(&call.key_hash),
     }
-    /// The tools that the answer calls, together
+    /// The tools that the response calls, as one combined value
     Tool {
         name: "tool",
         title: Some("Tools"),
@@ -161,7 +163,7 @@ dimensions! {
         attribute: Some("tokengauge.tools"),
         value: |call| name(&call.tools),
     }
-    /// The provider behind a gateway, where the response names it
+    /// The provider that a gateway used, if the response names it
     ServedBy {
         name: "served_by",
         title: Some("Served by"),
@@ -179,7 +181,7 @@ dimensions! {
         attribute: Some("tokengauge.reasoning_effort"),
         value: |call| name(&call.reasoning_effort),
     }
-    /// The experiment
+    /// The experiment that the call was part of
     Experiment {
         name: "experiment",
         title: Some("Experiments"),
@@ -197,7 +199,7 @@ dimensions! {
         attribute: Some("tokengauge.variant"),
         value: |call| name(&call.variant),
     }
-    /// How calls ended
+    /// How the call ended
     Outcome {
         name: "outcome",
         title: Some("Outcomes"),
@@ -206,7 +208,7 @@ dimensions! {
         attribute: Some("tokengauge.outcome"),
         value: |call| Some(Cow::Borrowed(call.outcome.as_str())),
     }
-    /// The class of the prompt's length
+    /// The length of the prompt, as a class
     PromptLength {
         name: "prompt_length",
         title: Some("Prompt length"),
@@ -215,7 +217,7 @@ dimensions! {
         attribute: None,
         value: |call| input(call).map(|tokens| Cow::Borrowed(prompt_length(tokens))),
     }
-    /// The class of the answer's length
+    /// The length of the response, as a class
     OutputLength {
         name: "output_length",
         title: Some("Output length"),
@@ -224,7 +226,7 @@ dimensions! {
         attribute: None,
         value: |call| output(call).map(|tokens| Cow::Borrowed(output_length(tokens))),
     }
-    /// What `[upstream.facts]` said of the upstream's engine and hardware then
+    /// The engine and hardware of the upstream, as configured in `[upstream.facts]` at that time
     UpstreamFacts {
         name: "upstream_facts",
         title: Some("Hardware and engine"),
@@ -233,7 +235,7 @@ dimensions! {
         attribute: None,
         value: |call| call.upstream_facts.as_ref().map(|facts| Cow::Owned(facts.to_string())),
     }
-    /// The cluster of the pod that measured the call, which only a fleet knows
+    /// The cluster of the pod that measured the call (only in a fleet)
     Cluster {
         name: "cluster",
         title: Some("Clusters"),
@@ -242,7 +244,7 @@ dimensions! {
         attribute: None,
         value: |call| name(&call.pod.as_ref()?.cluster),
     }
-    /// The namespace of the pod that measured the call, which only a fleet knows
+    /// The namespace of the pod that measured the call (only in a fleet)
     Namespace {
         name: "namespace",
         title: Some("Namespaces"),
@@ -251,7 +253,7 @@ dimensions! {
         attribute: None,
         value: |call| name(&call.pod.as_ref()?.namespace),
     }
-    /// The name of the pod that measured the call, which only a fleet knows
+    /// The name of the pod that measured the call (only in a fleet)
     Pod {
         name: "pod",
         title: Some("Pods"),
@@ -263,23 +265,23 @@ dimensions! {
 }
 
 impl Dimension {
-    /// Its row of the table.
+    /// The row of the table for this dimension.
     pub const fn definition(self) -> &'static Definition {
         &DIMENSIONS[self as usize]
     }
 
-    /// Its name in the API and in the JSON of reports.
+    /// The name in the API and in the JSON of reports.
     pub const fn name(self) -> &'static str {
         self.definition().name
     }
 
-    /// The dimension of this name.
+    /// The dimension with this name.
     pub fn named(name: &str) -> Option<Dimension> {
         let mut all = DIMENSIONS.iter().map(|row| row.dimension);
         all.find(|dimension| dimension.name() == name)
     }
 
-    /// Its column in the ledger, and the kind of its names there.
+    /// The column in the ledger.
     pub const fn column(self) -> &'static str {
         match self {
             Dimension::Tool => "tools",
@@ -287,29 +289,30 @@ impl Dimension {
         }
     }
 
-    /// Whether it is a column of `series`.
+    /// Whether the ledger has a column of `series` for this dimension.
     pub const fn is_in_series(self) -> bool {
         is_of(self.definition(), List::Series)
     }
 
-    /// The value that a call has.
+    /// The value of a call.
     pub fn of(self, call: &CallRecord) -> Option<Cow<'_, str>> {
         (self.definition().value)(call)
     }
 
-    /// Whether a filter by the name `wanted` selects calls that have `value`. A tool also selects calls of several tools, unless
-    /// `wanted` names several itself.
+    /// Whether the filter `wanted` selects calls that have `value`. A tool selects every call whose
+    /// combined value contains it. A filter with several tools selects only that exact combined
+    /// value.
     pub fn selects(self, wanted: &str, value: Option<&str>) -> bool {
         let among = |names: &str| names.split(TOOLS_BETWEEN).any(|name| name == wanted);
         value == Some(wanted) || self == Dimension::Tool && value.is_some_and(among)
     }
 }
 
-/// The dimensions that are columns of `series`.
+/// The dimensions that have a column in `series`.
 pub const IN_SERIES: [Dimension; count(List::Series)] = listed(List::Series);
-/// The dimensions that are columns of `calls` and `daily_spending`.
+/// The dimensions that have a column in `calls` and `daily_spending`.
 pub const SPENDING: [Dimension; count(List::Spending)] = listed(List::Spending);
-/// The dimensions by whose names calls can be filtered.
+/// The dimensions that calls can be filtered by.
 pub const FILTERS: [Dimension; count(List::Filters)] = listed(List::Filters);
 
 #[derive(Clone, Copy)]
@@ -353,7 +356,7 @@ fn name(name: &Option<String>) -> Option<Cow<'_, str>> {
     name.as_deref().map(Cow::Borrowed)
 }
 
-/// The model that answered, otherwise the model that was asked for.
+/// The model that responded, otherwise the model that was requested.
 pub fn model_of(call: &CallRecord) -> Option<&str> {
     call.model.as_deref().or(call.model_requested.as_deref())
 }

@@ -1,50 +1,52 @@
-//! Experiments as the proxy and the meter speak of them: what is assigned to a variant, and the variant of a call.
+//! Experiments in the terms of the proxy and the meter: the unit that is assigned to a variant, and
+//! the variant of a call.
 
 use http::{HeaderMap, Uri};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What is assigned to a variant as a whole, so that all of its calls go to the same one.
+/// The unit of assignment. All calls of a unit go to the same variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AssignedUnit {
-    /// A session.
+    /// All calls of a session.
     #[default]
     Session,
-    /// An agent.
+    /// All calls of an agent.
     Agent,
-    /// A user.
+    /// All calls of a user.
     User,
 }
 
-/// What decides on the arm of a request.
+/// What the variant of a request depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitBy {
-    /// The unit that the request's head names.
+    /// A unit, which the request head must name.
     Unit(AssignedUnit),
-    /// The block of time in which the head was read; blocks of this length are counted from 1970 on.
+    /// The time block in which the head was read. Blocks have this length and are counted from
+    /// 1970.
     Block(Duration),
 }
 
-/// The part of a request that decides on its arm: what there is before its body.
+/// The parts of a request head that decide the variant.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    /// The agent's headers. Never kept, never logged.
+    /// The headers of the request. They are never stored or logged.
     pub headers: &'a HeaderMap,
-    /// The agent's target.
+    /// The request target.
     pub uri: &'a Uri,
-    /// The port that the agent connects to.
+    /// The port of the proxy that the agent connected to.
     pub port: Option<u16>,
-    /// When it had been read.
+    /// When the head was completely read.
     pub read_at: SystemTime,
 }
 
-/// The experiment of a call, and the variant that the proxy chose for it.
+/// The experiment of a call, and the variant that the proxy chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedVariant {
     /// The experiment's name.
     pub experiment: Arc<str>,
-    /// The variant; `None` for a call that names no unit, which goes where its route says.
+    /// The variant. `None` if the request names no unit and follows its route.
     pub variant: Option<Arc<str>>,
 }

@@ -1,5 +1,6 @@
-//! What figures depend on besides the backend's speed: the work that was asked for, what answered it, and what measured it.
-//! Figures of two reports compare as far as these agree.
+//! What figures depend on, apart from the speed of the backend: the work that was requested, what
+//! responded, and what measured. Figures of two reports are comparable as far as their fingerprints
+//! agree.
 
 use crate::call::CallRecord;
 use crate::printable::printable;
@@ -8,80 +9,80 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The version of the definitions by which figures are made (docs/measurement.md, docs/reports.md). A definition that
-/// changes, so that the same calls have another figure, raises it.
+/// The version of the definitions of figures in docs/measurement.md and docs/reports.md. Increase
+/// it when a change of a definition gives the same calls another figure.
 pub const METHOD_VERSION: u32 = 2;
 
-/// Names of models and engines that are kept, each.
 const MAX_NAMES: usize = 16;
-/// Characters of names in words.
 const MAX_SHOWN: usize = 48;
-/// Lengths that differ by less than this share are alike.
+/// Lengths are alike if they differ by less than this share.
 const LENGTHS_ALIKE: f64 = 0.1;
-/// Shares that differ by less are alike: 5 percentage points.
+/// Shares are alike if they differ by less than this: 5 percentage points.
 const SHARES_ALIKE: f64 = 0.05;
 
-/// The work of calls, and what answered it.
+/// The work of a set of calls, and what responded to it.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Input tokens of a call, as reported, else as counted.
+    /// Input tokens per call, as reported by the provider, otherwise as counted by the proxy.
     pub input_tokens: Option<Spread>,
-    /// Output tokens, likewise.
+    /// Output tokens per call, as reported by the provider, otherwise as counted by the proxy.
     pub output_tokens: Option<Spread>,
-    /// Input tokens read from a cache over those of the calls that report both, from 0 to 1.
+    /// Share of input tokens that were read from a cache, from 0 to 1. Only calls that report both
+    /// counts are included.
     pub cached_input_share: Option<f64>,
-    /// The share of answers with arguments of a tool call.
+    /// Share of responses with arguments of a tool call.
     pub tool_call_share: Option<f64>,
-    /// The share of answers that were streamed.
+    /// Share of responses that were streamed.
     pub streamed_share: Option<f64>,
-    /// Calls under way when a call began, itself included.
+    /// Calls in flight when a call began, including the call.
     pub concurrency: Option<Spread>,
-    /// The models that answered, at most 16.
+    /// Models that responded, at most 16.
     pub models: Vec<String>,
-    /// What operators say of the engines, their versions and hardware (`[upstream.facts]`), at most 16.
+    /// Engines with their versions and hardware, as configured in `[upstream.facts]`, at most 16.
     pub engines: Vec<String>,
 }
 
-/// How a count is distributed over calls.
+/// The distribution of a count over calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Spread {
-    /// A tenth of the calls are at or below.
+    /// 10th percentile.
     pub p10: u64,
-    /// The median.
+    /// Median.
     pub p50: u64,
-    /// Nine tenths are at or below.
+    /// 90th percentile.
     pub p90: u64,
 }
 
-/// What measured.
+/// The program and the machine that measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct MeasuredBy {
-    /// The version of the program.
+    /// Version of the program.
     pub version: String,
-    /// The commit that it was built from; `unknown` of a build for development.
+    /// Commit of the build. `unknown` in development builds.
     pub commit: String,
-    /// The version of the definitions.
+    /// Version of the definitions of figures.
     pub method_version: u32,
-    /// The machine that the program ran on.
+    /// The machine on which the program ran.
     pub machine: Machine,
 }
 
-/// A machine, without what names it.
+/// The hardware and platform of a machine, without its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's model.
+    /// Model of the processor.
     pub cpu: Option<String>,
-    /// Processors that the process may use.
+    /// Number of processors that the process may use.
     pub cores: Option<u64>,
-    /// The memory that the process may use, in bytes: the lowest limit of its cgroups, else all of it.
+    /// Memory that the process may use, in bytes: the lowest limit of its cgroups, otherwise all
+    /// memory.
     pub memory_bytes: Option<u64>,
-    /// The operating system and the processor's architecture, such as `linux x86_64`.
+    /// Operating system and processor architecture, such as `linux x86_64`.
     pub platform: String,
 }
 
-/// Gathers the fingerprint of calls. Its memory grows with the number of different lengths alone.
+/// Collects the fingerprint of calls. Its memory grows only with the number of distinct counts.
 #[derive(Clone, Debug, Default)]
 pub struct FingerprintBuilder {
     calls: u64,
@@ -97,7 +98,6 @@ pub struct FingerprintBuilder {
     engines: BTreeSet<String>,
 }
 
-/// How often each count came.
 #[derive(Clone, Debug, Default)]
 struct Counts(BTreeMap<u64, u64>);
 
@@ -149,18 +149,18 @@ impl FingerprintBuilder {
         self.add_engine(call);
     }
 
-    /// Adds what is said of the engine of a call alone, which another observer has counted.
+    /// Adds only the engine of a call that another builder has counted.
     pub fn add_engine(&mut self, call: &CallRecord) {
         let facts = call.upstream_facts.as_ref();
         keep(&mut self.engines, facts.map(ToString::to_string));
     }
 
-    /// Adds the number of calls under way when a call began.
+    /// Adds the number of calls in flight when a call began.
     pub fn add_concurrency(&mut self, calls: u64) {
         self.concurrency.add(calls);
     }
 
-    /// What it has gathered.
+    /// The fingerprint of all calls so far.
     pub fn build(&self) -> Fingerprint {
         let share = |part: u64, all: u64| (all > 0).then(|| part as f64 / all as f64);
         Fingerprint {
@@ -184,13 +184,13 @@ fn keep(names: &mut BTreeSet<String>, name: Option<String>) {
 }
 
 impl Fingerprint {
-    /// How the work of the two differed, a sentence for each difference: lengths whose 10th, 50th or 90th percentiles
-    /// differ by more than 10 %, shares that differ by more than 5 percentage points.
+    /// Describes each difference in one line: lengths whose 10th, 50th or 90th percentiles differ
+    /// by more than 10 %, shares that differ by more than 5 percentage points, and engines.
     pub fn differences(&self, other: &Fingerprint) -> Vec<String> {
         let spreads = [
             ("input tokens", self.input_tokens, other.input_tokens),
             ("output tokens", self.output_tokens, other.output_tokens),
-            ("calls at once", self.concurrency, other.concurrency),
+            ("calls in flight", self.concurrency, other.concurrency),
         ];
         let spreads = spreads.into_iter().filter_map(|(name, one, other)| {
             let (one, other) = one.zip(other)?;
@@ -223,7 +223,7 @@ impl Fingerprint {
         let engines = (self.engines != other.engines).then(|| {
             let all = |engines: &[String]| {
                 if engines.is_empty() {
-                    "not said".to_owned()
+                    "unknown".to_owned()
                 } else {
                     engines.join(", ")
                 }
@@ -245,7 +245,7 @@ impl Spread {
             (self.p50, other.p50),
             (self.p90, other.p90),
         ];
-        // Of a few tokens or calls a tenth is less than one.
+        // For a few tokens or calls, a tenth is less than one.
         let alike = |(one, other): (u64, u64)| {
             one.abs_diff(other) as f64 <= (LENGTHS_ALIKE * one.max(other) as f64).max(1.0)
         };
@@ -253,14 +253,12 @@ impl Spread {
     }
 }
 
-/// The median, and between which 80 of 100 calls are.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} to {})", self.p50, self.p10, self.p90)
     }
 }
 
-/// What is known of it, in words.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spread = |name, spread: Option<Spread>| spread.map(|spread| format!("{spread} {name}"));
@@ -274,7 +272,7 @@ impl fmt::Display for Fingerprint {
             share("input cached", self.cached_input_share),
             share("answers with tool calls", self.tool_call_share),
             share("answers streamed", self.streamed_share),
-            spread("calls at once", self.concurrency),
+            spread("calls in flight", self.concurrency),
             names(&self.models),
             names(&self.engines),
         ];
@@ -283,7 +281,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Names within a sentence: without control characters, and cut where they are long.
+/// Makes names safe to print, and truncates long ones.
 fn shortened(names: &str) -> String {
     let names = printable(names);
     let mut shown: String = names.chars().take(MAX_SHOWN).collect();
@@ -319,7 +317,7 @@ fn gibibytes(bytes: u64) -> String {
 }
 
 impl MeasuredBy {
-    /// In which respects both were not measured alike, a sentence each.
+    /// Describes each difference between the programs and machines in one line.
     pub fn differences(&self, other: &MeasuredBy) -> Vec<String> {
         let or_unknown = |name: &Option<String>| name.clone().unwrap_or("unknown".to_owned());
         let bytes = |machine: &Machine| or_unknown(&machine.memory_bytes.map(gibibytes));
@@ -394,7 +392,7 @@ mod tests {
         assert_eq!(
             found.to_string(),
             "500 (100 to 900) input tokens, 50 (50 to 50) output tokens, 9 % of input cached, 100 % of answers with tool calls, \
-             100 % of answers streamed, 2 (2 to 2) calls at once, m"
+             100 % of answers streamed, 2 (2 to 2) calls in flight, m"
         );
     }
 

@@ -1,27 +1,28 @@
-//! What finish reasons mean, over all dialects.
+//! Classifies the finish reasons of all dialects.
 
-/// What a finish reason says. The ledger keeps the places in [`FinishClass::ALL`]: new ones come last.
+/// The meaning of a finish reason. The ledger stores positions in [`FinishClass::ALL`], so new
+/// classes must be added at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum FinishClass {
-    /// The model was done.
+    /// The model finished its answer.
     Stop,
-    /// A limit on tokens cut the answer off: it is truncated.
+    /// A token limit truncated the answer.
     Length,
-    /// The model asks for a tool.
+    /// The model calls a tool.
     ToolCall,
     /// The model or a filter refused to answer.
     Refused,
-    /// The provider could not read the model's own tool call.
+    /// The provider could not parse the tool call of the model.
     InvalidToolCall,
-    /// Anything else.
+    /// Any other reason.
     Other,
-    /// The provider or the engine failed before the answer was whole.
+    /// The provider or the engine failed before the answer was complete.
     Failed,
 }
 
 impl FinishClass {
-    /// Every class.
+    /// Every class, in the order that the ledger stores.
     pub const ALL: [FinishClass; 7] = [
         FinishClass::Stop,
         FinishClass::Length,
@@ -32,7 +33,7 @@ impl FinishClass {
         FinishClass::Failed,
     ];
 
-    /// The class of a reason, as a provider writes it, in any case.
+    /// The class of a finish reason as the provider sent it. The case is ignored.
     ///
     /// ```
     /// use tokengauge_core::finish_class::FinishClass;
@@ -41,43 +42,43 @@ impl FinishClass {
     /// ```
     pub fn of(reason: &str) -> FinishClass {
         let reason = reason.to_ascii_lowercase();
-        // OpenAI's responses say `incomplete` and why.
+        // OpenAI responses send `incomplete:` and a reason.
         let reason = reason.strip_prefix("incomplete:").unwrap_or(&reason);
-        // Google's API in OpenAI's shape names the filter: `content_filter: SAFETY`.
+        // Google's OpenAI-compatible API names the filter: `content_filter: SAFETY`.
         let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
         let of = |reasons: &&FinishReasons| reasons.words.contains(&reason);
         match FINISH_REASONS.iter().find(of) {
             Some(reasons) => reasons.class,
-            // `server_error`, `internal_error`: the generation failed, whichever server says so.
+            // Reasons such as `server_error` and `internal_error` mean a failure on any server.
             None if reason.ends_with("error") => FinishClass::Failed,
             None => FinishClass::Other,
         }
     }
 
-    /// Whether such an answer is a failure, although its status is 200.
+    /// Whether the answer counts as a failure, although its status is 200.
     pub fn is_failure(self) -> bool {
         matches!(self, FinishClass::Failed | FinishClass::InvalidToolCall)
     }
 
-    /// The word used in answers and views.
+    /// The name in API responses and views.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Finish reasons of one class by one vendor.
+/// Finish reasons of one vendor with the same class.
 pub struct FinishReasons {
-    /// The vendor that sends them.
+    /// Name of the vendor.
     pub vendor: &'static str,
-    /// The class.
+    /// The class of the reasons.
     pub class: FinishClass,
-    /// The words, in lower case.
+    /// The finish reasons in lower case.
     pub words: &'static [&'static str],
-    /// Where the vendor documents them.
+    /// URL of the vendor's documentation.
     pub source: &'static str,
 }
 
-/// Every finish reason that is understood. A word means the same for every vendor.
+/// Every known finish reason. A reason has the same class for every vendor.
 pub const FINISH_REASONS: &[FinishReasons] = &[
     FinishReasons {
         vendor: "OpenAI",

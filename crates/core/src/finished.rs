@@ -1,4 +1,4 @@
-//! A finished call, as the meter hands it to its subscribers.
+//! A finished call, as the meter passes it to subscribers.
 
 use crate::call::{CallRecord, GenerationSettings, TpsUnavailable};
 use crate::caller::Charge;
@@ -10,55 +10,58 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
-/// A finished call: its record, and what is known of it beyond the record.
+/// The record of a finished call, with details that are not part of the record.
 #[derive(Clone, Debug)]
 pub struct FinishedCall {
-    /// The record, as it is shown.
+    /// The call record.
     pub record: CallRecord,
     /// The id of the record.
     pub id: Uuid,
     /// The W3C trace id of the record.
     pub trace_id: Option<u128>,
-    /// What failed, if the proxy ended the call; the record has its name as `error_type`.
+    /// Why the proxy ended the call, if it did. The record has the name of the failure as
+    /// `error_type`.
     pub failure: Option<FailureKind>,
     /// When the call ended.
     pub ended: Instant,
     /// The other instants of the call.
     pub timestamps: CallTimestamps,
-    /// Its spans, if tracing is on.
+    /// The spans of the call, if tracing is enabled.
     pub trace: Option<CallTrace>,
-    /// The agent's `tracestate`, if its trace is continued and recorded.
+    /// The `tracestate` of the request, if the agent's trace is continued and recorded.
     pub trace_state: Option<Box<str>>,
-    /// What the request asks for, if its spans are recorded.
+    /// The generation parameters of the request, if the spans of the call are recorded.
     pub request_parameters: Option<Box<RequestParameters>>,
-    /// Whether the trace of the record is recorded, so that it can be looked up.
+    /// Whether the trace of the record is recorded and can be looked up.
     pub sampled: bool,
-    /// The response's own id.
+    /// The id in the response.
     pub response_id: Option<String>,
-    /// Whether the session is no more than a guess.
+    /// Whether the session was guessed.
     pub guessed_session: bool,
-    /// Whether it was made for another call of this process, which counts for the session.
+    /// Whether the call was made on behalf of another call of this process. That call already
+    /// counts for the session.
     pub nested: bool,
-    /// The names under which it counts towards budgets that block.
+    /// The blocking budgets that the call counts towards, with the name it counts under.
     pub charges: Arc<[Charge]>,
-    /// Streams in flight on the upstream when the call began, itself included.
+    /// Streams in flight on the upstream when the call began, including the call.
     pub concurrency: u32,
-    /// Tokens after the first chunk and the seconds they took, if `output_tps` is known.
+    /// Tokens after the first chunk and the seconds that they took, if `output_tps` is known.
     pub decode: Option<(u64, f64)>,
-    /// A hash of the name and the arguments of each tool call of the answer, by a key of this process.
+    /// A hash of the name and arguments of each tool call in the response, keyed with a random key
+    /// of this process.
     pub tool_calls: Box<[u64]>,
-    /// Latencies by token.
+    /// Latencies between tokens.
     pub inter_token: Option<Box<InterToken>>,
-    /// Gaps between chunks with generated text, in the same classes.
+    /// Gaps between chunks with generated text.
     pub inter_chunk: Option<Box<InterToken>>,
-    /// The time that the proxy spent on the heads.
+    /// The time that the proxy spent on the request and response heads.
     pub head_overhead: Option<Duration>,
-    /// The most time that it spent on one piece of the response body.
+    /// The longest time that the proxy spent on one chunk of the response body.
     pub chunk_overhead: Option<Duration>,
 }
 
 impl FinishedCall {
-    /// What it adds to the throughput.
+    /// The call as system throughput counts it.
     pub fn throughput(&self) -> FinishedGeneration {
         let record = &self.record;
         let held_back = record.tps.unavailable == Some(TpsUnavailable::Buffered);
@@ -72,42 +75,42 @@ impl FinishedCall {
     }
 }
 
-/// What a request asks for that is not in its record.
+/// Request parameters that are not part of the record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestParameters {
-    /// How the answer is to be generated.
+    /// The generation settings.
     pub settings: GenerationSettings,
-    /// The number of choices.
+    /// The number of choices that were requested.
     pub choices: Option<u32>,
-    /// The class of service.
+    /// The service tier that was requested.
     pub service_tier: Option<String>,
 }
 
 /// The instants of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTimestamps {
-    /// The wall clock at `received`. The record has it in whole milliseconds.
+    /// The wall clock at `received`. The record rounds it to milliseconds.
     pub started_at: SystemTime,
-    /// The request head had been read.
+    /// When the request head was read.
     pub received: Instant,
-    /// An upstream connection was ready.
+    /// When an upstream connection was ready.
     pub connected: Option<Instant>,
-    /// The last byte of the request had been forwarded.
+    /// When the last byte of the request was forwarded.
     pub sent: Option<Instant>,
-    /// The response head had been read.
+    /// When the response head was read.
     pub head: Option<Instant>,
-    /// The first generated text.
+    /// When the first generated text arrived.
     pub first_token: Option<Instant>,
-    /// The first generated text other than reasoning.
+    /// When the first generated text other than reasoning arrived.
     pub first_answer: Option<Instant>,
-    /// The last generated text.
+    /// When the last generated text arrived.
     pub last_token: Option<Instant>,
-    /// When the first few stalls ended, and how long they took.
+    /// The end and the duration of the first few stalls.
     pub stalls: Vec<(Instant, Duration)>,
 }
 
 impl CallTimestamps {
-    /// An instant of the call on the wall clock.
+    /// Converts an instant of the call to the wall clock.
     pub fn wall(&self, at: Instant) -> SystemTime {
         self.started_at + at.saturating_duration_since(self.received)
     }

@@ -1,41 +1,40 @@
-//! Latencies between tokens, in classes.
+//! Latencies between tokens, as histograms.
 
 use crate::log_buckets;
 
-/// Upper bounds, in seconds, of the buckets that inter-token latencies are shown in; no class has
-/// latencies on both sides of one.
+/// Upper bounds in seconds of the buckets in which inter-token latencies are exported. No class
+/// extends across a bound.
 pub const INTER_TOKEN_BOUNDS: [f64; 24] = [
     0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08,
     0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0,
 ];
 
-/// Inter-token latencies, token-weighted: a chunk with k tokens after a gap counts
-/// k times gap/k. Kept by class, with the exact sum of each class: a class is the part of a
-/// [bucket](log_buckets) between two bounds, so that there are 1,500 of them at most.
+/// A histogram of latencies between tokens, weighted by tokens: a chunk with `k` tokens after a gap
+/// counts as `k` latencies of `gap / k`. A class is the part of a [bucket](log_buckets) between two
+/// exported bounds. There are at most 1,500 classes, and each has an exact sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterToken {
-    /// Those that are not empty, ascending: a stream has some dozens of them.
+    /// The non-empty classes in ascending order. A stream has a few dozen.
     classes: Vec<Class>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Class {
-    /// Bucket, and bound within it.
+    /// The bucket, and the index of the exported bound.
     number: (i16, u16),
     count: u32,
     sum: f64,
 }
 
-/// A latency and the class that it is in, which takes longer to find than to count.
+/// A latency and its class. Finding the class is more expensive than counting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassifiedLatency {
-    /// Seconds.
     latency: f64,
     number: (i16, u16),
 }
 
 impl ClassifiedLatency {
-    /// A latency in seconds.
+    /// Finds the class of a latency in seconds.
     pub fn new(latency: f64) -> ClassifiedLatency {
         let bound = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency);
         let bucket = log_buckets::number(latency).map_or(i16::MIN, |number| number as i16);
@@ -43,7 +42,7 @@ impl ClassifiedLatency {
         ClassifiedLatency { latency, number }
     }
 
-    /// Another latency in seconds. Its class is found anew only where the latency differs.
+    /// The class of another latency in seconds. Searches only if the latency differs.
     #[must_use]
     pub fn with(self, latency: f64) -> ClassifiedLatency {
         if latency == self.latency {
@@ -55,12 +54,12 @@ impl ClassifiedLatency {
 }
 
 impl InterToken {
-    /// `tokens` more with this latency, in seconds.
+    /// Adds `tokens` tokens with this latency in seconds.
     pub fn record(&mut self, latency: f64, tokens: u64) {
         self.record_classified(ClassifiedLatency::new(latency), tokens);
     }
 
-    /// Counts `tokens` with this latency. Its class is already known, so that it is not looked up again.
+    /// Adds `tokens` tokens with a latency whose class is already known.
     pub fn record_classified(&mut self, classified: ClassifiedLatency, tokens: u64) {
         let ClassifiedLatency { latency, number } = classified;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
@@ -78,14 +77,13 @@ impl InterToken {
         }
     }
 
-    /// For each class that is not empty: the mean latency in seconds, and how many
-    /// tokens had it.
+    /// The average latency in seconds and the number of tokens of each non-empty class.
     pub fn classes(&self) -> impl Iterator<Item = (f64, u32)> + '_ {
         let classes = self.classes.iter().filter(|class| class.count > 0);
         classes.map(|class| (class.sum / f64::from(class.count), class.count))
     }
 
-    /// Tokens that have a latency.
+    /// The number of tokens in all classes.
     pub fn tokens(&self) -> u64 {
         let classes = self.classes.iter();
         classes.map(|class| u64::from(class.count)).sum()

@@ -1,25 +1,25 @@
-//! Classes of length of prompts and answers, in tokens.
+//! Classes of prompts and responses by length in tokens.
 
-/// The classes of prompts, ascending.
+/// The classes of prompts in ascending order.
 pub const PROMPT_LENGTHS: [&str; 5] = ["under_1k", "1k_8k", "8k_32k", "32k_128k", "over_128k"];
-/// The classes of answers, ascending.
+/// The classes of responses in ascending order.
 pub const OUTPUT_LENGTHS: [&str; 5] = ["under_128", "128_512", "512_2k", "2k_8k", "over_8k"];
-/// The lower bound in tokens of each class of prompts but the first.
+/// The lower bounds in tokens of all classes of prompts except the first.
 pub const PROMPT_BOUNDS: [u64; 4] = [1_000, 8_000, 32_000, 128_000];
-/// The lower bound in tokens of each class of answers but the first.
+/// The lower bounds in tokens of all classes of responses except the first.
 pub const OUTPUT_BOUNDS: [u64; 4] = [128, 512, 2_000, 8_000];
 
-/// The class of a prompt of so many tokens; each begins with its lower bound.
+/// The class of a prompt with `tokens` tokens. Lower bounds are inclusive.
 pub fn prompt_length(tokens: u64) -> &'static str {
     PROMPT_LENGTHS[prompt_length_class(tokens)]
 }
 
-/// The place of that class in [`PROMPT_LENGTHS`].
+/// The index in [`PROMPT_LENGTHS`] of the class of a prompt.
 pub fn prompt_length_class(tokens: u64) -> usize {
     PROMPT_BOUNDS.partition_point(|bound| *bound <= tokens)
 }
 
-/// The class of an answer of so many tokens, reasoning included.
+/// The class of a response with `tokens` tokens, including reasoning.
 pub fn output_length(tokens: u64) -> &'static str {
     OUTPUT_LENGTHS[OUTPUT_BOUNDS.partition_point(|bound| *bound <= tokens)]
 }

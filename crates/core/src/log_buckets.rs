@@ -1,23 +1,22 @@
-//! Buckets whose bounds grow by the same factor each: those of Prometheus' native histograms, and
-//! the classes that latencies of a stream are kept in.
+//! Exponential buckets, for Prometheus native histograms and for the latencies between tokens.
 //!
 //! Source: <https://prometheus.io/docs/specs/native_histograms/>, standard schemas.
 
-/// Bucket `i` ends at `2^(i/32)`: 2.2 % wide each.
+/// The schema of native histograms. Bucket `i` ends at `2^(i/32)`, so a bucket is 2.2 % wide.
 pub const SCHEMA: i32 = 5;
-/// 2 to the power of [`SCHEMA`].
+/// Buckets per factor of 2: 2 to the power of [`SCHEMA`].
 pub const PER_OCTAVE: i32 = 32;
-/// Octaves with classes of their own, as exponents of 2: from 60 nanoseconds to twelve days, or tokens
-/// per second up to a million.
+/// Exponents of 2 between which values have buckets: from 60 nanoseconds to twelve days, or up to a
+/// million tokens per second.
 pub const OCTAVES: std::ops::Range<i32> = -24..20;
 
-/// What is not larger is in the bucket of zero.
+/// The upper bound of the zero bucket.
 pub fn zero_threshold() -> f64 {
     f64::from(OCTAVES.start).exp2()
 }
 
-/// The number of the bucket that `value` is in; `None` for the bucket of zero, where what is not
-/// a number is, too. What is larger than the last bucket is in the last.
+/// The index of the bucket of `value`. `None` for the zero bucket, which also counts NaN. The last
+/// bucket also counts all larger values.
 ///
 /// ```
 /// use tokengauge_core::log_buckets::number;
@@ -28,7 +27,7 @@ pub fn number(value: f64) -> Option<i32> {
         return None;
     }
     let number = (value.log2() * f64::from(PER_OCTAVE)).ceil() as i32;
-    // The logarithm may round what is above the threshold down to it.
+    // The logarithm of a value just above the threshold may be rounded down to the threshold.
     let first = OCTAVES.start * PER_OCTAVE + 1;
     Some(number.clamp(first, OCTAVES.end * PER_OCTAVE))
 }

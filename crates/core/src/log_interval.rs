@@ -3,10 +3,10 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// The time between two log lines about one failure.
+/// The interval between two log lines about one failure.
 pub const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// When a failure was last logged.
+/// Remembers when a failure was last logged.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub struct LogInterval {
 }
 
 impl LogInterval {
-    /// Whether to log it at `now`: the first time, and then [`LOG_EVERY`] after the last.
+    /// Whether to log a failure at `now`: the first one, and then one every [`LOG_EVERY`].
     pub fn should_log(&self, now: Instant) -> bool {
         let mut logged_at = self.logged_at.lock();
         let due = logged_at.is_none_or(|last| now.saturating_duration_since(last) >= LOG_EVERY);
@@ -35,8 +35,8 @@ impl LogInterval {
         due
     }
 
-    /// What failed works again. Returns whether the failure was logged; the next one is logged
-    /// at once.
+    /// Records a success. Returns whether the failure was logged. The next failure is logged at
+    /// once.
     pub fn recovered(&self) -> bool {
         self.logged_at.lock().take().is_some()
     }

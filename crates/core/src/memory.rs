@@ -1,5 +1,4 @@
-//! The memory that all measuring shares: one limit in bytes, and buffers that are accounted
-//! against it.
+//! The memory limit of all measuring, and buffers that count towards it.
 
 mod buffer;
 mod reclaim;
@@ -12,24 +11,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The default limit in bytes, unless the operator or a cgroup sets a lower one.
+/// The default limit in bytes. A configured limit or the limit of a cgroup may be lower.
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
-/// The longest body, in bytes, that may use the share of the admission memory reserved for
-/// small bodies, so that long ones do not hold them up.
+/// The maximum length in bytes of a body that may use the share of admission memory for small
+/// bodies.
 pub const SMALL_BODY: usize = 256 * 1024;
 
-/// The memory for request bodies that have to be read before the request is admitted.
+/// The memory for request bodies that must be read before the request is admitted.
 #[derive(Debug)]
 pub struct AdmissionMemory {
-    /// Reserved for small bodies, so that long ones do not hold them up.
+    /// Memory for small bodies only, so that long bodies do not delay them.
     pub small: Arc<Memory>,
-    /// For bodies of any length.
+    /// Memory for bodies of any length.
     pub large: Arc<Memory>,
 }
 
 impl AdmissionMemory {
-    /// `bytes` in all, an eighth of them reserved for small bodies.
+    /// Divides `bytes`: an eighth is for small bodies only.
     pub fn new(bytes: usize) -> AdmissionMemory {
         AdmissionMemory {
             small: Memory::new(bytes / 8),
@@ -37,13 +36,13 @@ impl AdmissionMemory {
         }
     }
 
-    /// Changes the limit of both together, in bytes; what is held already stays.
+    /// Changes the limit of both together, in bytes. Memory in use is not affected.
     pub fn resize(&self, bytes: usize) {
         self.small.resize(bytes / 8);
         self.large.resize(bytes - bytes / 8);
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub fn used(&self) -> usize {
         self.small.used() + self.large.used()
     }
@@ -57,23 +56,23 @@ impl AdmissionMemory {
     }
 }
 
-/// The buffers of one body that has to be read before its request is admitted.
+/// The buffers for one body that must be read before its request is admitted.
 #[derive(Debug)]
 pub struct AdmissionBuffers {
     /// Used while the body is small.
     pub small: Buffer,
-    /// Used once it is longer.
+    /// Used for a long body.
     pub large: Buffer,
 }
 
-/// A limit in bytes that all calls share, and how much of it is used.
+/// A limit in bytes that all calls share.
 #[derive(Debug)]
 pub struct Memory {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Whether a call has ended since this was last checked.
+    /// Whether a call has ended since the last check.
     freed: AtomicBool,
-    /// The number of pending reservations, by their size in bytes.
+    /// The number of pending reservations by size in bytes.
     pending: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -97,17 +96,17 @@ impl Memory {
         Memory::new(usize::MAX)
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is held above it is released in its own time.
+    /// Changes the limit. Memory in use above the limit is not revoked.
     pub fn resize(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A call has ended: the allocator may have pages of it to give back.
+    /// Records that a call has ended, so that the allocator may have pages to return to the system.
     pub fn freed(&self) {
         self.freed.store(true, Ordering::Relaxed);
     }
@@ -121,7 +120,7 @@ impl Memory {
     }
 }
 
-/// A number of bytes taken from a [`Memory`], given back when dropped.
+/// A number of bytes of a [`Memory`]. Dropping it returns them.
 #[derive(Debug)]
 pub struct Share {
     memory: Arc<Memory>,
@@ -137,8 +136,7 @@ impl Share {
         }
     }
 
-    /// Grows or shrinks to `bytes`; returns `false` and changes nothing if that exceeds the
-    /// limit.
+    /// Grows or shrinks to `bytes`. Returns `false` and changes nothing if that exceeds the limit.
     #[must_use]
     pub fn resize(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && !self.memory.take(bytes - self.bytes) {
@@ -152,8 +150,8 @@ impl Share {
         true
     }
 
-    /// Grows to `bytes` even if that exceeds the limit: for the one thread that reads whole
-    /// bodies, one at a time.
+    /// Grows to `bytes` even if that exceeds the limit. Only for the single thread that reads whole
+    /// bodies.
     pub fn resize_over_limit(&mut self, bytes: usize) {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
@@ -162,12 +160,10 @@ impl Share {
         }
     }
 
-    /// Whether `bytes` is within the limit at all.
     fn fits_limit(&self, bytes: usize) -> bool {
         bytes <= self.memory.limit.load(Ordering::Relaxed)
     }
 
-    /// An empty share of the same memory.
     fn sibling(&self) -> Share {
         Share::empty(&self.memory)
     }

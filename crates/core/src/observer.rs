@@ -1,5 +1,5 @@
-//! The one interface between forwarding bytes and measuring them. The proxy calls it, the meter
-//! implements it. No implementation may block, fail or panic.
+//! The interface between forwarding and measuring. The proxy calls it and the meter implements it.
+//! Implementations must not block, fail or panic.
 
 use crate::call::Dialect;
 use crate::experiment::{AssignedVariant, RequestHead, SplitBy};
@@ -11,70 +11,70 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Observes calls.
+/// Starts observing calls.
 pub trait Observer: Send + Sync + 'static {
-    /// A request head was read and a route chosen.
+    /// Called when a request head was read and a route was chosen.
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
-    /// Where a request falls between 0 and 1, a range that the arms of an experiment share by their
-    /// weights. All requests of a unit have the same position, in every process; experiments with
-    /// different salts have independent ones. `None` if the head names no unit. Called before
-    /// [`Observer::begin`], only for routes whose traffic is split.
+    /// The position of a request between 0 and 1. The variants of an experiment divide this range
+    /// by their weights. All requests of a unit have the same position in every process.
+    /// Experiments with different salts have independent positions. `None` if the head names no
+    /// unit. Called before [`Observer::begin`], only for routes with an experiment.
     fn split_position(&self, _by: SplitBy, _salt: &str, _head: RequestHead<'_>) -> Option<f64> {
         None
     }
 }
 
-/// What is known of a call when its request head has been read.
+/// The properties of a call that are known once its request head was read.
 #[derive(Clone, Copy, Debug)]
 pub struct CallStart<'a> {
-    /// When the head had been read.
+    /// When the head was completely read.
     pub received: Instant,
-    /// The same on the wall clock.
+    /// The wall clock at `received`.
     pub started_at: SystemTime,
-    /// The agent's method.
+    /// HTTP method of the request.
     pub method: &'a Method,
-    /// The agent's target, before any prefix is stripped.
+    /// The request target before any prefix is stripped.
     pub uri: &'a Uri,
-    /// The agent's headers. Never kept, never logged.
+    /// The headers of the request. They are never stored or logged.
     pub headers: &'a HeaderMap,
-    /// Where the agent connects from.
+    /// The address of the agent.
     pub peer: Option<SocketAddr>,
-    /// The port it connects to.
+    /// The port of the proxy that the agent connected to.
     pub port: Option<u16>,
-    /// The route's name.
+    /// Name of the route.
     pub route: &'a Arc<str>,
-    /// The upstream's name.
+    /// Name of the upstream.
     pub upstream: &'a Arc<str>,
-    /// The dialect, where the route fixes it.
+    /// The dialect, if the route sets it.
     pub dialect: Option<Dialect>,
-    /// The workload of the route.
+    /// Name of the workload of the route.
     pub workload: Option<&'a Arc<str>>,
-    /// Whether usage may be asked for on the agent's behalf.
+    /// Whether the proxy may request usage on behalf of the agent.
     pub inject_usage: bool,
-    /// The experiment of the route and the variant that was chosen.
+    /// The experiment of the route, and the chosen variant.
     pub variant: Option<&'a AssignedVariant>,
 }
 
-/// A chunk is measured within this time of being read off the socket, unless the machine is too
-/// busy. Everything that judges a call while it runs allows for this delay.
+/// Maximum delay between reading a chunk from the socket and measuring it, unless the machine is
+/// overloaded. Checks of calls in flight allow for this delay.
 pub const MAX_MEASURE_DELAY: Duration = Duration::from_secs(3);
 
-/// Which chunks of a response have been forwarded but not yet measured. The proxy notes them;
-/// what judges a call while it runs reads them.
+/// The chunks of a response that were forwarded but are not measured yet. The proxy records them,
+/// and checks of calls in flight read them.
 #[derive(Debug)]
 pub struct UnmeasuredChunks {
     began: Instant,
-    /// Nanoseconds from `began` to the oldest unmeasured chunk; 0 while there is none.
+    /// Nanoseconds from `began` to the oldest unmeasured chunk. 0 if there is none.
     oldest: AtomicU64,
-    /// The same for the newest.
+    /// Nanoseconds from `began` to the newest unmeasured chunk.
     newest: AtomicU64,
 }
 
 impl UnmeasuredChunks {
-    /// A chunk is noted within this time of being read off the socket.
+    /// Maximum delay between reading a chunk from the socket and recording it here.
     pub const MAX_NOTE_DELAY: Duration = Duration::from_millis(500);
 
-    /// No unmeasured chunks, of a call that began at `began`.
+    /// No unmeasured chunks, for a call that began at `began`.
     pub fn new(began: Instant) -> UnmeasuredChunks {
         UnmeasuredChunks {
             began,
@@ -83,7 +83,7 @@ impl UnmeasuredChunks {
         }
     }
 
-    /// A chunk that arrived at `at` was forwarded and waits to be measured.
+    /// Records a forwarded chunk that arrived at `at` and is not measured yet.
     pub fn forwarded(&self, at: Instant) {
         let nanos = self.nanos(at);
         self.newest.store(nanos, Ordering::Relaxed);
@@ -92,14 +92,14 @@ impl UnmeasuredChunks {
         }
     }
 
-    /// Every chunk before `oldest` has been measured; all of them if it is `None`.
+    /// Records that every chunk before `oldest` was measured, or every chunk if it is `None`.
     pub fn measured(&self, oldest: Option<Instant>) {
         let nanos = oldest.map_or(0, |at| self.nanos(at));
         self.oldest.store(nanos, Ordering::Release);
     }
 
-    /// When the oldest and the newest unmeasured chunk arrived. Read this before what has been
-    /// measured, so that every chunk is seen in at least one of the two.
+    /// The arrival of the oldest and the newest unmeasured chunk. Read this before the measured
+    /// state of the call, so that every chunk is in at least one of the two.
     pub fn chunks(&self) -> Option<(Instant, Instant)> {
         let oldest = self.oldest.load(Ordering::Acquire);
         let newest = self.newest.load(Ordering::Relaxed).max(oldest);
@@ -113,97 +113,97 @@ impl UnmeasuredChunks {
     }
 }
 
-/// A call as the proxy sees it: something that observes it and decides about it.
+/// Observes a call and decides about it.
 pub trait ObservedCall: CallObserver + CallPolicy {}
 
 impl<T: CallObserver + CallPolicy> ObservedCall for T {}
 
-/// Observes one call. Every instant was read by the proxy.
+/// Observes one call. The proxy reads every instant.
 pub trait CallObserver: Send + Sync {
-    /// The endpoint that was chosen, `host:port`.
+    /// An endpoint was chosen, as `host:port`.
     fn endpoint(&self, _endpoint: &str) {}
     /// An upstream connection is ready.
     fn connected(&self, _at: Instant, _reused: bool) {}
-    /// A piece of the request body has been passed on.
+    /// A chunk of the request body was forwarded.
     fn request_chunk(&self, _bytes: &Bytes) {}
-    /// The last byte of the request body has been passed on.
+    /// The last byte of the request body was forwarded.
     fn sent(&self, _at: Instant) {}
-    /// The agent is sent a refusal. The rest of its body may still be read, but the call no
-    /// longer counts towards a quota on concurrent calls.
+    /// The agent receives a refusal. The proxy may continue to read the request body, but the call
+    /// no longer counts towards a quota on concurrent calls.
     fn refused(&self) {}
-    /// A piece of the body of a request that is not forwarded.
+    /// A chunk of the body of a request that is not forwarded.
     fn unsent_chunk(&self, _bytes: &Bytes) {}
-    /// The body of a request that is not forwarded has been read to its end.
+    /// The body of a request that is not forwarded was read to its end.
     fn unsent_whole(&self) {}
-    /// The final response head has arrived.
+    /// The final response head arrived.
     fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
-    /// Called once: where to note chunks of the response that wait to be measured.
+    /// Where to record chunks of the response that are not measured yet. Called once.
     fn unmeasured_chunks(&self) -> Option<Arc<UnmeasuredChunks>> {
         None
     }
-    /// A piece of the response body has been passed on. Called after the
-    /// forwarding of it; does the measuring inline.
+    /// A chunk of the response body was forwarded. Measures it before it returns.
     fn response_chunk(&self, _chunk: Chunk) {}
-    /// The trailers of the response have been passed on.
+    /// The trailers of the response were forwarded.
     fn trailers(&self, _trailers: &HeaderMap) {}
-    /// Chunks of the response, of so many bytes in all, were not shown to this observer,
-    /// for want of time or memory.
+    /// `chunks` chunks of the response with `bytes` bytes in total were not passed to this
+    /// observer, because of missing time or memory.
     fn lagged(&self, _chunks: u64, _bytes: u64) {}
-    /// For how long the agent did not read after the last chunk.
+    /// The agent did not read for `waited` after the last chunk.
     fn agent_blocked(&self, _waited: Duration) {}
-    /// The time that the proxy itself spent.
+    /// The proxy spent `cost` on a phase of the call.
     fn overhead(&self, _phase: Phase, _cost: Duration) {}
-    /// The call has ended. Must always be called; only the first time counts.
+    /// The call ended. Must always be called. Only the first call has an effect.
     fn ended(&self, _at: Instant, _end: End) {}
-    /// Bytes of an upgraded connection, either way.
+    /// Bytes of an upgraded connection.
     fn tunnel_chunk(&self, _from: Side, _chunk: Chunk) {}
     /// One side of an upgraded connection sends nothing more.
     fn tunnel_over(&self, _from: Side) {}
 }
 
-/// Decides about one call. By default it is forwarded unchanged.
+/// Decides about one call. By default, it is forwarded unchanged.
 pub trait CallPolicy: Send + Sync {
-    /// Called before the request is forwarded: whether it may be. Called again with the whole
-    /// body, or why that could not be read, if the first answer depends on it.
+    /// Whether the request may be forwarded. If the result depends on the body, it is called again
+    /// with the whole body, or with the reason why the body cannot be read.
     fn admit(&self, _body: RequestBody<'_>) -> Admission {
         Admission::Granted
     }
-    /// Buffers for a body that has to be read before the request is admitted.
+    /// Buffers for a body that must be read before the request is admitted.
     fn admission_buffers(&self) -> AdmissionBuffers {
         let (small, large) = (self.buffer(0), self.buffer(0));
         AdmissionBuffers { small, large }
     }
-    /// A buffer for a request body that has to be read before it is forwarded: at most `limit`
-    /// bytes, within the memory of all measuring.
+    /// A buffer for a request body that must be read before it is forwarded. Holds at most `limit`
+    /// bytes within the memory limit of measuring.
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
-    /// Called before the request is forwarded if `inject_usage` is set: whether a request with this
-    /// head may be rewritten, so that all of its body has to be read.
+    /// Whether a request with this head may be rewritten, so that its whole body must be read
+    /// first. Called before forwarding if `inject_usage` is set.
     fn may_rewrite_request(&self, _method: &Method, _headers: &HeaderMap) -> bool {
         false
     }
-    /// Called once with the whole request body if it may be rewritten: the body to send instead, or
-    /// `None` to leave it unchanged.
+    /// The request body to send instead of `body`, or `None` to leave it unchanged. Called once
+    /// with the whole body of a request that may be rewritten.
     fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
         None
     }
-    /// Called once before the request is forwarded: the trace context for the upstream, or
-    /// `None` to leave the agent's headers unchanged.
+    /// The trace context for the upstream, or `None` to leave the headers unchanged. Called once
+    /// before the request is forwarded.
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         None
     }
-    /// Called once after the response head if the request was rewritten: removes from a
-    /// response with these header fields what the agent did not ask for.
+    /// A filter that removes from the response what the agent did not request. Called once after
+    /// the response head if the request was rewritten.
     fn response_filter(&self, _headers: &HeaderMap) -> Option<Box<dyn Filter>> {
         None
     }
-    /// Called once before the response head is passed on, where the route asks for it: header fields
-    /// about what is left of the call's limits.
+    /// Header fields with the remaining limits of the call. Called once before the response head is
+    /// forwarded, if the route enables it.
     fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         Vec::new()
     }
-    /// The body of an error of the proxy's own: plain text, unless the call's dialect has a shape.
+    /// The body of an error from the proxy. Plain text, unless the dialect of the call defines a
+    /// format.
     fn error_response(&self, failure: &Failure) -> ErrorResponse {
         ErrorResponse {
             content_type: "text/plain; charset=utf-8",
@@ -212,41 +212,41 @@ pub trait CallPolicy: Send + Sync {
     }
 }
 
-/// The trace context that the upstream is sent.
+/// The trace context that is sent to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTrace {
-    /// Replaces the agent's `traceparent`.
+    /// Replaces the `traceparent` of the request.
     pub traceparent: HeaderValue,
-    /// The same with the hop count, in [`crate::trace::HOP_HEADER`].
+    /// The `traceparent` with the hop count, for [`crate::trace::HOP_HEADER`].
     pub hop: HeaderValue,
     /// Becomes the first member of `tracestate` and replaces an older one with the same key.
     pub member: HeaderValue,
-    /// Whether the agent's `tracestate` belongs to this trace; it is removed if not.
+    /// Whether the agent's `tracestate` belongs to this trace. It is removed otherwise.
     pub keeps_state: bool,
 }
 
 /// Edits a response body while it is forwarded.
 pub trait Filter: Send {
-    /// Takes the next piece; returns what may be forwarded now.
+    /// Takes the next bytes and returns the bytes that may be forwarded now.
     fn push(&mut self, bytes: Bytes) -> Bytes;
-    /// The body has ended: returns what was held back.
+    /// Ends the body and returns the bytes that were held back.
     fn finish(&mut self) -> Bytes;
 }
 
-/// One piece of a body and the instant it came off the socket.
+/// A chunk of a body, and the instant at which it was read from the socket.
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// When the forwarding path read it.
+    /// When the proxy read the chunk.
     pub at: Instant,
     /// The bytes, shared with the forwarding path.
     pub bytes: Bytes,
-    /// How long an agent that did not read kept the forwarding path from reading since the
-    /// previous piece.
+    /// How long the proxy could not read from the socket since the previous chunk, because the
+    /// agent did not read.
     pub agent_blocked: Duration,
 }
 
 impl Chunk {
-    /// A piece that was not delayed by the agent.
+    /// A chunk that was not delayed by the agent.
     pub fn new(at: Instant, bytes: Bytes) -> Chunk {
         Chunk {
             at,
@@ -259,56 +259,56 @@ impl Chunk {
 /// A side of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The client of the proxy.
+    /// The client.
     Agent,
-    /// The server behind the proxy.
+    /// The server.
     Upstream,
 }
 
 /// A part of a call that the proxy spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Heads, both ways together.
+    /// Both heads together.
     Head,
-    /// One piece of the response body.
+    /// One chunk of the response body.
     Chunk,
 }
 
-/// How forwarding a call ended.
+/// How the forwarding of a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The response was forwarded whole.
+    /// The complete response was forwarded.
     Complete,
-    /// The agent left.
+    /// The agent disconnected.
     ClientCancelled,
-    /// The proxy ended: the time to drain was over before the response was.
+    /// The proxy shut down before the response ended, after the drain timeout.
     Drained,
     /// The upstream connection was lost after the response head.
     UpstreamReset,
-    /// The proxy answered in the upstream's place, or gave up on the body.
+    /// The proxy responded instead of the upstream, or stopped forwarding the body.
     Failed(FailureKind),
 }
 
 /// Why the proxy could not forward a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::VariantArray)]
 pub enum FailureKind {
-    /// The endpoint's name does not resolve.
+    /// The host name of the endpoint does not resolve.
     Dns,
-    /// No connection could be made.
+    /// The proxy could not connect to the endpoint.
     Connect,
     /// The TLS handshake with the endpoint failed.
     Tls,
-    /// No connection within the limit.
+    /// The proxy could not connect within the connect timeout.
     ConnectTimeout,
-    /// No response head within the limit.
+    /// No response head arrived within the timeout.
     HeadTimeout,
-    /// No bytes were sent or received for too long.
+    /// No bytes were sent or received within the idle timeout.
     IdleTimeout,
-    /// The upstream read nothing of the request for too long.
+    /// The upstream did not read the request within the timeout.
     SendTimeout,
-    /// The agent read nothing of the response for too long: the agent's own fault.
+    /// The agent did not read the response within the timeout.
     AgentSendTimeout,
-    /// The connection was lost before a response head.
+    /// The connection was lost before a response head arrived.
     Reset,
     /// The upstream did not speak HTTP.
     Protocol,
@@ -316,22 +316,22 @@ pub enum FailureKind {
     NoRoute,
     /// The request is malformed.
     BadRequest,
-    /// The request body has a transfer coding that is not known here.
+    /// The transfer coding of the request body is not supported.
     UnsupportedCoding,
-    /// A limit of the operator's refused it.
+    /// A quota of the operator refused the request.
     RateLimited,
-    /// A budget of the operator's is spent.
+    /// A budget of the operator is spent.
     OverBudget,
-    /// A limit of the operator's depends on the request body, which cannot be read.
+    /// A limit of the operator depends on the request body, which cannot be read.
     UnreadableBody,
-    /// The proxy is at its limit of connections, requests or memory.
+    /// The proxy has reached its limit of connections, requests or memory.
     Overloaded,
-    /// The operator's configuration cannot be used, and it may limit calls.
+    /// The configuration of the operator is invalid, and it may contain limits.
     ConfigRefused,
 }
 
 impl FailureKind {
-    /// Its name in `x-tokengauge-error`, records and labels.
+    /// The name in `x-tokengauge-error`, records and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureKind::Dns => "upstream_dns",
@@ -355,7 +355,7 @@ impl FailureKind {
         }
     }
 
-    /// The status that the agent is sent.
+    /// The HTTP status of the response to the agent.
     pub fn status(self) -> StatusCode {
         match self {
             FailureKind::ConnectTimeout
@@ -374,84 +374,88 @@ impl FailureKind {
     }
 }
 
-/// A failure, worded so that the reader knows whose fault it is and what to do.
+/// A failure with a message that says who is responsible and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// One sentence for the agent's log, naming upstream and endpoint.
+    /// One sentence for the log of the agent. Names upstream and endpoint.
     pub message: String,
-    /// When to try again, where that is known.
+    /// How long to wait before a retry, if known.
     pub retry_after: Option<Duration>,
 }
 
-/// What is known of a request's body when the request is to be admitted.
+/// The request body, as far as it is known when the request must be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody<'a> {
-    /// There is a body, and only the head has been read.
+    /// The request has a body, but only the head was read.
     Pending,
-    /// All of it, as it was sent; empty where there is none.
+    /// The whole body as it was sent. Empty if the request has none.
     Whole(&'a [u8]),
-    /// It cannot be read.
+    /// The body cannot be read.
     Unread(UnreadableBody),
 }
 
-/// Why a request body that decides on a limit cannot be read, and what to do.
+/// Why a request body that a limit depends on cannot be read. Displayed with what to do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableBody {
-    /// It is longer than `measure.body_bytes`.
-    #[error("this body is longer than is read for that: send a shorter one")]
+    /// The body is longer than `measure.body_bytes`.
+    #[error("the body is too long to be read for quotas and budgets: send a shorter body")]
     TooLong,
-    /// All measuring together holds as much as it may.
-    #[error("there is no memory to read this body now: try again")]
+    /// All measuring together has reached its memory limit.
+    #[error("the proxy has no free memory to read the body: try again later")]
     NoMemory,
-    /// It is no body, but messages after an upgrade.
-    #[error("messages on an upgraded connection are not read for that: name it in the request")]
-    Upgraded,
-    /// Its content encoding is unknown or its bytes are not valid.
+    /// The request is a message on an upgraded connection.
     #[error(
-        "the content-encoding of this body is unknown or not that of its bytes: send plain JSON"
+        "messages on an upgraded connection are not read for quotas and budgets: send the model and other names in the upgrade request"
+    )]
+    Upgraded,
+    /// The content encoding is unknown, or the bytes do not match it.
+    #[error(
+        "the content-encoding of the body is unknown or does not match its bytes: send plain JSON"
     )]
     Encoding,
-    /// Its media type lets servers read it as something else than UTF-8 JSON.
+    /// Servers may read this media type as something other than JSON in UTF-8.
     #[error(
-        "servers may read a body of this content-type differently: send application/json in UTF-8"
+        "servers may read a body with this content-type differently: send application/json in UTF-8"
     )]
     MediaType,
-    /// Some servers refuse it.
-    #[error("this body is no JSON object that all servers read alike: send strict JSON in UTF-8")]
+    /// Some servers would not accept the body.
+    #[error("the body is not a JSON object that all servers read alike: send strict JSON in UTF-8")]
     Malformed,
-    /// Readers differ on its model.
-    #[error("this body names several models, or one in several places: name one, in `model`")]
-    SeveralModels,
-    /// Servers read the path differently, which may name a model.
+    /// Servers may read different models from the body.
     #[error(
-        "servers may read the path of this request differently: write it without `;`, `\\\\` and double escapes"
+        "the body names several models, or one model in several places: name one model, only in `model`"
+    )]
+    SeveralModels,
+    /// Servers may read the path, which can name a model, differently.
+    #[error(
+        "servers may read the path of the request differently: send it without `;`, `\\\\` and double escapes"
     )]
     Path,
-    /// It has no model, though its dialect has one there.
-    #[error("this body names no model: name it in `model`")]
+    /// The body has no model, although the dialect requires one.
+    #[error("the body does not name a model: name it in `model`")]
     NoModel,
 }
 
 /// Whether a request may be forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// It may.
+    /// The request may be forwarded.
     #[default]
     Granted,
-    /// That depends on its body.
+    /// The decision depends on the body.
     ByBody,
-    /// It is refused.
+    /// The request is refused.
     Refused(Failure),
 }
 
-/// The body of an error that the proxy itself sends to the agent.
+/// The body of an error response from the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorResponse {
-    /// Its media type.
+    /// Media type of the body.
     pub content_type: &'static str,
-    /// Its bytes.
+    /// Bytes of the body.
     pub body: Bytes,
 }

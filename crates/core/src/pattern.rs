@@ -1,17 +1,18 @@
-//! Names with `*` for any run of characters. The case of ASCII letters does not matter:
-//! some upstreams take a model's name in any.
+//! Patterns for names, in which `*` matches any run of characters. The case of ASCII letters is
+//! ignored, because some upstreams ignore the case of model names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A name, or several by `*`.
+/// A pattern for names: `*` matches any run of characters, and the case of ASCII letters is
+/// ignored.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// `text` as written; every `*` stands for any run of characters, also none.
+    /// A pattern from its text.
     pub fn new(text: impl Into<String>) -> Pattern {
         Pattern(text.into())
     }
@@ -21,9 +22,9 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether `name` matches.
+    /// Whether the pattern matches all of `name`.
     pub fn matches(&self, name: &str) -> bool {
-        // Of a long list, such as that of prices, most patterns differ in their first letter.
+        // In a long list, such as the price list, most patterns already differ in the first letter.
         let first = |text: &str| text.as_bytes().first().map(u8::to_ascii_lowercase);
         let wanted = first(&self.0);
         if wanted != Some(b'*') && wanted.is_some() && wanted != first(name) {
@@ -50,7 +51,6 @@ impl Pattern {
     }
 }
 
-/// Whether `name` begins with `part`, in any case.
 fn begins(name: &[u8], part: &[u8]) -> bool {
     let start = name.get(..part.len());
     start.is_some_and(|start| start.eq_ignore_ascii_case(part))

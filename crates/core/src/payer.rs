@@ -1,21 +1,21 @@
-//! Who pays for a call.
+//! The team, cost center and tenant that a call is charged to.
 
 use std::sync::Arc;
 
-/// Who pays for a call, as far as it is known.
+/// The team, cost center and tenant that a call is charged to, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payer {
-    /// The team.
+    /// Name of the team.
     pub team: Option<Arc<str>>,
-    /// The cost center of the team.
+    /// Name of the team's cost center.
     pub cost_center: Option<Arc<str>>,
-    /// The tenant, that is the customer for whom it is made.
+    /// Name of the tenant: the customer for whom the call is made.
     pub tenant: Option<Arc<str>>,
 }
 
 impl Payer {
-    /// Adds what `next` says where this says nothing. A cost center is that of a team: both come from the one that
-    /// names either of them.
+    /// Fills in missing names from `next`. Team and cost center are always taken from the same
+    /// source, the first that names either of them.
     #[must_use]
     pub fn or(self, next: &Payer) -> Payer {
         let named = self.team.is_some() || self.cost_center.is_some();

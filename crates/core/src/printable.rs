@@ -1,11 +1,13 @@
-//! Texts from traffic as parts of what people read. Names of models, sessions and agents come from requests: a line end in one
-//! would forge a line, other control characters are commands to a terminal, and some characters turn the direction of the text
-//! around them. All of these are written as `\u{1b}`.
+//! Makes text from traffic safe to show to people. Names of models, sessions and agents come from
+//! requests. A line end in a name would forge a line, other control characters are commands to a
+//! terminal, and bidirectional controls reorder the text around them. All of these are escaped,
+//! such as `\u{1b}`.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// Characters that change the direction of text, end a line for some programs, or are not seen and yet tell names apart.
+/// Characters that change the direction of text, end a line in some programs, or are invisible and
+/// make equal-looking names differ.
 const INVISIBLE: [RangeInclusive<char>; 6] = [
     '\u{61c}'..='\u{61c}',
     '\u{200e}'..='\u{200f}',
@@ -15,7 +17,7 @@ const INVISIBLE: [RangeInclusive<char>; 6] = [
     '\u{e0000}'..='\u{e007f}',
 ];
 
-/// A text as a part of a line.
+/// Escapes a text for use within one line.
 ///
 /// ```
 /// use tokengauge_core::printable::printable;
@@ -26,7 +28,7 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     escaped(name, |_| false)
 }
 
-/// A text of several lines, which may have tabs.
+/// Escapes a text, but keeps its line feeds and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| matches!(character, '\n' | '\t'))
 }

@@ -1,36 +1,36 @@
-//! Selects calls by the names that they have.
+//! Selects calls by their names.
 
 use crate::pattern::Pattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which calls count. Absent parts match all.
+/// Selects calls. Absent fields match all calls.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selector {
-    /// The workload.
+    /// Name of the workload.
     pub workload: Option<String>,
-    /// The route.
+    /// Name of the route.
     pub route: Option<String>,
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: Option<String>,
-    /// The model that answered, else the one asked for.
+    /// Model that responded, otherwise the model that was requested.
     pub model: Option<Pattern>,
-    /// The agent, by its own name.
+    /// Name of the agent.
     pub agent: Option<Pattern>,
-    /// The team that pays.
+    /// Team that pays for the call.
     #[serde(default)]
     pub team: Option<String>,
-    /// The cost center.
+    /// Cost center that pays for the call.
     #[serde(default)]
     pub cost_center: Option<String>,
-    /// The tenant.
+    /// Tenant for whom the call is made.
     #[serde(default)]
     pub tenant: Option<String>,
 }
 
 impl Selector {
-    /// Whether a call with these names counts.
+    /// Whether the selector selects a call with these names.
     pub fn matches(&self, call: &Names<'_>) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
@@ -50,24 +50,24 @@ impl Selector {
     }
 }
 
-/// The names that a selector looks at.
+/// The names of a call that a selector compares.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// The workload.
+    /// Name of the workload.
     pub workload: Option<&'a str>,
-    /// The route.
+    /// Name of the route.
     pub route: &'a str,
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: &'a str,
-    /// The model that answered, else the one asked for.
+    /// Model that responded, otherwise the model that was requested.
     pub model: Option<&'a str>,
-    /// The agent.
+    /// Name of the agent.
     pub agent: Option<&'a str>,
-    /// The team that pays.
+    /// Team that pays for the call.
     pub team: Option<&'a str>,
-    /// The cost center.
+    /// Cost center that pays for the call.
     pub cost_center: Option<&'a str>,
-    /// The tenant.
+    /// Tenant for whom the call is made.
     pub tenant: Option<&'a str>,
 }
 

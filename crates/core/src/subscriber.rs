@@ -1,4 +1,4 @@
-//! The interface to subscribers of the meter: exporters, the ledger, objectives, the call log.
+//! The interface of subscribers to the meter: exporters, the ledger, objectives, the call log.
 
 use crate::call::Channel;
 use crate::finished::FinishedCall;
@@ -7,43 +7,43 @@ use std::time::Instant;
 
 /// Receives finished calls from the meter.
 pub trait Subscriber: Send + Sync + 'static {
-    /// The first tokens of a generation arrived. Called on the threads of traffic, as is the
-    /// observer it returns: both must be cheap and must not wait.
+    /// Called when the first tokens of a generation arrived. This method and the observer that it
+    /// returns run on the threads of traffic, so they must be cheap and must not block.
     fn watch(&self, _stream: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
         None
     }
 
-    /// A call has ended. Called on the subscribers' own thread, one call at a time.
+    /// Called when a call has ended, for one call at a time on the thread of the subscribers.
     fn finished(&self, finished_call: &Arc<FinishedCall>);
 
-    /// Housekeeping, called now and then on the same thread.
+    /// Does housekeeping. Called from time to time on the thread of the subscribers.
     fn tidy(&self) {}
 
-    /// Called before the process ends: everything pending must be written or sent.
+    /// Writes or sends everything pending before the process ends.
     fn flush(&self) {}
 }
 
 /// Receives the tokens of one generation as they arrive.
 pub trait TokenObserver: Send {
-    /// `tokens` more arrived on `channel`; they are final.
+    /// `tokens` more tokens arrived on `channel`. They are final.
     fn tokens(&mut self, at: Instant, channel: Channel, tokens: u64);
 
-    /// The call has ended, and its record does not have these `tokens` under this model: their
-    /// number is unknown after all, or the answer named another model at its end.
+    /// The call has ended, and its record does not contain these `tokens` for this model. Either
+    /// their number turned out to be unknown, or the response named another model at its end.
     fn retract(&mut self, _tokens: u64) {}
 }
 
 /// The labels of a generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// The route that matched.
+    /// Name of the route.
     pub route: &'a Arc<str>,
-    /// The upstream it went to.
+    /// Name of the upstream.
     pub upstream: &'a Arc<str>,
-    /// The workload it belongs to.
+    /// Name of the workload.
     pub workload: Option<&'a Arc<str>>,
-    /// The model that answers, else the one asked for.
+    /// The model that responds, otherwise the requested model.
     pub model: Option<&'a str>,
-    /// Whether the upstream accepted the call: only then may the model's name become a label.
+    /// Whether the upstream accepted the call. Otherwise the model name must not become a label.
     pub accepted: bool,
 }

@@ -1,10 +1,10 @@
 //! System throughput: the tokens of all streams by the second in which they arrived, by route,
-//! upstream, model and workload. The one source of it for `/metrics`, the page, `top`, the
-//! API's time series, the ledger and the capacity curve.
+//! upstream, model and workload. The only source of throughput for `/metrics`, the page, `top`, the
+//! time series of the API, the ledger and the capacity curve.
 //!
-//! Whole answers arrive at one instant but were not generated in it: their tokens are spread
-//! evenly from the last byte of the request to the last byte of the response, and are counted
-//! separately. So are those of streams that were buffered upstream.
+//! A response that is not streamed arrives at one instant but was generated before. Its tokens are
+//! spread evenly from the last byte of the request to the last byte of the response, and are
+//! counted separately. Streams that an upstream buffered are treated alike.
 
 mod generation;
 mod model_labels;
@@ -29,65 +29,64 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use wall_seconds::WallSeconds;
 
-/// The most parts over which an answer is spread: those of longer ones span several seconds.
+/// Maximum number of parts into which a response is spread. A part of a longer response spans
+/// several seconds.
 const MAX_PARTS: u64 = 3_600;
 
 /// The labels of a series of tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RateKey {
-    /// The route that matched.
+    /// Name of the route.
     pub route: Arc<str>,
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: Arc<str>,
-    /// The model that answers, else the one asked for; `unknown`, and `other` beyond the bound.
+    /// The model that responds, otherwise the requested model. `unknown` without a model, `other`
+    /// beyond the limit of names.
     pub model: Arc<str>,
-    /// The workload.
+    /// Name of the workload.
     pub workload: Option<Arc<str>>,
 }
 
 /// The tokens of one route, upstream, model and workload.
 #[derive(Debug)]
 pub struct RateSeries {
-    /// The labels under which they count.
+    /// The labels of the series.
     pub key: RateKey,
     upstream: Arc<Upstream>,
     streamed: Ring,
     spread: OnceLock<Ring>,
-    /// Whether anything was added since deltas were last collected.
+    /// Whether tokens were added since deltas were last collected.
     dirty: AtomicBool,
-    /// What was collected before, by slot: the second, streamed and spread tokens.
+    /// The second and its streamed and spread tokens that were already collected, by slot.
     reported: Mutex<Vec<(u64, u64, u64)>>,
 }
 
-/// The time of one upstream's generations.
+/// The busy time of the generations of one upstream.
 #[derive(Debug, Default)]
 pub struct Upstream {
-    /// Milliseconds of all generations together, by second.
     busy_millis: Ring,
-    /// Tokens after first chunks, and the milliseconds they took.
     decoded: Ring,
     decode_millis: Ring,
-    /// The next second to be collected; 0 before the first.
+    /// The next second to collect. 0 before the first.
     next: AtomicU64,
 }
 
-/// The tokens of all streams by the second in which they arrived. Seconds are counted by the
-/// monotonic clock from the origin on, so that setting the wall clock moves no token. Only a
-/// [`ThroughputTick`] has seconds of the wall clock.
+/// The tokens of all streams by the second in which they arrived. Seconds follow the monotonic
+/// clock, so that setting the wall clock moves no token. Only a [`ThroughputTick`] contains seconds
+/// of the wall clock.
 #[derive(Debug)]
 pub struct Throughput {
-    /// An instant and its time since 1970.
     origin: OnceLock<(Instant, Duration)>,
     wall_seconds: Mutex<WallSeconds>,
     series: RwLock<FastMap<RateKey, Arc<RateSeries>>>,
     upstreams: RwLock<FastMap<Arc<str>, Arc<Upstream>>>,
     models: ModelLabels,
-    /// Tokens that arrived too late for their slot.
+    /// Tokens that arrived after their slot was reused.
     late: Mutex<Vec<ThroughputDelta>>,
 }
 
 impl Throughput {
-    /// No tokens yet; at most `max_models` models have a name of their own.
+    /// Empty throughput in which at most `max_models` models have a label.
     pub fn new(max_models: usize) -> Throughput {
         Throughput {
             origin: OnceLock::new(),
@@ -104,15 +103,14 @@ impl Throughput {
         self.origin.get_or_init(|| (at, duration_since_1970(wall)));
     }
 
-    /// Whole seconds since 1970 at an instant, by the monotonic clock; 0 until the clocks are
-    /// set. Differs from the wall clock by as much as the wall clock was set since the first
-    /// call.
+    /// Whole seconds since 1970 at an instant, by the monotonic clock. 0 until the clocks are set.
+    /// Changes of the wall clock since then are not included.
     pub fn second(&self, at: Instant) -> u64 {
         self.since_1970(at).as_secs()
     }
 
-    /// The time of [`Throughput::second`]. Whole nanoseconds: a fraction of a second that is
-    /// rounded may be in the next one.
+    /// The time of [`Throughput::second`] in whole nanoseconds. A fraction in floating point could
+    /// be rounded into the next second.
     fn since_1970(&self, at: Instant) -> Duration {
         let Some((origin, since)) = self.origin.get() else {
             return Duration::ZERO;
@@ -123,8 +121,8 @@ impl Throughput {
         }
     }
 
-    /// The series of a generation's tokens. Only if the upstream `accepted` the call may its
-    /// model's name become a label.
+    /// The series for the tokens of a generation. A new model name becomes a label only if the
+    /// upstream `accepted` the call.
     pub fn series(
         &self,
         route: &Arc<str>,
@@ -162,7 +160,7 @@ impl Throughput {
         Arc::clone(series)
     }
 
-    /// Drops the series whose route and upstream are not `configured` any more.
+    /// Drops the series whose route and upstream are no longer configured.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
         let mut series = self.series.write();
         series.retain(|key, _| configured(&key.route, &key.upstream));
@@ -176,7 +174,7 @@ impl Throughput {
         series.values().cloned().collect()
     }
 
-    /// Adds tokens of a stream that arrived in a second, or takes them back.
+    /// Adds streamed tokens to a second. `tokens` may be negative.
     fn add_streamed(&self, series: &RateSeries, second: u64, tokens: i64) {
         if !series.streamed.add(second, tokens) {
             self.late(series, second, tokens, 0);
@@ -184,7 +182,6 @@ impl Throughput {
         series.dirty.store(true, Ordering::Release);
     }
 
-    /// Spreads the tokens of a whole answer over the time from `sent` to `ended`.
     fn spread(&self, series: &RateSeries, sent: Instant, ended: Instant, tokens: u64) {
         let (from, to) = (self.second(sent), self.second(ended));
         let step = (to.saturating_sub(from) / MAX_PARTS) + 1;
@@ -205,7 +202,6 @@ impl Throughput {
         series.dirty.store(true, Ordering::Release);
     }
 
-    /// Seconds from the beginning of `second` to `at`; 0 if it begins later.
     fn until(&self, second: u64, at: Instant) -> f64 {
         let begin = Duration::from_secs(second);
         self.since_1970(at).saturating_sub(begin).as_secs_f64()
@@ -223,7 +219,7 @@ impl Throughput {
         }
     }
 
-    /// A generation on `upstream` was under way from `since` to `until`.
+    /// Counts a generation on `upstream` as in flight from `since` to `until`.
     fn busy(&self, upstream: &Upstream, since: Instant, until: Instant) {
         let kept = until.checked_sub(Duration::from_secs(READ));
         let mut from = kept.map_or(since, |kept| since.max(kept));

@@ -1,4 +1,4 @@
-//! Instants as numbers and timestamps, and spans of time as texts.
+//! Converts instants to numbers and timestamps, and durations to text.
 
 use humantime::{Rfc3339Timestamp, TimestampError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,27 +8,26 @@ use std::fmt::{self, Debug, Display};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-/// The last instant that RFC 3339 can write: the end of the year 9999.
 const LAST_WRITABLE: Duration = Duration::new(253_402_300_799, 999_999_999);
 
-/// The time since 1970; none before.
+/// The time since 1970. Zero for instants before 1970.
 pub fn duration_since_1970(wall: SystemTime) -> Duration {
     let since = wall.duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default()
 }
 
-/// Seconds since 1970; 0 before.
+/// Seconds since 1970. 0 for instants before 1970.
 pub fn since_1970(wall: SystemTime) -> f64 {
     duration_since_1970(wall).as_secs_f64()
 }
 
-/// Whole seconds since 1970; 0 before.
+/// Whole seconds since 1970. 0 for instants before 1970.
 pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
     duration_since_1970(wall).as_secs()
 }
 
-/// The instant as text (RFC 3339, UTC) to the second. A clock that is wrong must not end a thread: an instant before 1970
-/// or after 9999 is written as the nearest one between.
+/// Formats an instant as RFC 3339 in UTC with seconds. A wrong clock must not end a thread, so an
+/// instant before 1970 or after 9999 is replaced by the nearest valid one.
 #[expect(
     clippy::disallowed_methods,
     reason = "the instant is one that it writes"
@@ -37,7 +36,7 @@ pub fn rfc3339_seconds(at: SystemTime) -> Rfc3339Timestamp {
     humantime::format_rfc3339_seconds(writable(at))
 }
 
-/// The same to the millisecond.
+/// Formats an instant as RFC 3339 in UTC with milliseconds.
 #[expect(
     clippy::disallowed_methods,
     reason = "the instant is one that it writes"
@@ -46,7 +45,7 @@ pub fn rfc3339_millis(at: SystemTime) -> Rfc3339Timestamp {
     humantime::format_rfc3339_millis(writable(at))
 }
 
-/// The same to the nanosecond.
+/// Formats an instant as RFC 3339 in UTC with nanoseconds.
 #[expect(
     clippy::disallowed_methods,
     reason = "the instant is one that it writes"
@@ -55,17 +54,18 @@ pub fn rfc3339_nanos(at: SystemTime) -> Rfc3339Timestamp {
     humantime::format_rfc3339_nanos(writable(at))
 }
 
-/// The nearest instant that `humantime` writes; it panics at others.
+/// The nearest instant that `humantime` can format. It panics for others.
 fn writable(at: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + duration_since_1970(at).min(LAST_WRITABLE)
 }
 
-/// How exact the starts of calls are in records. A call that began right after another one may seem to begin by less
-/// than this before its end.
+/// The resolution of start times in records. A call that began right after another one may seem to
+/// begin up to this much before the other one ended.
 pub const RECORDED_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// A point in time that is written as RFC 3339 in UTC. It has whole milliseconds, see [`RECORDED_RESOLUTION`], or whole
-/// seconds. Timestamps are ordered by time. Two timestamps are equal if their texts are.
+/// A point in time, written as RFC 3339 in UTC. It has milliseconds, see [`RECORDED_RESOLUTION`],
+/// or whole seconds. Timestamps are ordered by time. Two timestamps are equal if their texts are
+/// equal.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -84,12 +84,12 @@ pub struct Timestamp {
 enum Precision {
     Seconds,
     Millis,
-    /// Only timestamps that were parsed have it.
+    /// Only in parsed timestamps.
     Nanos,
 }
 
 impl Timestamp {
-    /// A timestamp in whole seconds.
+    /// A timestamp with whole seconds.
     pub fn seconds(time: SystemTime) -> Timestamp {
         let since = Duration::from_secs(whole_seconds_since_1970(time));
         Timestamp {
@@ -104,7 +104,6 @@ impl Timestamp {
     }
 }
 
-/// A timestamp in whole milliseconds.
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Timestamp {
         let since = duration_since_1970(time);
@@ -122,7 +121,7 @@ impl Default for Timestamp {
     }
 }
 
-/// Parses what any version has written, with a precision that writes it again.
+/// Parses timestamps of all versions and keeps their precision.
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
@@ -181,7 +180,6 @@ impl JsonSchema for Timestamp {
     }
 }
 
-/// The units of [`span_text`], in nanoseconds.
 const UNITS: [(u128, &str); 7] = [
     (86_400_000_000_000, "d"),
     (3_600_000_000_000, "h"),
@@ -192,8 +190,8 @@ const UNITS: [(u128, &str); 7] = [
     (1, "ns"),
 ];
 
-/// A span of time as the configuration reads it: days, hours and so on. No months and years, which are not a
-/// whole number of days.
+/// Formats a duration in the syntax of the configuration, with days as the largest unit. Months and
+/// years are not whole numbers of days.
 ///
 /// ```
 /// use std::time::Duration;

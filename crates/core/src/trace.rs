@@ -1,5 +1,5 @@
 //! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): the position of a call in a
-//! trace that spans several processes. Independent of spans and exporters.
+//! distributed trace. Does not depend on spans or exporters.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -9,31 +9,30 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The `sampled` flag: the caller records its spans.
 const SAMPLED: u8 = 0x01;
-/// The flags that are defined; unknown ones must not be passed on.
+/// The flags that the specification defines. Others must not be passed on.
 const KNOWN_FLAGS: u8 = 0x03;
 
-/// A trace and the span that is the parent of what follows.
+/// A trace, and the span in it that is the parent of further spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The trace; never 0.
+    /// The trace id, never 0.
     pub trace_id: u128,
-    /// The span; never 0.
+    /// The span id, never 0.
     pub span_id: u64,
-    /// The trace flags that are defined.
+    /// The trace flags. Undefined flags are removed.
     pub flags: u8,
 }
 
 impl TraceContext {
-    /// The caller's `traceparent`. A malformed one counts as absent, as do several, since it is
-    /// unknown which one is right.
+    /// The caller's `traceparent`. A malformed header counts as absent. Several headers also count
+    /// as absent, because it is unknown which one is right.
     pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
         let mut all = headers.get_all(TRACEPARENT).into_iter();
         let only = all.next().filter(|_| all.next().is_none())?;
         TraceContext::parse(only.to_str().ok()?)
     }
 
-    /// Reads a `traceparent` of version 00, and the part of later versions that is as in
-    /// version 00.
+    /// Parses a `traceparent` of version 00. Reads only the fields of version 00 in later versions.
     pub fn parse(text: &str) -> Option<TraceContext> {
         let mut parts = text.splitn(5, '-');
         let mut hex = |length| parts.next().and_then(|part| hexadecimal(part, length));
@@ -53,14 +52,14 @@ impl TraceContext {
         self.flags & SAMPLED != 0
     }
 
-    /// The same trace with the flag as given.
+    /// A copy with the `sampled` flag set or cleared.
     pub fn with_sampled(self, sampled: bool) -> TraceContext {
         let others = self.flags & !SAMPLED;
         let flags = others | if sampled { SAMPLED } else { 0 };
         TraceContext { flags, ..self }
     }
 
-    /// The trace's id as records and exemplars show it: 32 hexadecimal digits.
+    /// The trace id as in records and exemplars: 32 hexadecimal digits.
     pub fn trace(&self) -> String {
         format!("{:032x}", self.trace_id)
     }
@@ -72,28 +71,28 @@ impl TraceContext {
 }
 
 impl fmt::Display for TraceContext {
-    /// As a `traceparent` of version 00.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace, span, flags) = (self.trace_id, self.span_id, self.flags);
         write!(f, "00-{trace:032x}-{span:016x}-{flags:02x}")
     }
 }
 
-/// The spans of one call: the call as the agent made it, and the request to the upstream.
+/// The spans of one call: the server span of the call, and the client span of the request to the
+/// upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTrace {
-    /// The agent's span, where it sent one.
+    /// The agent's span, if the request has a trace context.
     pub parent: Option<TraceContext>,
-    /// The call as the agent made it.
+    /// The server span.
     pub server: TraceContext,
-    /// The request to the upstream: a child of the call, in the same trace.
+    /// The id of the client span, which is a child of the server span.
     pub client: u64,
-    /// Whether it is propagated to the upstream in the request's headers.
+    /// Whether the trace context is sent to the upstream.
     pub propagates: bool,
 }
 
 impl CallTrace {
-    /// The context that is propagated to the upstream: the parent of its spans.
+    /// The context that is sent to the upstream, with the client span as the parent.
     pub fn upstream(&self) -> TraceContext {
         let span_id = self.client;
         TraceContext {
@@ -102,35 +101,34 @@ impl CallTrace {
         }
     }
 
-    /// Whether it continues the agent's trace and was not started here.
+    /// Whether the call continues the agent's trace instead of starting a new one.
     pub fn continues(&self) -> bool {
         self.parent.is_some()
     }
 }
 
-/// The key of this proxy's member in `tracestate`.
+/// The key of the proxy's member in `tracestate`.
 pub const STATE_KEY: &str = "tokengauge";
 
-/// A header with the same information, for gateways that forward `x-` headers but no trace
-/// context: `<hop>-<traceparent>`.
+/// A header for gateways that forward `x-` headers but no trace context. Its value is
+/// `<hop>-<traceparent>`.
 pub const HOP_HEADER: &str = "x-tokengauge-hop";
 
-/// What the previous tokengauge on a call's way propagated: in `tracestate` as
-/// `tokengauge=<hop>-<span>`, the hop in decimal, the span of its upstream request in 16
-/// hexadecimal digits; or in [`HOP_HEADER`].
+/// What another tokengauge, nearer to the agent, sent along with the call. In `tracestate` it is
+/// the member `tokengauge=<hop>-<span>`, with the hop in decimal and the span of its upstream
+/// request in 16 hexadecimal digits. Otherwise it is in [`HOP_HEADER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropagatedTrace {
-    /// How many instances of tokengauge the call had passed before that one.
+    /// The number of tokengauge instances that the call had passed before that instance.
     pub hop: u32,
-    /// Its upstream request.
+    /// The upstream request of that instance.
     pub request: TraceContext,
 }
 
 impl PropagatedTrace {
-    /// Larger hop counts are not plausible and are ignored.
     const MAX_HOP: u32 = 99;
 
-    /// Reads it from the caller's headers; malformed values count as absent.
+    /// Reads the caller's headers. Malformed values count as absent.
     pub fn of_headers(headers: &HeaderMap) -> Option<PropagatedTrace> {
         let passed =
             PropagatedTrace::of_state(headers).or_else(|| PropagatedTrace::of_own_header(headers));
@@ -165,13 +163,13 @@ impl PropagatedTrace {
         })
     }
 
-    /// The value of [`HOP_HEADER`].
+    /// The value of the [`HOP_HEADER`].
     pub fn header(&self) -> HeaderValue {
         let value = format!("{}-{}", self.hop, self.request);
         HeaderValue::from_str(&value).expect("digits, letters and dashes")
     }
 
-    /// The member of `tracestate`.
+    /// The value as a member of `tracestate`.
     pub fn member(&self) -> HeaderValue {
         let (hop, span) = (self.hop, self.request.span_id);
         let member = format!("{STATE_KEY}={hop}-{span:016x}");
@@ -179,11 +177,11 @@ impl PropagatedTrace {
     }
 }
 
-/// The longest `tracestate` that is kept, in bytes: the minimum that the specification requires
-/// everyone to propagate.
+/// The maximum length of a `tracestate` that is kept, in bytes. The specification requires at least
+/// this length.
 pub const MAX_STATE: usize = 512;
 
-/// The caller's `tracestate`, its header lines joined. One longer than [`MAX_STATE`] counts as
+/// The caller's `tracestate` with its header lines joined. One longer than [`MAX_STATE`] counts as
 /// absent.
 pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
     let lines = headers.get_all(TRACESTATE).into_iter();
@@ -192,11 +190,10 @@ pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
     (!all.is_empty() && all.len() <= MAX_STATE).then(|| all.into())
 }
 
-/// Gives a call its spans, under the agent's where it sent one; decides whether they are
-/// recorded. Called on the traffic's threads: must be cheap.
+/// Creates the spans of a call, as children of the agent's span if there is one, and decides
+/// whether they are recorded. Runs on the threads of traffic, so it must be cheap.
 pub type Tracer = dyn Fn(Option<TraceContext>) -> CallTrace + Send + Sync;
 
-/// Exactly `length` lower-case hexadecimal digits.
 fn hexadecimal(text: &str, length: usize) -> Option<u128> {
     let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let valid = text.len() == length && text.bytes().all(lower);

@@ -1,28 +1,28 @@
-//! What the operator says of an upstream's engine and hardware: distinguished in reports, joined to
-//! metrics.
+//! The engine and the hardware of an upstream as configured. Reports group by them, and metrics
+//! join them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the operator says of an upstream's engine and hardware. Calls keep those of their time.
+/// The engine and the hardware of an upstream as configured when the call was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamFacts {
-    /// Accelerators and how many, such as `8xH100-SXM`.
+    /// The type and number of accelerators, such as `8xH100-SXM`.
     #[serde(default)]
     pub hardware: Option<String>,
-    /// How weights are stored, such as `fp8`.
+    /// The format of the weights, such as `fp8`.
     #[serde(default)]
     pub quantization: Option<String>,
-    /// Sequences that the engine decodes at once, at most.
+    /// The maximum number of sequences that the engine decodes at once.
     #[serde(default)]
     pub batch_size: Option<String>,
     /// The engine, such as `vllm`.
     #[serde(default)]
     pub engine: Option<String>,
-    /// Its version.
+    /// The version of the engine.
     #[serde(default)]
     pub engine_version: Option<String>,
     /// The revision of the model's weights.
@@ -31,9 +31,9 @@ pub struct UpstreamFacts {
 }
 
 impl UpstreamFacts {
-    /// Bytes of one of them, at most.
+    /// Maximum length of a value in bytes.
     pub const MAX_VALUE: usize = 100;
-    /// Their names, in the order of [`UpstreamFacts::values`].
+    /// The names of all fields, in the order of [`UpstreamFacts::values`].
     pub const NAMES: [&'static str; 6] = [
         "hardware",
         "quantization",
@@ -43,7 +43,7 @@ impl UpstreamFacts {
         "model_version",
     ];
 
-    /// All of them, in the order of [`UpstreamFacts::NAMES`].
+    /// The values of all fields, in the order of [`UpstreamFacts::NAMES`].
     pub fn values(&self) -> [Option<&str>; 6] {
         [
             self.hardware.as_deref(),
@@ -55,12 +55,13 @@ impl UpstreamFacts {
         ]
     }
 
-    /// Whether nothing is said.
+    /// Whether every field is absent.
     pub fn is_empty(&self) -> bool {
         self.values().iter().all(Option::is_none)
     }
 
-    /// Which of them cannot be kept: empty, too long, or with a `;` or a control character.
+    /// The name of the first field whose value is empty, longer than allowed, or contains a `;` or a
+    /// control character.
     pub fn unusable(&self) -> Option<&'static str> {
         let bad = |value: &str| {
             let length = value.len();
@@ -86,7 +87,7 @@ impl UpstreamFacts {
     }
 }
 
-/// `hardware=8xH100; engine=vllm`: those that are said, in their order.
+/// Writes the fields that are present, such as `hardware=8xH100; engine=vllm`.
 impl fmt::Display for UpstreamFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = UpstreamFacts::NAMES.into_iter().zip(self.values());
@@ -99,9 +100,9 @@ impl fmt::Display for UpstreamFacts {
     }
 }
 
-/// A text that [`UpstreamFacts`] did not write.
+/// The error for a text that [`UpstreamFacts`] cannot parse.
 #[derive(Debug, thiserror::Error)]
-#[error("not a list of facts such as `hardware=8xH100; engine=vllm`")]
+#[error("the text is not a list of upstream facts such as `hardware=8xH100; engine=vllm`")]
 pub struct NoFacts;
 
 impl FromStr for UpstreamFacts {

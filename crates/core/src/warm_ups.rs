@@ -1,12 +1,12 @@
-//! When upstreams came up again, as the calls that have ended show it.
+//! Remembers when upstreams restarted, based on the warm-up flag of finished calls.
 
 use crate::hash::FastMap;
 use std::time::SystemTime;
 
-/// Upstreams that are remembered, at most; then all are forgotten.
+/// Maximum number of upstreams that are remembered. When it is exceeded, all are forgotten.
 const MAX_UPSTREAMS: usize = 1_000;
 
-/// The warm-ups of upstreams.
+/// The latest warm-up of each upstream.
 #[derive(Debug, Default)]
 pub struct WarmUps {
     upstreams: FastMap<String, WarmUp>,
@@ -14,18 +14,18 @@ pub struct WarmUps {
 
 #[derive(Clone, Copy, Debug)]
 struct WarmUp {
-    /// Whether a call after it has ended.
+    /// Whether a call that is not part of a warm-up has ended since.
     over: bool,
-    /// When the call began that decided so.
     since: SystemTime,
-    /// When it last warmed up after calls that were not of its warm-up.
+    /// When the latest warm-up began, if it followed calls outside of a warm-up.
     again: Option<SystemTime>,
 }
 
 impl WarmUps {
-    /// Takes a call that has ended: its upstream, whether it is of a warm-up, and when it began. Whether the upstream came
-    /// up again with it, after calls that were not of its warm-up. Calls do not end in the order in which they began: one
-    /// from before what is known changes nothing.
+    /// Records a finished call and whether it belongs to a warm-up of its upstream. Returns true if
+    /// the upstream restarted: the call belongs to a warm-up, and previous calls did not. Calls may
+    /// end in another order than they started. A call that started before the latest known one
+    /// changes nothing.
     pub fn began(&mut self, upstream: &str, warm_up: bool, started: SystemTime) -> bool {
         let Some(known) = self.upstreams.get_mut(upstream) else {
             if self.upstreams.len() >= MAX_UPSTREAMS {
@@ -50,7 +50,7 @@ impl WarmUps {
         warm_up
     }
 
-    /// When an upstream last came up again.
+    /// The start of the latest warm-up of an upstream that had already warmed up before.
     pub fn again(&self, upstream: &str) -> Option<SystemTime> {
         self.upstreams.get(upstream)?.again
     }
@@ -70,8 +70,8 @@ mod tests {
             (1, true),
             (2, true),
             (3, false),
-            (5, true),  // it came up again
-            (4, false), // a long call from before
+            (5, true),  // the upstream restarted
+            (4, false), // a long call that started before
             (6, true),
             (7, false),
             (9, false),

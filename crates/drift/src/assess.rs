@@ -1,4 +1,4 @@
-//! One series: every signal, change points, and why.
+//! Assesses one series: its signals, change points, and the reason of a change.
 
 use crate::report::{DriftState, Entry, Series, SignalDrift, WindowTimes};
 use crate::settings::Settings;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::DistributionSeries;
 
-/// The hours that a comparison at an instant reads: from the first up to the end of the hour that the instant is in.
+/// The span of hours that a comparison at `now` reads, up to the end of the current hour.
 pub fn span(settings: &Settings, now: SystemTime) -> (SystemTime, SystemTime) {
     let until = end_of_hour(now);
     let since = before(before(until, settings.current), settings.reference);
@@ -21,8 +21,8 @@ fn end_of_hour(now: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(hour * 3_600)
 }
 
-/// Compares the hours of one series, those of [`span`]. Hours of either window may be absent. The hour that `now` is in
-/// belongs to the current window, however much of it has passed.
+/// Compares the hours of one series within [`span`]. Hours may be absent. The current hour belongs to the current window,
+/// however much of it has passed.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -89,7 +89,6 @@ pub(crate) fn signals(windows: &Windows<'_>, settings: &Settings) -> Vec<SignalD
 }
 
 impl Entry {
-    /// The answer of a comparison at an instant, of its series.
     pub fn of(
         settings: &Settings,
         now: SystemTime,

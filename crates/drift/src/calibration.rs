@@ -1,5 +1,4 @@
-//! How often drift is said of weeks of sessions without a change, and how often a change is found: many simulated weeks after
-//! four others, looked at every other hour.
+//! Measures false alarms and detection: many simulated weeks after four reference weeks, evaluated every other hour.
 //!
 //! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-drift --lib calibration -- --nocapture` prints the tables of docs/drift.md.
 
@@ -18,28 +17,25 @@ use tokengauge_stats::share::fixed_interval;
 use tokengauge_stats::{Generator, seeded};
 use tokengauge_store::query::{Distributions, Signal};
 
-/// A Monday, 00:00 UTC, in hours since 1970.
 const MONDAY: u64 = 1_762_732_800 / 3_600;
 const WEEK: u64 = 168;
 const REFERENCE: u64 = 4 * WEEK;
 
-/// Traffic without a change.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Sessions that begin in an hour of the day; nights have a share of them.
+    /// Sessions that begin in an hour of the day. Nights have a part of them.
     sessions: f64,
     nights: f64,
-    /// Deviations of logarithms: what calls of a session have in common, and each call.
+    /// Standard deviations of logarithms: what the calls of a session have in common, and each call.
     common: f64,
     own: f64,
-    /// The exponent of the number of calls of a session; small ones have more long sessions.
+    /// The Pareto exponent of the calls per session. A small exponent makes more long sessions.
     tail: f64,
-    /// The growth of traffic and of prompts by week.
+    /// The growth of traffic and of prompt lengths per week, as factors.
     growth: f64,
-    /// The share of the sessions that one user has, with another task every day.
+    /// The share of the sessions that belong to one user, whose task changes every day.
     dominant: f64,
-    /// Lengths of prompts, of which each session has one.
     lengths: &'static [f64],
 }
 
@@ -118,7 +114,6 @@ fn is_night(hour: u64) -> bool {
     hour % 24 < 6
 }
 
-/// Five weeks of sessions.
 fn traffic(random: &mut Generator, world: &World, change: &Change) -> Hours {
     let mut hours = vec![Distributions::default(); (REFERENCE + WEEK) as usize];
     let mut session = 0;
@@ -129,7 +124,7 @@ fn traffic(random: &mut Generator, world: &World, change: &Change) -> Hours {
         }
         let growth = (1.0 + world.growth).powf(hour as f64 / WEEK as f64);
         let share = if is_night(hour) { world.nights } else { 1.0 };
-        // Sessions are independent: a Poisson number of them.
+        // Sessions are independent, so their number has a Poisson distribution.
         let mut left = world.sessions * share * growth;
         loop {
             left += (1.0 - random.random::<f64>()).ln();
@@ -146,7 +141,7 @@ fn traffic(random: &mut Generator, world: &World, change: &Change) -> Hours {
                 wait: factor(random, world.common / 2.0),
                 tps: 50.0 * factor(random, world.common / 2.0),
             };
-            // Ten on average of every exponent.
+            // Scaled to a mean of ten for every exponent.
             let pareto = (1.0 - random.random::<f64>()).powf(-1.0 / world.tail);
             let calls = (10.0 * (1.0 - 1.0 / world.tail) * pareto)
                 .round()
@@ -205,7 +200,6 @@ fn at(hour: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs((MONDAY + hour) * 3_600)
 }
 
-/// The signals at the end of an hour.
 fn look(hours: &Hours, hour: u64, settings: &Settings) -> Vec<SignalDrift> {
     signals(&Windows::of(hours, settings, at(hour + 1)), settings)
 }
@@ -214,7 +208,6 @@ fn is_drift(one: &SignalDrift) -> bool {
     one.state == DriftState::Drifted
 }
 
-/// Whether a signal would have drifted by its size, if chance did not count.
 fn is_large(one: &SignalDrift, settings: &Settings) -> bool {
     let reach = |value: Option<f64>, least| value.is_some_and(|value| value >= least);
     reach(one.distance, settings.thresholds.distance)
@@ -246,7 +239,6 @@ fn row(verdict: &str, world: &str, runs: u64, false_alarms: Option<u64>, power: 
     );
 }
 
-/// Looks at every other hour of weeks without a change.
 #[track_caller]
 fn has_no_alarm(world: &World, seed: u64) {
     let settings = Settings::new("all");
@@ -325,7 +317,6 @@ fn sessions_make_no_change_points() {
 
 #[test]
 fn changes_are_found_within_a_day_also_at_night() {
-    // 08:00 and midnight of the third day.
     let (day, night) = (REFERENCE + 56, REFERENCE + 48);
     let changes = [
         (

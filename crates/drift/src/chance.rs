@@ -1,8 +1,8 @@
-//! Whether a window differs by more than earlier windows of the same length do without a change.
+//! Whether a window differs more than earlier windows of the same length do without a change.
 //!
-//! Calls of one session are alike, one user may have most of the sessions, and days differ: how far a window is from the
-//! others by chance does not follow from its number of calls. It is measured: each earlier window is compared with the same
-//! hours of the other periods, just as the current one is.
+//! The number of calls does not determine how far a window deviates by chance: calls of one session are alike, one user may
+//! have most sessions, and days differ. So the deviation is measured: each earlier window is compared with the same hours
+//! of the other periods, just like the current window.
 
 use crate::signal::Cell;
 use crate::windows::{Pair, Weighted, Windows, sessions_of};
@@ -10,36 +10,33 @@ use std::collections::BTreeMap;
 use tokengauge_stats::Estimate;
 use tokengauge_store::query::{Distributions, Signal};
 
-/// The share of weeks in which a series that has not changed is said to have.
+/// The share of weeks in which a series without a change is reported as drifted.
 pub(crate) const FALSE_WEEKS: f64 = 0.05;
-/// The looks of a week, one an hour: several within an hour see about the same calls.
+/// Evaluations per week: one per hour. Evaluations within an hour see nearly the same calls.
 const LOOKS: f64 = 168.0;
-/// The scores of all signals and classes of a series.
+/// The number of scores over all signals and classes of a series.
 const SCORES: f64 = 60.0;
-/// Degrees of freedom with which Student's t is normal.
+/// The degrees of freedom at which Student's t distribution counts as normal.
 const UNBOUNDED: f64 = 1e6;
 pub(crate) const MIN_WINDOWS: usize = 8;
-/// The places of kinds in the store, more than there are.
+/// The indexes of kinds in the store; the range is wider than needed.
 pub(crate) const PLACES: std::ops::Range<usize> = 0..16;
-/// The share of the windows since a change that still show it.
+/// An ongoing change must appear in at least this share of the windows since it began.
 const ONGOING: f64 = 2.0 / 3.0;
 
-/// How far one window is from its reference.
 struct Window {
-    /// How many windows before the current one.
     back: u64,
     sums: Sums,
     sessions: f64,
 }
 
 impl Window {
-    /// A mean score of its calls; 0 is what it is without a change.
+    /// The mean score of the calls. Without a change it is 0.
     fn score(&self, at: usize) -> f64 {
         self.sums.scores[at] / self.sums.calls
     }
 }
 
-/// Sums of the scores of calls.
 #[derive(Default)]
 struct Sums {
     scores: Vec<f64>,
@@ -56,14 +53,16 @@ impl Sums {
     }
 }
 
-/// Whether the current window is further from its reference than chance explains; `None` with fewer than [`MIN_WINDOWS`]
-/// earlier windows to tell by.
+/// Whether the current window differs from its reference beyond chance. `None` with fewer than [`MIN_WINDOWS`] earlier
+/// windows.
 ///
-/// A value has two scores: its place in the reference, from −½ to ½, and the distance of this place from the middle. Both
-/// are bounded, so that no single call decides. Kinds, such as outcomes, have their shares. The variance of a score is the
-/// mean square of the earlier windows. With fewer sessions than these have it is larger: a night varies more than a day. Windows since the change that the current one shows do not count, nor do their hours.
+/// A value has two scores: its rank in the reference, from −½ to ½, and the distance of that rank from the middle. Both are
+/// bounded, so that no single call decides. For kinds, such as outcomes, the scores are shares.
 ///
-/// `shares` has the share of each kind before and now; it is empty for values.
+/// The variance of a score is its mean square over the earlier windows. It is larger if the current window has fewer
+/// sessions, since a night varies more than a day. Windows since an ongoing change, and their hours, do not count.
+///
+/// `shares` contains the share of each kind before and now. It is empty for values.
 pub(crate) fn beyond(
     windows: &Windows<'_>,
     cell: Cell,
@@ -73,7 +72,7 @@ pub(crate) fn beyond(
     let now = current(windows, cell, &pair.current)?;
     let least = |at: usize| least_variance(shares.get(at), pair);
     let scores = 0..now.sums.scores.len();
-    // What independent calls explain needs no earlier windows.
+    // A difference that independent calls explain needs no earlier windows.
     let unlikely = |at: &usize| is_beyond(now.score(*at), least(*at), UNBOUNDED);
     let unlikely: Vec<usize> = scores.filter(unlikely).collect();
     if unlikely.is_empty() {
@@ -102,7 +101,6 @@ pub(crate) fn beyond(
     (known || beyond).then_some(beyond)
 }
 
-/// Whether a score is further from 0 than its variance explains.
 fn is_beyond(score: f64, variance: f64, degrees_of_freedom: f64) -> bool {
     let estimate = Estimate {
         value: score,
@@ -123,8 +121,8 @@ fn variance(earlier: &[Window], now: &Window, at: usize) -> f64 {
     of_sessions / sessions.min(now.sessions)
 }
 
-/// The variance if calls, or of kinds sessions, were independent: earlier windows without any failure do not show that there
-/// can be none.
+/// The variance if calls (for kinds: sessions) were independent. Earlier windows without a failure do not prove that
+/// failures are impossible.
 fn least_variance(shares: Option<&(f64, f64)>, pair: &Pair) -> f64 {
     let Some((was, is)) = shares else {
         return 1.0 / 12.0 / pair.current.calls();
@@ -134,8 +132,8 @@ fn least_variance(shares: Option<&(f64, f64)>, pair: &Pair) -> f64 {
     pooled * (1.0 - pooled) * (1.0 / before + 1.0 / now)
 }
 
-/// For how many windows the change that the current one shows has been there: most of those since then have at least half of
-/// it. At most half of all, since most of the reference cannot be a change.
+/// The number of windows in which the present change is already visible: most windows since then show at least half of it.
+/// At most half of all windows count, since most of the reference cannot be a change.
 fn ongoing(earlier: &[Window], now: &Window, at: usize) -> u64 {
     let (mut seen, mut shown, mut since) = (0.0, 0.0, 0);
     for window in earlier.iter().take(earlier.len() / 2) {
@@ -166,7 +164,7 @@ fn current(windows: &Windows<'_>, cell: Cell, calls: &Weighted) -> Option<Window
     })
 }
 
-/// The windows before an hour that have calls, the last one first.
+/// The windows before `until` that have calls, the latest first.
 fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     let hours = windows.reference.iter();
     let hours: Vec<_> = hours.take_while(|(hour, _)| *hour < until).collect();
@@ -203,7 +201,7 @@ fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     found.into_iter().map(window).collect()
 }
 
-/// The calls of one cell: their values, ascending, or how many are of each kind.
+/// The calls of one cell: their values in ascending order, or the count of each kind.
 struct Part {
     calls: f64,
     values: Vec<(f64, f64)>,
@@ -226,7 +224,8 @@ impl Part {
         }
     }
 
-    /// The sums of the scores of its calls by those that they are compared with; if it is `among` these, by the others.
+    /// The sums of the calls' scores relative to `with`. If `with` includes the calls (`among`), they are not compared with
+    /// themselves.
     fn scores(&self, with: &Part, among: bool) -> Option<Sums> {
         let calls = self.calls;
         let left = with.calls - if among { calls } else { 0.0 };
@@ -246,7 +245,7 @@ impl Part {
     }
 }
 
-/// The sums of the places of values among `left` others, less those that are expected.
+/// The sums of the ranks of values among `left` others, minus the expected sums.
 fn ranks(own: &[(f64, f64)], others: &[(f64, f64)], among: bool, left: f64) -> [f64; 2] {
     let mut own = own.iter().peekable();
     let mut others = others.iter().peekable();

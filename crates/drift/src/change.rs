@@ -1,4 +1,4 @@
-//! When the level of a signal jumped: change points of medians, less the seasonal median.
+//! When the level of a signal jumped: change points of medians minus the seasonal median.
 
 use crate::report::ChangePoint;
 use crate::settings::{Season, Settings};
@@ -10,16 +10,15 @@ use tokengauge_core::time::Timestamp;
 use tokengauge_stats::change::{self, Options};
 use tokengauge_store::query::Distributions;
 
-/// Calls that an hour needs for its median to count.
+/// The number of calls that an hour needs for its median to count.
 pub const MIN_HOURLY_CALLS: u64 = 10;
-/// The p value of the t test between both sides: stricter than the default of one in a thousand, since every hour of four weeks
-/// and every signal is looked at.
+/// The p value of the t test between both sides. It is stricter than the default of 0.001, since all hours of four weeks
+/// and all signals are tested.
 const MAX_P: f64 = 1e-4;
-/// The periods of the season that are needed before it can be taken out: of two hours the median lies between both, so that a
-/// jump in one week would show in the other as well.
+/// The number of periods needed to remove the season. The median of two hours lies between them, so a jump in one week
+/// would also appear in the other.
 pub const MIN_CHANGE_PERIODS: usize = 3;
 
-/// The length of the steps that the store has everything by.
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Copy)]
@@ -33,13 +32,11 @@ impl Level {
         Level { at, value }
     }
 
-    /// The place in the season of the hour that it is in.
     fn slot(self, season: Season) -> u64 {
         season.slot(hour_of(self.at))
     }
 }
 
-/// The change points of every signal, by time, or what is missing.
 pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoint>, String> {
     let mut found = Vec::new();
     let mut missing = None;
@@ -69,12 +66,9 @@ pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoi
 
 fn too_few(hours: usize) -> String {
     let needed = 2 * Options::default().min_points;
-    format!(
-        "has {hours} of the {needed} hours with at least {MIN_HOURLY_CALLS} calls that are needed"
-    )
+    format!("has {hours} of the {needed} required hours with at least {MIN_HOURLY_CALLS} calls")
 }
 
-/// The level of each hour that has enough calls.
 fn levels(hours: &Hours, signal: SignalName) -> Vec<Level> {
     let level = |(at, calls): (&SystemTime, &Distributions)| {
         let cell = Cell::all_of(signal).of(calls);
@@ -88,7 +82,6 @@ fn levels(hours: &Hours, signal: SignalName) -> Vec<Level> {
     hours.iter().filter_map(level).collect()
 }
 
-/// The share of calls that ended well.
 fn complete(calls: &Distributions) -> f64 {
     let complete = calls
         .outcomes()
@@ -96,7 +89,6 @@ fn complete(calls: &Distributions) -> f64 {
     complete.map_or(0.0, |(_, times)| times as f64 / calls.calls().max(1) as f64)
 }
 
-/// The change points of one signal; an error without a text where it has no calls at all.
 fn of_signal(
     levels: &[Level],
     signal: SignalName,
@@ -113,15 +105,13 @@ fn of_signal(
     of_levels(signal, levels, &usual, settings, (HOUR, min_points))
 }
 
-/// The usual level of each place in the season.
 pub(crate) type Usual = BTreeMap<u64, f64>;
 
-/// The usual levels of a signal by its hours, or what is missing.
 pub(crate) fn usual(hours: &Hours, signal: SignalName, season: Season) -> Result<Usual, String> {
     by_slot(&levels(hours, signal), season)
 }
 
-/// The change points of levels by steps of one length, with so many steps on either side.
+/// The change points of levels. Each side of a change has at least the given number of steps.
 pub(crate) fn of_levels(
     signal: SignalName,
     levels: &[Level],
@@ -139,7 +129,7 @@ pub(crate) fn of_levels(
     let level = median(levels.iter().map(|level| level.value).collect());
     let (levels, residuals) = less_season(levels, usual, settings.season);
     if levels.len() < 2 * min_points {
-        // No level means that it is usually 0, such as cached input without a cache.
+        // Without a level the signal is usually 0, such as cached input without a cache.
         return Err((!levels.is_empty()).then(|| periods(settings.season)));
     }
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
@@ -157,7 +147,7 @@ pub(crate) fn of_levels(
     Ok(found.into_iter().map(point).collect())
 }
 
-/// The median of each place in the season that is known well enough.
+/// The median of each slot in the season that has enough values.
 fn by_slot(levels: &[Level], season: Season) -> Result<Usual, String> {
     let mut slots: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for level in levels {
@@ -176,8 +166,9 @@ fn by_slot(levels: &[Level], season: Season) -> Result<Usual, String> {
     }
 }
 
-/// The steps whose place in the season is known, and their levels less the median of that place, as shares of it: where nights
-/// have a tenth of the day's values, they have a tenth of its noise, too. A place with a median of 0 has no share.
+/// The steps with a known slot, and their levels minus the slot's median, as shares of that median. Shares make the noise
+/// comparable: if nights have a tenth of the day's values, they also have a tenth of its noise. A slot with a median of 0
+/// has no share.
 fn less_season(levels: &[Level], usual: &Usual, season: Season) -> (Vec<Level>, Vec<f64>) {
     let known = levels.iter().filter_map(|level| {
         let usual = usual.get(&level.slot(season))?;
@@ -194,7 +185,7 @@ fn periods(season: Season) -> String {
     format!("needs calls in the same hours of {MIN_CHANGE_PERIODS} {unit}")
 }
 
-/// The median of some values, the middle of two; 0 without any.
+/// The median. For an even count it is the mean of the two middle values; without values it is 0.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = |place: usize| values.get(place).copied().unwrap_or_default();

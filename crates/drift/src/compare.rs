@@ -1,4 +1,4 @@
-//! How far a signal is from its reference.
+//! The distance of a signal from its reference.
 
 use crate::chance;
 use crate::report::{DriftState, Figures, SignalDrift};
@@ -7,11 +7,10 @@ use crate::signal::Cell;
 use crate::windows::{Missing, Pair, Weighted, Windows};
 use tokengauge_stats::drift::{Distribution, stability_index};
 
-/// The least range that distances are measured in, as a share of the reference's median: the classes of the store are 2 %
-/// wide, and a signal that hardly varies would drift by one of them.
+/// The smallest range for distances, as a share of the reference's median. The store's classes are 2 % wide, so a signal
+/// that hardly varies would drift by one class.
 const LEAST_RANGE: f64 = 0.1;
 
-/// Compares one cell; `None` where neither window has calls with it.
 pub(crate) fn compare(
     windows: &Windows<'_>,
     cell: Cell,
@@ -57,7 +56,6 @@ pub(crate) fn no_reference(season: Season) -> String {
     .to_owned()
 }
 
-/// Which window has too few calls, if one has.
 pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
     let needed = settings.thresholds.min_sessions as f64;
     let windows = [
@@ -69,14 +67,13 @@ pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
         .find(|(_, window)| window.sessions() < needed);
     few.map(|(name, window)| {
         let sessions = window.sessions().floor();
-        format!("the {name} has {sessions} of the {needed} sessions that are needed")
+        format!("the {name} has {sessions} of the {needed} required sessions")
     })
 }
 
-/// That nobody can say yet how far windows are from each other by chance.
 pub(crate) fn too_few_windows() -> String {
     format!(
-        "needs {} earlier windows to tell a change from chance",
+        "needs {} earlier windows to distinguish a change from chance",
         chance::MIN_WINDOWS
     )
 }
@@ -84,7 +81,7 @@ pub(crate) fn too_few_windows() -> String {
 struct Sizes {
     distance: Option<f64>,
     stability_index: Option<f64>,
-    /// The Wasserstein-1 distance as a share of the reference's mean; infinite where that is 0.
+    /// The Wasserstein-1 distance as a share of the reference's mean. It is infinite if the mean is 0.
     change: f64,
 }
 
@@ -109,7 +106,7 @@ impl Sizes {
 
     fn reach(&self, settings: &Settings) -> bool {
         let thresholds = &settings.thresholds;
-        // Without deciles to tell apart the distance decides alone.
+        // Without distinct deciles only the distance decides.
         let index = self.stability_index;
         self.distance.is_some_and(|is| is >= thresholds.distance)
             && index.is_none_or(|is| is >= thresholds.stability_index)

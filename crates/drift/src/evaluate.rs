@@ -1,4 +1,4 @@
-//! One comparison over all its series, asked of a ledger.
+//! Evaluates one comparison over all its series, from a ledger.
 
 use crate::DriftState;
 use crate::assess::{assess, span};
@@ -12,15 +12,15 @@ use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{DistributionSelector, DistributionSeries};
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// Models of a route that one may have taken the place of, those with most calls.
+/// The number of other models of a route that are searched for a replaced model.
 const MAX_OTHERS: usize = 5;
 
-/// Evaluates a comparison at an instant: of the series with calls in the current window the [`MAX_SERIES`] with most, one after
-/// the other, so that the hours of one alone are in memory. Series that are not reached while there is `time_left` are counted
-/// as left out. Blocks.
+/// Evaluates a comparison at an instant. It evaluates at most [`MAX_SERIES`] series with calls in the current window, those
+/// with most calls, one at a time to bound memory. Series that are not reached while there is `time_left` count as left
+/// out. Blocks.
 ///
 /// # Errors
-/// As with every query of the ledger: see [`QueryError`].
+/// See [`QueryError`].
 pub fn evaluate(
     calls: &StoredCalls,
     settings: &Settings,
@@ -49,7 +49,7 @@ pub fn evaluate(
     Ok(Entry::of(settings, now, found, left_out))
 }
 
-/// The other models of a series' route and workload with most calls, by hour.
+/// The other models with most calls of a series' route and workload, by hour.
 fn others(
     calls: &StoredCalls,
     series: &DistributionSeries,
@@ -75,7 +75,6 @@ fn others(
     .collect()
 }
 
-/// The series with calls in the current window, those with most first.
 fn of_now(
     calls: &StoredCalls,
     settings: &Settings,

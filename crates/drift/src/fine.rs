@@ -1,4 +1,5 @@
-//! When TTFT or TPS jumped, to five minutes: change points of the medians of the last day, less the seasonal median of the hours.
+//! When TTFT or TPS jumped, to five minutes: change points of the last day's medians minus the seasonal median of the
+//! hours.
 
 use crate::change::{Level, of_levels, usual};
 use crate::report::{ChangePoint, Series};
@@ -12,23 +13,21 @@ use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// The length of a step, as the ledger has sums by five minutes.
+/// The length of a step. The ledger has sums for five minutes.
 pub const STEP: Duration = Duration::from_secs(300);
 const SPAN: Duration = Duration::from_secs(86_400);
-/// Calls that a step needs for its median to count.
 const MIN_STEP_CALLS: u64 = 10;
-/// Steps on either side of a change: an hour.
+/// The number of steps on either side of a change: one hour.
 const MIN_STEPS: usize = 12;
-/// A change point of the hours is the same as one of the steps within this.
+/// Change points of hours and of steps within this time are the same change.
 const SAME: Duration = Duration::from_secs(2 * 3_600);
 
-/// Medians by step, by when the step begins.
 pub type Steps = BTreeMap<SignalName, BTreeMap<SystemTime, f64>>;
 
-/// The medians of the last day of a series; none where its model, route or workload is not known.
+/// The medians of the last day of a series. Empty if its model, route or workload is unknown.
 ///
 /// # Errors
-/// As with every query of the ledger: see [`QueryError`].
+/// See [`QueryError`].
 pub fn steps(calls: &StoredCalls, series: &Series, now: SystemTime) -> Result<Steps, QueryError> {
     let names = [&series.model, &series.route, &series.workload];
     if names.iter().any(|name| name.is_none()) {
@@ -56,7 +55,7 @@ pub fn steps(calls: &StoredCalls, series: &Series, now: SystemTime) -> Result<St
     medians.collect()
 }
 
-/// The steps with enough calls. The first and the last are no whole steps.
+/// The steps with enough calls, without the first and the last, which may be incomplete.
 fn medians(found: &Timeseries) -> BTreeMap<SystemTime, f64> {
     let whole = found.points.len().saturating_sub(2);
     let points = found.points.iter().skip(1).take(whole);
@@ -65,8 +64,8 @@ fn medians(found: &Timeseries) -> BTreeMap<SystemTime, f64> {
     known.collect()
 }
 
-/// Dates the change points of a series to five minutes where its last day allows it, and adds those that the hours do not show
-/// yet. Its sentence is written anew.
+/// Dates the change points of a series to five minutes if possible, adds those that the hours do not show yet, and rewrites
+/// its sentence.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -104,7 +103,7 @@ fn of_signal(
     hours: &Hours,
     settings: &Settings,
 ) -> Vec<ChangePoint> {
-    // Until the season is known, so that no morning is taken for a change.
+    // Without a known season a morning would count as a change.
     let Ok(usual) = usual(hours, signal, settings.season) else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! How far the mix of outcomes or finish reasons is from its reference.
+//! The distance of a mix of outcomes or finish reasons from its reference.
 
 use crate::chance::{self, PLACES};
 use crate::compare::{no_reference, too_few, too_few_windows};
@@ -9,7 +9,6 @@ use crate::windows::{Missing, Pair, Weighted, Windows};
 use tokengauge_stats::drift::LEAST_SHARE;
 use tokengauge_store::query::Signal;
 
-/// Compares one mix; `None` where neither window has calls with it.
 pub(crate) fn compare(
     windows: &Windows<'_>,
     signal: SignalName,
@@ -60,7 +59,7 @@ pub(crate) fn compare(
     Some(answer)
 }
 
-/// The share of each kind before and now. The first is complete calls, or those that stopped by themselves.
+/// The share of each kind before and now. The first kind is complete calls, or calls that finished by themselves.
 fn shares(windows: &Windows<'_>, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
     debug_assert!(matches!(
         whole.signal.stored(),
@@ -82,7 +81,7 @@ fn shares(windows: &Windows<'_>, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
     PLACES.map(of).collect()
 }
 
-/// What a kind adds to the population stability index.
+/// The contribution of a kind to the population stability index.
 fn index((was, is): (f64, f64)) -> f64 {
     let (was, is) = (was.max(LEAST_SHARE), is.max(LEAST_SHARE));
     (is - was) * (is / was).ln()

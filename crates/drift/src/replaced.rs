@@ -1,4 +1,4 @@
-//! Whether a model took the place of another one on its route: the new model has no reference yet.
+//! Whether a model replaced another one on its route, while the new model has no reference yet.
 
 use crate::report::{DriftState, Replaced, Series};
 use crate::settings::Settings;
@@ -7,11 +7,10 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::time::Timestamp;
 use tokengauge_store::query::{DistributionSeries, Distributions};
 
-/// How long both models may answer side by side, and for how long the new one is news.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Says of a series that is learning which of the others of its route and workload it took the place of, if one had the calls
-/// until it came, and has none since. In the first day that is a drift. `until` is the end of the hours.
+/// Sets the model that a learning series replaced: one of `others` on its route and workload that had the calls before and
+/// has none since. On the first day a replacement is a drift. `until` is the end of the hours.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -51,7 +50,7 @@ pub fn replace(
     let least = settings.thresholds.min_sessions as f64;
     let took = |(other, earlier): &(DistributionSeries, Hours)| {
         let ends = earlier.keys().next_back().copied()?;
-        // The other one is away for longer than it takes to have enough sessions.
+        // The old model must have been absent for longer than it took to have enough sessions.
         let away = until.duration_since(ends).ok()?;
         let before = sessions(
             earlier,

@@ -1,4 +1,4 @@
-//! The result of a comparison: the shapes of the API, of `--format json` and of what follows from them.
+//! The result of a comparison, as the API and `--format json` show it.
 
 use crate::settings::Season;
 use crate::signal::SignalName;
@@ -6,28 +6,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::time::Timestamp;
 
-/// One comparison and all its series.
+/// One comparison and its series.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Drift")]
 pub struct Entry {
-    /// Its name in the configuration.
+    /// The name of the comparison in the configuration.
     pub name: String,
-    /// The state of the series that is furthest from its reference.
+    /// The most severe state of any series.
     pub state: DriftState,
-    /// The times that are compared.
+    /// The periods that are compared.
     pub windows: WindowTimes,
-    /// The series with most calls first; at most 20.
+    /// The series with most calls, at most 20, those with most calls first.
     pub series: Vec<Series>,
-    /// Series with fewer calls that were not evaluated, or for which the time did not suffice.
+    /// The number of series that were not evaluated, because they have fewer calls or the time was not enough.
     pub series_left_out: usize,
 }
 
-/// The times that are compared.
+/// The periods that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WindowTimes {
     /// When the reference begins.
     pub reference_since: Timestamp,
-    /// When it ends and the current window begins.
+    /// When the reference ends and the current window begins.
     pub current_since: Timestamp,
     /// When the current window ends.
     pub current_until: Timestamp,
@@ -35,7 +35,7 @@ pub struct WindowTimes {
     pub season: Season,
 }
 
-/// Whether something has changed.
+/// Whether the calls of a series have changed.
 #[derive(
     Clone,
     Copy,
@@ -53,16 +53,16 @@ pub struct WindowTimes {
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "DriftState")]
 pub enum DriftState {
-    /// Not enough is known yet.
+    /// There are not enough calls yet to decide.
     Learning,
-    /// It is as it was, within the thresholds.
+    /// The differences are within the thresholds or explained by chance.
     Stable,
-    /// It has changed by more than the thresholds.
+    /// The differences exceed the thresholds and chance.
     Drifted,
 }
 
 impl DriftState {
-    /// The state of a signal that differs beyond chance, does not, or of which that is not known.
+    /// The state of a signal, by whether it differs beyond chance. `None` if that is unknown.
     pub(crate) fn of(beyond: Option<bool>) -> DriftState {
         match beyond {
             None => DriftState::Learning,
@@ -76,116 +76,119 @@ impl DriftState {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftSeries")]
 pub struct Series {
-    /// The model that answered, else the one asked for.
+    /// The model that answered. If that is unknown, the requested model.
     pub model: Option<String>,
     /// The route.
     pub route: Option<String>,
     /// The workload.
     pub workload: Option<String>,
-    /// `drifted` if a signal has, or if the model is new and replaced another one within a day; `learning` if none is known.
+    /// `drifted` if a signal drifted, or if the model replaced another one within a day; `learning` if no signal has a
+    /// known state.
     pub state: DriftState,
-    /// What changed, when and why, in a sentence; or that it is not known.
+    /// A sentence that says what changed, when and why, or that it is not known.
     pub sentence: String,
-    /// The model that answered before this one took its place; `null` if there is none.
+    /// The model that this one replaced; `null` if there is none.
     pub replaced: Option<Replaced>,
     /// Every signal that has calls.
     pub signals: Vec<SignalDrift>,
-    /// Where the medians of hours, and of five minutes, jump, less the seasonal median; by time. Complete calls are a share.
+    /// Jumps of hourly or five-minute medians minus the seasonal median, in order of time. For complete calls the level is
+    /// a share.
     pub change_points: Vec<ChangePoint>,
-    /// Why there are no change points yet; `null` where there could be.
+    /// Why there are no change points yet; `null` if they can be computed.
     pub change_points_learning: Option<String>,
-    /// Why means changed: the mix of calls, or calls of the same kind.
+    /// Why means changed: by the mix of calls, or within calls of one class.
     pub why: Vec<Why>,
 }
 
-/// A model whose calls another one has now, on the same route and workload.
+/// A model that another one replaced on the same route and workload.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftReplaced")]
 pub struct Replaced {
-    /// The model that answered before.
+    /// The model that answered before the replacement.
     pub model: String,
-    /// The last hour that has calls of it.
+    /// The last hour with calls of the replaced model.
     pub last_hour: Timestamp,
-    /// The first hour that has calls of the new one.
+    /// The first hour with calls of the new model.
     pub since: Timestamp,
 }
 
-/// One signal, in one class where it is kept by classes.
+/// One signal, over all classes or in one class.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SignalDrift {
-    /// Which.
+    /// The signal.
     pub signal: SignalName,
-    /// The class of the prompt's length for `ttft`, of concurrency for `tps`; `null` for all together.
+    /// The prompt length class for `ttft`, or the concurrency class for `tps`; `null` for all classes together.
     pub bucket: Option<String>,
-    /// Whether it has changed.
+    /// Whether the signal has changed.
     pub state: DriftState,
-    /// What is missing while it is learning.
+    /// What is missing while the state is `learning`.
     pub learning: Option<String>,
-    /// The reference, standardised to the hours of the current calls.
+    /// Figures of the reference, standardised to the hours of the current calls.
     pub reference: Option<Figures>,
-    /// The current window.
+    /// Figures of the current window.
     pub current: Option<Figures>,
-    /// The Wasserstein-1 distance in interquartile ranges of the reference; for outcomes and finish reasons the share of
-    /// calls that end in another way. `null` where the reference has no spread to measure by.
+    /// The Wasserstein-1 distance in interquartile ranges of the reference. For outcomes and finish reasons, the share of
+    /// calls that end differently. `null` if the reference has no spread.
     pub distance: Option<f64>,
-    /// The population stability index; `null` where the reference's deciles are all equal.
+    /// The population stability index; `null` if all deciles of the reference are equal.
     pub stability_index: Option<f64>,
 }
 
-/// A distribution in short, in the signal's unit: tokens, seconds, tokens per second, or a share of complete calls.
+/// A summary of a distribution in the unit of its signal: tokens, seconds, tokens per second, or a share of complete calls.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftFigures")]
 pub struct Figures {
-    /// Calls; of a reference the number that weighs as much once its hours are standardised (Kish).
+    /// The number of calls. For the reference, the effective number after its hours are standardised (Kish).
     pub calls: f64,
     /// The effective number of sessions (Kish), which `min_sessions` bounds. A call without a session counts as a session.
     pub sessions: f64,
-    /// The mean, exact.
+    /// The exact mean.
     pub mean: f64,
-    /// The median, within 1 %; `null` of shares.
+    /// The median, within 1 %; `null` for shares.
     pub p50: Option<f64>,
-    /// The 90th percentile, likewise.
+    /// The 90th percentile, within 1 %; `null` for shares.
     pub p90: Option<f64>,
 }
 
 /// A time at which the level of a signal jumped.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ChangePoint {
-    /// Which signal, over all classes.
+    /// The signal, over all classes.
     pub signal: SignalName,
-    /// When the first step after the change begins: an hour, or five minutes of TTFT and TPS in the last day.
+    /// When the first step after the change begins.
     pub at: Timestamp,
-    /// The median level times what the hours before were of their usual values, in the signal's unit.
+    /// The level before the change in the unit of the signal: the median level times the ratio to the usual values before
+    /// the change.
     pub before: f64,
-    /// The same from then on.
+    /// The level after the change in the unit of the signal.
     pub after: f64,
-    /// The change as a share of the usual value of each hour, with its sign.
+    /// The signed change as a share of the usual value of each hour.
     pub change: f64,
-    /// The p value of the t test between both sides; not what decides.
+    /// The p value of the t test between both sides. It does not decide whether there is a change.
     pub p: f64,
     /// The length of a step in seconds: 3600 or 300.
     pub step_seconds: u64,
-    /// Steps before it, up to the change point before.
+    /// The number of steps since the previous change point.
     pub steps_before: usize,
-    /// Steps after it.
+    /// The number of steps after the change.
     pub steps_after: usize,
 }
 
-/// Kitagawa's decomposition of the difference of two means, not medians.
+/// Kitagawa's decomposition of the difference between two means (not medians).
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftWhy")]
 pub struct Why {
-    /// The signal whose mean is decomposed: `ttft` by classes of prompt length, `tps` by classes of concurrency.
+    /// The signal whose mean is decomposed: `ttft` by prompt length classes, or `tps` by concurrency classes.
     pub signal: SignalName,
     /// The mean in the reference.
     pub before: f64,
-    /// The mean now.
+    /// The mean in the current window.
     pub after: f64,
-    /// What the change of the calls' mix adds to the difference.
+    /// The part of the difference due to the changed mix of calls.
     pub mix: f64,
-    /// What the change within classes adds. `mix + within` is `after - before`.
+    /// The part of the difference due to changes within classes. `mix + within` equals `after - before`.
     pub within: f64,
-    /// Each class.
+    /// The parts of each class.
     pub strata: Vec<Stratum>,
 }
 
@@ -193,18 +196,18 @@ pub struct Why {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftStratum")]
 pub struct Stratum {
-    /// Its name; `unknown` where the class is not known.
+    /// The name of the class; `unknown` for calls without a known class.
     pub name: String,
-    /// Its share of calls in the reference.
+    /// The class's share of calls in the reference.
     pub share_before: f64,
-    /// Its share now.
+    /// The class's share of calls in the current window.
     pub share_after: f64,
-    /// Its mean in the reference; `null` without calls.
+    /// The class's mean in the reference; `null` without calls.
     pub mean_before: Option<f64>,
-    /// Its mean now.
+    /// The class's mean in the current window; `null` without calls.
     pub mean_after: Option<f64>,
-    /// What its change of share adds.
+    /// The part of the difference due to the class's changed share.
     pub mix: f64,
-    /// What its change of mean adds.
+    /// The part of the difference due to the class's changed mean.
     pub within: f64,
 }

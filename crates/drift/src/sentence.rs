@@ -3,12 +3,12 @@
 use crate::report::{ChangePoint, DriftState, Figures, Series, SignalDrift, Why};
 use crate::signal::SignalName;
 
-/// The largest share of calls of unknown class with which a decomposition says anything.
+/// A decomposition is reported only up to this share of calls with unknown class.
 const MOST_UNKNOWN: f64 = 0.2;
-/// A mean that changed by less than this share is called unchanged.
+/// A mean is unchanged if it changed by less than this share.
 const SAME_MEAN: f64 = 0.05;
 
-/// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.
+/// The sentence of a series whose other fields are set. A part of a mean below the share `min_change` is small.
 pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
     if let Some(replaced) = &series.replaced {
         let model = series.model.as_deref().unwrap_or("another model");
@@ -109,17 +109,16 @@ fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
     let share = percent(one.distance.unwrap_or_default());
     let (what, kind) = match one.signal {
         SignalName::Outcome => ("calls end", "complete"),
-        _ => ("finish reasons are of", "stop"),
+        _ => ("finish reasons are", "stop"),
     };
     let rest = match one.signal {
-        SignalName::Outcome => "in another way",
-        _ => "another kind",
+        SignalName::Outcome => "differently",
+        _ => "different",
     };
     let (was, is) = (percent(was.mean), percent(is.mean));
     format!("{share} of {what} {rest} ({kind}: {was} → {is})")
 }
 
-/// When the level jumped in that direction for the last time, of signals over all classes.
 fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     let same = |point: &&ChangePoint| {
         point.signal == one.signal
@@ -127,7 +126,7 @@ fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     };
     match series.change_points.iter().rev().find(same) {
         Some(point) => format!("at {}", point.at),
-        None => "(since when is not known)".to_owned(),
+        None => "(start unknown)".to_owned(),
     }
 }
 
@@ -167,13 +166,12 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
         0.45..0.55 => "about halved".to_owned(),
         _ if ratio >= 1.0 + SAME_MEAN => format!("rose by {}", percent(ratio - 1.0)),
         _ if ratio <= 1.0 - SAME_MEAN => format!("fell by {}", percent(1.0 - ratio)),
-        _ => "kept the mean, but not the spread".to_owned(),
+        _ => "changed its spread but not its mean".to_owned(),
     };
     let (was, is) = (number(was.mean), number(is.mean));
     format!("{how} (mean {was} → {is}{})", unit(signal))
 }
 
-/// That TTFT did not follow the prompts.
 fn unchanged_ttft(series: &Series) -> Option<String> {
     let stable = series
         .signals
@@ -186,7 +184,7 @@ fn unchanged_ttft(series: &Series) -> Option<String> {
 }
 
 impl ChangePoint {
-    /// What jumped, and by how much: “prompts rose by 98 % (median 1204 → 2420 tokens)”.
+    /// The jump and its size, such as “prompts rose by 98 % (median 1204 → 2420 tokens)”.
     pub fn sentence(&self) -> String {
         let signal = self.signal;
         let how = if self.change < 0.0 { "fell" } else { "rose" };
@@ -208,7 +206,6 @@ impl ChangePoint {
     }
 }
 
-/// What the decomposition of a mean says.
 fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let (name, equal) = match why.signal {
         SignalName::Ttft => ("TTFT", "prompt length"),
@@ -217,7 +214,7 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let unknown = why.strata.iter().find(|one| one.name == "unknown");
     if let Some(one) = unknown.filter(|one| one.share_before.max(one.share_after) > MOST_UNKNOWN) {
         let share = percent(one.share_before.max(one.share_after));
-        return format!("why {name} changed is not known: the {equal} of {share} of calls is not");
+        return format!("why {name} changed is not known: {share} of calls have no known {equal}");
     }
     let unit = unit(why.signal);
     let signed = |value: f64| {
@@ -236,20 +233,22 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     match (small(why.mix), small(why.within)) {
         (true, true) => format!("why {name} changed is not known: its mean is about the same"),
         (false, true) => format!(
-            "at equal {equal} {name} is unchanged: of {all} in the mean, {mix} come from the mix of calls"
+            "at equal {equal}, {name} is unchanged: the mean changed by {all}, of which {mix} come from the mix of calls"
         ),
         (_, false) if grew_within_classes(series, why) => format!(
-            "of {all} in the mean {name}, {mix} come from the mix of lengths; {within} lie within classes of length, in which \
-             prompts changed as well, so that {name} at equal length is not known"
+            "the mean {name} changed by {all}, of which {mix} come from the mix of prompt lengths and {within} from \
+             changes within length classes. Prompts also changed within these classes, so {name} at equal length is not known"
         ),
-        (true, false) => format!("{name} changed at equal {equal}: {within} of {all} in the mean"),
+        (true, false) => {
+            format!("{name} changed at equal {equal}: {within} of the mean's change by {all}")
+        }
         (false, false) => format!(
-            "of {all} in the mean {name}, {mix} come from the mix of calls and {within} from calls at equal {equal}"
+            "the mean {name} changed by {all}, of which {mix} come from the mix of calls and {within} from calls at equal {equal}"
         ),
     }
 }
 
-/// Whether prompts changed: then calls of one class differ in length, too, and the store has no finer classes.
+/// Whether prompts changed. If so, calls of one class also differ in length, and the store has no finer classes.
 fn grew_within_classes(series: &Series, why: &Why) -> bool {
     why.signal == SignalName::Ttft && has_drifted(series, SignalName::InputTokens)
 }
@@ -263,7 +262,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Three significant digits, whole numbers from 100 on.
+/// Three significant digits; whole numbers from 100 up.
 fn number(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

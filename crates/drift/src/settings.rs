@@ -1,41 +1,35 @@
-//! What is compared with what, and how large a difference is drift.
+//! Which periods are compared, and how large a difference is drift.
 
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::pattern::Pattern;
 use tokengauge_store::query::{DistributionSelector, DistributionSeries};
 
-/// The most series of one entry that are evaluated: those with most calls.
+/// The largest number of series that a comparison evaluates: those with most calls.
 pub const MAX_SERIES: usize = 20;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// One comparison of the present with the time before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Its name, a label.
     pub name: Arc<str>,
     pub select: Select,
-    /// The time before the current window that it is compared with; whole hours.
     pub reference: Duration,
-    /// The time that has just passed; whole hours.
     pub current: Duration,
-    /// Which hours are compared with each other.
     pub season: Season,
     pub thresholds: Thresholds,
 }
 
-/// Which series of model, route and workload. Absent parts match all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Select {
-    /// The model that answered, else the one asked for.
+    /// The model that answered. If that is unknown, the requested model.
     pub model: Option<Pattern>,
     pub route: Option<String>,
     pub workload: Option<String>,
 }
 
-/// The period in which traffic repeats itself. An hour is compared with those at the same place in earlier periods, in UTC.
+/// The period in which traffic repeats. An hour is compared with the same slot of earlier periods, in UTC.
 #[derive(
     Clone,
     Copy,
@@ -56,23 +50,21 @@ pub enum Season {
     Week,
     /// The same hour of the day.
     Day,
-    /// Any hour with any other.
+    /// Any hour is compared with any other.
     None,
 }
 
-/// How large a difference is drift. A series has drifted in a signal when it reaches all of those that apply, by more than
-/// chance explains.
+/// Thresholds of drift. A signal has drifted if it reaches all thresholds that apply to it, beyond chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Sessions in either window before anything is said.
     pub min_sessions: u64,
     /// The Wasserstein-1 distance, in interquartile ranges of the reference.
     pub distance: f64,
-    /// The population stability index over the reference's deciles.
+    /// The population stability index over the deciles of the reference.
     pub stability_index: f64,
-    /// The Wasserstein-1 distance as a share of the reference's mean; and the least change of a change point.
+    /// The Wasserstein-1 distance as a share of the reference's mean. It is also the smallest change of a change point.
     pub min_change: f64,
-    /// The share of calls that end in another way than in the reference, for outcomes and finish reasons.
+    /// For outcomes and finish reasons, the share of calls that end differently than in the reference.
     pub outcome_share: f64,
 }
 
@@ -89,11 +81,9 @@ impl Default for Thresholds {
 }
 
 impl Settings {
-    /// The default reference: four weeks.
     pub const REFERENCE: Duration = Duration::from_secs(28 * 86_400);
     pub const CURRENT: Duration = Duration::from_secs(6 * 3_600);
 
-    /// A comparison of everything with all defaults.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -117,7 +107,6 @@ impl Select {
         model && is(&self.route, &series.route) && is(&self.workload, &series.workload)
     }
 
-    /// The part of it that the store can select by: a superset of what matches.
     pub fn in_store(&self) -> DistributionSelector {
         DistributionSelector {
             model: None,
@@ -128,13 +117,12 @@ impl Select {
 }
 
 impl Season {
-    /// The hours of a period; `None` where any hour is compared with any other.
     pub(crate) fn hours(self) -> Option<u64> {
         self.period()
             .map(|period| period.as_secs() / HOUR.as_secs())
     }
 
-    /// The period; `None` where any hour is compared with any other.
+    /// The length of a period. `None` if any hour is compared with any other.
     pub fn period(self) -> Option<Duration> {
         match self {
             Season::Week => Some(7 * DAY),
@@ -143,7 +131,7 @@ impl Season {
         }
     }
 
-    /// The place of an hour, counted since 1970, in its period.
+    /// The slot of an hour (counted since 1970) in its period.
     pub(crate) fn slot(self, hour: u64) -> u64 {
         self.hours().map_or(0, |period| hour % period)
     }

@@ -1,4 +1,4 @@
-//! The signals of a series, and their parts in the store.
+//! The signals of a series, and their distributions in the store.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use tokengauge_core::concurrency::CONCURRENCIES;
 use tokengauge_core::lengths::PROMPT_LENGTHS;
 use tokengauge_store::query::{Distribution, Distributions, Signal, UNKNOWN_BUCKET};
 
-/// What is compared.
+/// A figure that is compared.
 #[derive(
     Clone,
     Copy,
@@ -27,7 +27,7 @@ use tokengauge_store::query::{Distribution, Distributions, Signal, UNKNOWN_BUCKE
 pub enum SignalName {
     /// Input tokens of a call.
     InputTokens,
-    /// Input tokens that came from a cache.
+    /// Input tokens that were read from a cache.
     CachedInputTokens,
     /// Output tokens of a call.
     OutputTokens,
@@ -35,11 +35,11 @@ pub enum SignalName {
     Ttft,
     /// Tokens per second while decoding.
     Tps,
-    /// Reported ÷ counted output tokens.
+    /// Reported output tokens divided by counted output tokens.
     TokenRatio,
     /// How calls ended.
     Outcome,
-    /// What finish reasons say.
+    /// Finish reasons.
     FinishReason,
 }
 
@@ -55,12 +55,11 @@ impl SignalName {
         SignalName::FinishReason,
     ];
 
-    /// Its word in answers and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Whether it is counts of kinds, without values.
+    /// Whether the signal consists of counts of kinds, without values.
     pub(crate) fn is_mix(self) -> bool {
         matches!(self, SignalName::Outcome | SignalName::FinishReason)
     }
@@ -78,7 +77,6 @@ impl SignalName {
         }
     }
 
-    /// The names of its classes, by their places; none where it is not kept by classes.
     pub(crate) fn classes(self) -> &'static [&'static str] {
         match self {
             SignalName::Ttft => &PROMPT_LENGTHS,
@@ -92,7 +90,7 @@ impl SignalName {
         known.unwrap_or("unknown").to_owned()
     }
 
-    /// The places of its classes, the unknown one last; none where it is not kept by classes.
+    /// The indexes of the classes, the unknown one last. Empty if the signal has no classes.
     pub(crate) fn places(self) -> impl Iterator<Item = usize> {
         let classes = self.classes().len();
         let unknown = (classes > 0).then_some(UNKNOWN_BUCKET);
@@ -100,7 +98,6 @@ impl SignalName {
     }
 }
 
-/// One signal, over all classes or of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) signal: SignalName,
@@ -115,7 +112,6 @@ impl Cell {
         }
     }
 
-    /// Its distribution within several.
     pub(crate) fn of(self, distributions: &Distributions) -> Distribution {
         let signal = self.signal.stored();
         match self.place {

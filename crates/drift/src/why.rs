@@ -1,4 +1,4 @@
-//! Why a mean changed: other calls, or calls of the same kind that take longer.
+//! Why a mean changed: the mix of calls changed, or calls of one class did.
 
 use crate::report::{Stratum, Why};
 use crate::settings::Settings;
@@ -6,7 +6,7 @@ use crate::signal::{Cell, SignalName};
 use crate::windows::{Pair, Windows};
 use tokengauge_stats::mix::{Decomposition, Group, decompose};
 
-/// The decomposition of a signal's mean by its classes; `None` where a window has too few calls.
+/// The decomposition of a signal's mean by classes. `None` if a window has too few calls.
 pub(crate) fn why(windows: &Windows<'_>, signal: SignalName, settings: &Settings) -> Option<Why> {
     let whole = Cell::all_of(signal);
     let all = windows.pair(whole).ok()?;

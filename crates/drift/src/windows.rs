@@ -1,4 +1,4 @@
-//! The hours of the reference and of the current window, by their place in the season.
+//! The hours of the reference and of the current window, by their slot in the season.
 
 use crate::settings::{Season, Settings};
 use crate::signal::Cell;
@@ -7,41 +7,34 @@ use std::time::{Duration, SystemTime};
 use tokengauge_stats::drift::Point;
 use tokengauge_store::query::{Distribution, Distributions};
 
-/// The hours of one series, by their beginning.
 pub type Hours = BTreeMap<SystemTime, Distributions>;
 
-/// The least share of the current calls whose hours have a reference.
+/// At least this share of the current calls must be in hours that have a reference.
 const LEAST_COVERED: f64 = 0.5;
-/// Hours on either side that an hour is compared with if its own place in the season has too few: quiet nights have hours
-/// without a call, and the hours around them are like them.
+/// The number of neighbouring hours on either side that count if a slot has too few calls. Quiet nights have hours without
+/// a call, and the hours around them are similar.
 const NEIGHBOURS: u64 = 3;
 
-/// Both windows, each by the place of its hours in the season.
 pub(crate) struct Windows<'h> {
     pub(crate) season: Season,
-    /// The hours of the reference, ascending, counted since 1970.
+    /// The hours of the reference in ascending order, counted since 1970.
     pub(crate) reference: Vec<(u64, &'h Distributions)>,
-    /// The current calls by place, and what each is compared with; `None` if that is not known.
+    /// The current calls by slot, and the reference of each slot. `None` if a slot has no reference.
     current: BTreeMap<u64, (Distributions, Option<Distributions>)>,
-    /// All calls of the current window.
     all: Distributions,
-    /// The first hour of the current window, and the length of the window in hours.
+    /// The first hour of the current window. Its `length` is in hours.
     pub(crate) begins: u64,
     pub(crate) length: u64,
 }
 
-/// Why two windows cannot be compared in a cell.
 pub(crate) enum Missing {
-    /// Neither has calls with that signal.
     Signal,
-    /// The current window has no calls with it.
     Current,
-    /// Too few of its hours have a reference.
     Reference,
 }
 
-/// One cell in both windows, the reference standardised: each of its hours weighs as much as the same hour weighs now, so
-/// that a current window of morning hours is not compared with nights.
+/// One cell in both windows. The reference is standardised: each of its hours has the weight of the same hour now, so that
+/// current mornings are not compared with nights.
 pub(crate) struct Pair {
     pub(crate) reference: Weighted,
     pub(crate) current: Weighted,
@@ -79,7 +72,7 @@ impl Weighted {
         effective(self.weight, self.squares)
     }
 
-    /// The number of equally large sessions that say as much.
+    /// The effective number of sessions, all of equal weight.
     pub(crate) fn sessions(&self) -> f64 {
         effective(self.weight, self.squares_by_session)
     }
@@ -88,7 +81,6 @@ impl Weighted {
         self.weight
     }
 
-    /// The mean; 0 without calls.
     pub(crate) fn mean(&self) -> f64 {
         if self.weight > 0.0 {
             self.total / self.weight
@@ -98,7 +90,7 @@ impl Weighted {
     }
 }
 
-/// The sessions that a part of the calls is worth, in proportion. A class of prompts may have all its calls from few sessions.
+/// The share of the sessions that corresponds to `calls`. All calls of a class may come from few sessions.
 pub(crate) fn sessions_of(all: &Distributions, calls: f64) -> f64 {
     match all.calls() {
         0 => calls,
@@ -115,7 +107,6 @@ fn effective(weight: f64, squares: f64) -> f64 {
 }
 
 impl<'h> Windows<'h> {
-    /// Sorts the hours of a series into both windows, of which the current one ends at `until`.
     pub(crate) fn of(hours: &'h Hours, settings: &Settings, until: SystemTime) -> Windows<'h> {
         let season = settings.season;
         let current_since = before(until, settings.current);
@@ -150,8 +141,8 @@ impl<'h> Windows<'h> {
         self.weighed_by(cell, cell)
     }
 
-    /// One cell in both windows, where hours weigh by the calls in another: classes by those of all classes together, so
-    /// that their shares are of the same whole.
+    /// One cell in both windows, with hours weighted by the calls in `whole`. The shares of classes then refer to the same
+    /// total.
     pub(crate) fn weighed_by(&self, cell: Cell, whole: Cell) -> Result<Pair, Missing> {
         let mut reference = Weighted::default();
         let mut current = Distribution::default();
@@ -187,15 +178,15 @@ impl<'h> Windows<'h> {
         })
     }
 
-    /// The current calls of each place in the season that has a reference, with that reference.
+    /// The current calls of each slot that has a reference, with that reference.
     pub(crate) fn compared(&self) -> impl Iterator<Item = (&Distributions, &Distributions)> {
         let current = self.current.values();
         current.filter_map(|(now, then)| Some((now, then.as_ref()?)))
     }
 }
 
-/// The calls of the reference that a place in the season is compared with: the calls at the same place. If too few periods have
-/// any, the hours around it also count. Hours just before the current window are in the current period, and do not count.
+/// The reference calls of a slot: calls in the same slot of earlier periods. If too few periods have calls, the hours
+/// around the slot also count. Hours just before the current window belong to the current period and do not count.
 fn comparable(
     reference: &[(u64, &Distributions)],
     season: Season,
@@ -205,11 +196,11 @@ fn comparable(
     let Some(period) = season.hours() else {
         return merged(reference.iter());
     };
-    // A night has hours of two days, which are one period.
+    // A night includes hours of two days, which count as one period.
     let number = |hour: u64| (hour + period / 2 - slot) / period;
     let hour = begins + (slot + period - begins % period) % period;
     let now = number(hour);
-    // Other hours are for places that were quiet, not for those that have not been there often enough.
+    // Neighbouring hours help only slots that were quiet, not slots with too little history.
     let (oldest, _) = reference.first()?;
     let reach = if oldest + MIN_PERIODS as u64 * period <= hour {
         NEIGHBOURS
@@ -226,7 +217,7 @@ fn comparable(
     })
 }
 
-/// How many earlier periods a comparison needs: a single one may have been an exception.
+/// The number of earlier periods that a comparison needs, since a single one may have been an exception.
 const MIN_PERIODS: usize = 2;
 
 fn merged<'a>(hours: impl Iterator<Item = &'a (u64, &'a Distributions)>) -> Option<Distributions> {
@@ -237,14 +228,13 @@ fn merged<'a>(hours: impl Iterator<Item = &'a (u64, &'a Distributions)>) -> Opti
     all
 }
 
-/// An instant so long before; 1970 where there is none.
+/// `span` before an instant, but not before 1970.
 pub(crate) fn before(at: SystemTime, span: Duration) -> SystemTime {
     at.checked_sub(span)
         .unwrap_or(SystemTime::UNIX_EPOCH)
         .max(SystemTime::UNIX_EPOCH)
 }
 
-/// The hour that an instant is in, counted since 1970.
 pub(crate) fn hour_of(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default().as_secs() / 3_600

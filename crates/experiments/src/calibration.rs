@@ -1,5 +1,4 @@
-//! Experiments in simulated time, with a look every minute: false alarms where there is no difference, and power where there
-//! is one.
+//! Experiments in simulated time with a look every minute: false alarms without a difference, and power with one.
 
 use crate::compare::{Comparison, adjust, compare};
 use crate::experiment::{Arm, Experiment, Rules};
@@ -14,18 +13,17 @@ use std::time::{Duration, SystemTime};
 use tokengauge_stats::{Generator, seeded, share};
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// The threshold of the time to the first token that the simulated calls have, in seconds.
 const TTFT: f64 = 0.5;
-/// The threshold of their decode speed, in tokens per second.
 const TPS: f64 = 30.0;
 
-/// By which factors the second arm differs.
+/// The factors by which the second arm differs.
 #[derive(Clone, Copy)]
 struct Shift {
     tps: f64,
     ttft: f64,
     cost: f64,
-    /// The share of its calls that are lost before the first token, in addition to the failures of both arms.
+    /// The share of calls of the second arm that are lost before the first token, in addition to the failures of both
+    /// arms.
     lost: f64,
 }
 
@@ -36,7 +34,7 @@ const NONE: Shift = Shift {
     lost: 0.0,
 };
 
-/// A session: when it is complete, in minutes, its arm, what was so before it had one, and its calls.
+/// A session: its arm, its stratum, its calls, and the minute at which it is complete.
 struct Session {
     complete: u32,
     second: bool,
@@ -44,32 +42,28 @@ struct Session {
     sums: Sums,
 }
 
-/// A standard normal draw (Box and Muller).
 fn normal(random: &mut Generator) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// How sessions differ by what is so before they have an arm.
+/// The differences between sessions that exist before they have an arm.
 #[derive(Clone, Copy)]
 struct Before {
-    /// What the logarithms of speed and wait change with each class of prompt length.
+    /// The change of the logarithms of speed and wait with each class of prompt length.
     prompt: [f64; 2],
-    /// And by how much at the busiest hour.
+    /// The change of the logarithms of speed and wait at the busiest hour.
     hour: [f64; 2],
-    /// Whether the strata of units are known.
     known: bool,
-    /// Whether numbers of calls and tokens have tails like Pareto's with an exponent of 2.2.
+    /// Whether numbers of calls and tokens have Pareto tails with an exponent of 2.2.
     heavy: bool,
-    /// The share of the sessions that one user has, whose answers are three times as long and a third slower.
+    /// The share of sessions of one user, whose responses are three times as long and a third slower.
     dominant: f64,
-    /// By how much the logarithm of the speed falls in an hour.
+    /// The decrease of the logarithm of the speed per hour.
     trend: f64,
-    /// The threshold of the decode speed, in tokens per second.
     tps_below: f64,
 }
 
-/// All prompts and hours are alike.
 const ALIKE: Before = Before {
     prompt: [0.0, 0.0],
     hour: [0.0, 0.0],
@@ -84,25 +78,25 @@ const HEAVY: Before = Before {
     heavy: true,
     ..ALIKE
 };
-/// One user has a third of the sessions, and all become slower.
+/// One user has a third of the sessions, and all sessions become slower.
 const DOMINANT: Before = Before {
     dominant: 0.33,
     trend: 0.1,
     ..UNLIKE
 };
-/// Long prompts wait longer and are decoded more slowly, and so are all at noon.
+/// Calls with long prompts and calls around noon wait longer and decode more slowly.
 const UNLIKE: Before = Before {
     prompt: [-0.2, 0.6],
     hour: [-0.2, 0.3],
     ..ALIKE
 };
-/// The same differences, without strata.
+/// Like [`UNLIKE`], but the strata are unknown.
 const UNKNOWN: Before = Before {
     known: false,
     ..UNLIKE
 };
 
-/// Calls of one session are alike: they share the length of their prompts and the speed of their model.
+/// Generates a session. Its calls share the length of their prompts and the speed of their model.
 fn session(
     begins: u32,
     second: bool,
@@ -181,7 +175,8 @@ fn rules() -> Rules {
     }
 }
 
-/// Runs an experiment of so many minutes with two new sessions in each, and calls `look` with what is known at each.
+/// Runs an experiment of this many minutes with two new sessions per minute, and calls `look` with the observations at
+/// each minute.
 fn run(
     seed: u64,
     minutes: u32,
@@ -246,12 +241,10 @@ fn nor_where_one_user_has_a_third_of_the_sessions_and_speed_falls() {
     );
 }
 
-/// Whether `make calibrations` runs all.
 fn thorough() -> bool {
     std::env::var_os("TOKENGAUGE_THOROUGH").is_some()
 }
 
-/// Prints a row of the table of verdicts.
 fn row(world: &str, runs: u64, alarms: u64, power: &str) {
     let between = share::fixed_interval(alarms, runs, 0.95).expect("an interval");
     println!(
@@ -272,7 +265,7 @@ fn false_alarms(world: &str, before: Before) {
     let mut alarms = 0;
     let mut outside = 0;
     let mut looks = 0_u64;
-    // Costs that were found to be less, and to be more.
+    // Costs that were reported as lower, and as higher.
     let mut costs = [0_u64; 2];
     for seed in 0..runs {
         let (mut alarmed, mut missed) = (false, false);
@@ -280,7 +273,7 @@ fn false_alarms(world: &str, before: Before) {
         run(seed, 360, (NONE, before), |_, family| {
             looks += 1;
             alarmed |= family.iter().any(|comparison| found(comparison, alpha));
-            // One metric alone: its interval must hold at all looks.
+            // The interval of a single metric must be valid at all looks.
             let tps = family
                 .iter()
                 .find(|comparison| comparison.metric == Metric::Tps)
@@ -312,14 +305,14 @@ fn false_alarms(world: &str, before: Before) {
         outside.lower <= alpha,
         "{outside:?} outside the interval of TPS"
     );
-    // A biased estimate says the same each time.
+    // A biased estimate has the same sign every time.
     assert!(
         less.abs_diff(more) <= 6 + (less + more) / 3,
         "{less} less, {more} more"
     );
 }
 
-/// The numbers of sessions would show it only after 17,000 of them.
+/// The numbers of sessions would show the difference only after 17,000 sessions.
 #[test]
 fn an_arm_that_loses_a_twentieth_of_its_calls_is_found_by_its_failures() {
     let shift = Shift { lost: 0.05, ..NONE };
@@ -457,7 +450,6 @@ fn the_example_of_the_documentation_ends_as_it_says() {
     );
 }
 
-/// Prints the tables of docs/experiments.md.
 #[test]
 fn power() {
     if !thorough() {
@@ -500,7 +492,8 @@ fn power() {
     }
 }
 
-/// The shares of 200 runs in which the metric differs by a number of sessions, and the median number then.
+/// Returns the shares of 200 runs in which a difference of the metric is shown within a number of sessions, and the
+/// median number of sessions until then.
 fn discovery(metric: Metric, shift: Shift, before: Before) -> String {
     let alpha = rules().alpha;
     let mut at: Vec<u64> = Vec::new();

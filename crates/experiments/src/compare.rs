@@ -1,8 +1,8 @@
-//! Two groups of units compared, metric by metric.
+//! Comparison of two groups of units, metric by metric.
 //!
-//! Every metric is a ratio of sums over units, with its variance by the delta method, and every interval is that of one
-//! asymptotic confidence sequence: it holds at all looks together, so that looking every minute and stopping whenever one
-//! likes does no harm.
+//! Every metric is a ratio of sums over units, with its variance by the delta method. Every interval comes from an
+//! asymptotic confidence sequence. It is valid at all looks together, so that it is safe to look every minute and to
+//! stop at any time.
 
 use crate::experiment::Rules;
 use crate::group::{Group, Tally};
@@ -13,60 +13,54 @@ use tokengauge_stats::ratio::difference;
 use tokengauge_stats::sequence::{Options, Sequence};
 use tokengauge_stats::{Estimate, Interval, StatsError, holm, stratified};
 
-/// The level of the checks that withhold a comparison.
+/// The significance level of the checks that withhold a comparison.
 pub const CHECK_ALPHA: f64 = 0.01;
-/// Units of both groups that must have what a share counts, and units that must not: with fewer, the variance of a rare
-/// event is not known.
+/// The minimum number of units of both groups with the event that a share counts, and of units without it. With fewer,
+/// the variance of a rare event is unknown.
 pub const MIN_UNITS_WITH_EVENT: u64 = 50;
-/// The intervals are tightest at so many times the least number of units.
+/// Intervals are tightest at this multiple of the minimum number of units.
 const TIGHTEST: u64 = 5;
-/// The share of calls that may have no price.
 const MAX_UNPRICED: f64 = 0.01;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub metric: Metric,
-    /// Of the baseline; `None` where nothing of it is known.
     pub baseline: Option<Level>,
-    /// Of the group that is compared with it.
     pub changed: Option<Level>,
     pub difference: Result<Difference, Withheld>,
 }
 
-/// A metric of one group, its units in the strata that both groups have.
+/// A metric of one group. Its units are weighted by the strata of both groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     pub value: f64,
-    /// Its interval at confidence 1 − α, at all looks together; `None` where too few units have what a share counts.
+    /// The interval at confidence 1 − α, valid at all looks together; `None` if too few units have the event that a
+    /// share counts.
     pub interval: Option<Interval>,
 }
 
-/// By how much a metric is above that of the baseline: relative to it or in its own unit, as
-/// [`Metric::is_relative`] says.
+/// The difference of a metric from the baseline: relative or absolute, as [`Metric::is_relative`] says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The estimate, for one-sided bounds at other levels. For a relative metric it estimates the logarithm of the ratio.
+    /// The estimate, for one-sided bounds at other levels. For a relative metric it is an estimate of the logarithm of
+    /// the ratio.
     pub estimate: Estimate,
-    /// By how much it is above.
     pub value: f64,
-    /// Its interval at confidence 1 − α, for this metric only.
     pub interval: Interval,
-    /// The always-valid p value of no difference, of this metric alone.
     pub p: f64,
-    /// The same adjusted for all metrics; as `p` until [`adjust`] has run.
+    /// The p value adjusted for all metrics; equal to `p` until [`adjust`] runs.
     pub adjusted_p: f64,
 }
 
-/// The sequence that the rules define.
+/// Returns the confidence sequence that the rules define.
 ///
 /// # Errors
 ///
-/// When α or the least number of units is out of range.
+/// Returns an error if α or the minimum number of units is out of range.
 pub fn sequence(rules: &Rules) -> Result<Sequence, StatsError> {
     sequence_of(2, rules)
 }
 
-/// The sequence for what so many groups have together.
 fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, StatsError> {
     let units = rules.min_units.max(2).saturating_mul(groups);
     Sequence::new(Options {
@@ -76,7 +70,7 @@ fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, StatsError> {
     })
 }
 
-/// Compares a group with a baseline: every metric that the rules define. The p values are not adjusted yet.
+/// Compares a group with a baseline in every metric that the rules define. The p values are not adjusted yet.
 pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparison> {
     let sequence = sequence(rules);
     let defined = Metric::ALL.into_iter();
@@ -107,8 +101,8 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
     defined.map(one).collect()
 }
 
-/// Adjusts the p values of all comparisons of one experiment for each other, by Holm. What is withheld counts with a p value
-/// of 1, so that the family has the same size at every look.
+/// Adjusts the p values of all comparisons of one experiment by Holm's method. A withheld comparison counts with a p
+/// value of 1, so that the family has the same size at every look.
 pub fn adjust(families: &mut [Vec<Comparison>]) {
     let p = |comparison: &Comparison| comparison.difference.as_ref().map_or(1.0, |found| found.p);
     let all: Vec<f64> = families.iter().flatten().map(p).collect();
@@ -123,7 +117,7 @@ pub fn adjust(families: &mut [Vec<Comparison>]) {
     }
 }
 
-/// A metric of one group; without an estimate, which needs two units, it is the plain ratio of the sums.
+/// Returns a metric of one group. Without an estimate, which needs two units, it is the plain ratio of the sums.
 fn level(
     metric: Metric,
     group: &Group,
@@ -183,7 +177,6 @@ fn compared(
     })
 }
 
-/// Whether enough units have the event, and enough have not.
 fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
     let (with, without) = (a.with + b.with, a.without + b.without);
     if with.min(without) >= MIN_UNITS_WITH_EVENT {
@@ -193,11 +186,12 @@ fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
     }
 }
 
-/// Whether all calls that should have a price have one.
+/// Checks that all calls that should have a price have one.
 ///
 /// # Errors
 ///
-/// When more than 1 % of a group's calls have none, failed ones aside, or when none has one.
+/// Returns an error if more than 1 % of a group's calls have no price, not counting failed calls, or if no call has
+/// one.
 pub fn priced(groups: &[&Group]) -> Result<(), Withheld> {
     let is_priced = |group: &&Group| {
         group.priced_calls() > 0 && group.unpriced() as f64 <= MAX_UNPRICED * group.calls() as f64
@@ -211,8 +205,8 @@ pub fn priced(groups: &[&Group]) -> Result<(), Withheld> {
     }
 }
 
-/// Why the calls that have a speed, or a time to first token, are not alike: those that have none are not the same share of
-/// both groups.
+/// Returns why the measured calls of the two groups are not comparable: the groups have different shares of calls
+/// without a speed or without a time to first token.
 fn unmeasured_differ(
     metric: Metric,
     groups: [&Group; 2],

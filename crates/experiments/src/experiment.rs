@@ -1,14 +1,13 @@
-//! What an experiment is, and the rules by which it is judged.
+//! The definition of an experiment and of the rules for its verdicts.
 
 use std::time::Duration;
 use tokengauge_store::query::{Threshold, UnitKind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// Its name, as call records have it.
     pub name: String,
-    /// The arms that traffic is split into, the baseline first. None where agents name their variants themselves; the
-    /// baseline is then the first by name.
+    /// The arms that traffic is split into, the baseline first. Empty if agents name their variants themselves; the
+    /// baseline is then the first variant by name.
     pub arms: Vec<Arm>,
     pub unit: UnitKind,
     pub rules: Rules,
@@ -16,24 +15,25 @@ pub struct Experiment {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Its name: the variant of its calls.
+    /// The name of the arm, which is the variant of its calls.
     pub name: String,
-    /// Its part of the units, relative to the other weights; above 0.
+    /// The weight of the arm relative to the other weights; above 0.
     pub weight: f64,
 }
 
-/// How an experiment is judged. All of it is fixed before the first unit: intervals hold at every look only then.
+/// The rules for the verdicts of an experiment. Fix them before the first unit, because intervals are valid at every
+/// look only then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The probability, over all looks and all metrics together, that a difference is found where there is none.
+    /// The probability, over all looks and all metrics together, of finding a difference that does not exist.
     pub alpha: f64,
-    /// Calls that wait longer for the first token are slow to start; in seconds.
+    /// Calls with a longer time to first token count as slow to start; in seconds.
     pub ttft_above: Option<Threshold>,
-    /// Calls that decode no faster are slow; in tokens per second.
+    /// Calls with this decode speed or a lower one count as slow; in tokens per second.
     pub tps_below: Option<Threshold>,
-    /// Units of each arm before anything is said; at least 2.
+    /// The minimum number of units of each arm before a verdict; at least 2.
     pub min_units: u64,
-    /// A unit counts once its last call is over for so long, since each is added when it is complete.
+    /// The time without calls after which a unit is complete. Units are added once, when they are complete.
     pub settled_after: Duration,
 }
 

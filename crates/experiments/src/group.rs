@@ -1,4 +1,4 @@
-//! A group of units, summed up for every metric, so that no unit has to be kept.
+//! The sums of a group of units for every metric, so that no unit has to be stored.
 
 use crate::metric::{METRICS, Metric};
 use crate::observed::Sums;
@@ -6,7 +6,6 @@ use crate::stratum::Stratum;
 use std::collections::BTreeMap;
 use tokengauge_stats::ratio::{Arm, Unit};
 
-/// The sums of one group's units in a stratum, by metric.
 pub(crate) type Arms = [Arm; METRICS];
 
 /// The units of one side of a comparison. Each unit is added once, when it is complete.
@@ -24,14 +23,12 @@ pub struct Group {
     tps_calls: u64,
 }
 
-/// The units of one ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Their sums.
     pub arm: Arm,
-    /// Units with something in the numerator.
+    /// The number of units with a numerator above 0.
     pub with: u64,
-    /// Units with something in the denominator that is not in the numerator.
+    /// The number of units whose denominator exceeds the numerator.
     pub without: u64,
 }
 
@@ -73,12 +70,11 @@ impl Group {
         self.calls
     }
 
-    /// The metric's value over all units; `None` where nothing of it is known.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         if metric == Metric::Cost && self.priced_calls == 0 {
             return None;
         }
-        // A single unit has a value, though no variance.
+        // A single unit has a value but no variance.
         let mut arm = self.tally(metric).arm;
         if arm.units() == 1 {
             arm.merge(&arm.clone());
@@ -86,7 +82,6 @@ impl Group {
         arm.ratio().ok().map(|ratio| ratio.value)
     }
 
-    /// Calls that did not fail and have no price.
     pub(crate) fn unpriced(&self) -> u64 {
         (self.calls - self.priced_calls.min(self.calls)).saturating_sub(self.failures)
     }
@@ -95,12 +90,10 @@ impl Group {
         self.priced_calls
     }
 
-    /// Calls with a time to first token.
     pub(crate) fn ttft_calls(&self) -> u64 {
         self.ttft_calls
     }
 
-    /// Calls with a decode speed.
     pub(crate) fn tps_calls(&self) -> u64 {
         self.tps_calls
     }
@@ -117,13 +110,12 @@ impl Group {
         self.failures
     }
 
-    /// Calls whose answer had begun and was lost.
     pub(crate) fn cut_off(&self) -> u64 {
         self.cut_off
     }
 
-    /// The calls, among all, that a metric is not of although they ended: those without a decode speed or without a time
-    /// to first token.
+    /// Returns the ended calls that the metric does not cover, as a share of all calls: calls without a decode speed or
+    /// without a time to first token.
     pub(crate) fn unmeasured(&self, metric: Metric) -> Option<&Tally> {
         match metric {
             Metric::Tps | Metric::TpsBelow => Some(&self.without_tps),
@@ -143,7 +135,6 @@ impl FromIterator<(Stratum, Sums)> for Group {
     }
 }
 
-/// All in one stratum.
 impl FromIterator<Sums> for Group {
     fn from_iter<I: IntoIterator<Item = Sums>>(units: I) -> Self {
         let units = units.into_iter();

@@ -1,4 +1,4 @@
-//! Judges an experiment: checks that its arms may be compared, and compares them.
+//! Judges an experiment: checks that its arms are comparable, and compares them.
 
 use crate::compare::{CHECK_ALPHA, Comparison, adjust, compare};
 use crate::experiment::{Experiment, Rules};
@@ -12,10 +12,9 @@ use std::time::{Duration, SystemTime};
 use tokengauge_stats::split::Split;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// How much the test of the split believes in the configured shares, in units: a deviation of some percentage points shows
-/// with hundreds of units, as many as experiments on sessions have.
+/// The strength of the prior at the configured shares. With this value, a deviation of a few percentage points shows
+/// with hundreds of units, which is the usual size of experiments on sessions.
 const CONCENTRATION: f64 = 500.0;
-/// The share of units that may have calls of several variants.
 const MAX_MIXED: f64 = 0.01;
 
 struct Seen<'a> {
@@ -25,7 +24,7 @@ struct Seen<'a> {
     complete: Group,
 }
 
-/// How an experiment stands at `now`. It may be asked at any time and as often as one likes.
+/// Returns the state of an experiment at `now`. It is valid at any time and for any number of looks.
 pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> Report {
     let mixed = mixed(observed);
     let (arms, other_variants) = arms(experiment, observed);
@@ -78,7 +77,7 @@ pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> R
     report
 }
 
-/// The name and weight of each arm, the baseline first, and the variants that are none.
+/// Returns the name and weight of each arm, the baseline first, and the variants that are not an arm.
 fn arms<'a>(
     experiment: &'a Experiment,
     observed: &'a Observed,
@@ -99,7 +98,7 @@ fn arms<'a>(
     (arms, others)
 }
 
-/// Units with calls of several variants, or of a variant and without one.
+/// Returns the units with calls of several variants, or with calls both with and without a variant.
 fn mixed(observed: &Observed) -> BTreeSet<&str> {
     let mut variants: BTreeMap<&str, &str> = BTreeMap::new();
     let mut mixed = BTreeSet::new();
@@ -113,7 +112,6 @@ fn mixed(observed: &Observed) -> BTreeSet<&str> {
     mixed
 }
 
-/// Whether nothing more is expected of a unit.
 fn settled(experiment: &Experiment, unit: &ObservedUnit, now: SystemTime) -> bool {
     let after = experiment.rules.settled_after;
     let after = match experiment.unit {
@@ -124,14 +122,14 @@ fn settled(experiment: &Experiment, unit: &ObservedUnit, now: SystemTime) -> boo
     since.unwrap_or(Duration::ZERO) >= after
 }
 
-/// The p value of the configured weights; `None` where there are none, and before the first unit.
+/// Returns the p value of the configured weights; `None` without weights and before the first unit.
 fn split_p(seen: &[Seen<'_>]) -> Option<f64> {
     let weights: Option<Vec<f64>> = seen.iter().map(|arm| arm.weight).collect();
     let units: Vec<u64> = seen.iter().map(|arm| arm.units).collect();
     if units.iter().all(|units| *units == 0) {
         return None;
     }
-    // One look at all units: its p value is never below the smallest of all looks, so that it is valid at each.
+    // A single look at all units: its p value is never below the smallest of all looks, so it is valid at each look.
     let mut split = Split::new(&weights?, CONCENTRATION).ok()?;
     split.observe(&units).ok()
 }
@@ -173,7 +171,7 @@ fn too_few(rules: &Rules, seen: &[Seen<'_>]) -> Option<Withheld> {
     })
 }
 
-/// Such as "a has 503 where 500 are expected, b 497 (500)".
+/// Returns a text such as "a has 503 where 500 are expected, b 497 (500)".
 fn split_counts(seen: &[Seen<'_>]) -> String {
     let units: u64 = seen.iter().map(|arm| arm.units).sum();
     let weights: f64 = seen.iter().filter_map(|arm| arm.weight).sum();
@@ -181,7 +179,7 @@ fn split_counts(seen: &[Seen<'_>]) -> String {
         let share = arm.weight.unwrap_or(0.0) / weights;
         let expected = units as f64 * share;
         format!(
-            "`{}` has {} units, {expected:.0} expected",
+            "`{}` has {} units instead of {expected:.0}",
             arm.name, arm.units
         )
     });

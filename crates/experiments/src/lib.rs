@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![deny(clippy::print_stdout, clippy::print_stderr)] // these macros panic if the reader has closed the pipe
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(test)]

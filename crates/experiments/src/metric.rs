@@ -1,4 +1,4 @@
-//! The metrics that variants are compared by: ratios of sums over units.
+//! The metrics of an experiment: ratios of sums over units.
 
 use crate::experiment::Rules;
 use crate::observed::Sums;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_stats::ratio::Unit;
 
-/// A metric.
+/// A metric by which variants are compared.
 #[derive(
     Clone,
     Copy,
@@ -24,32 +24,32 @@ use tokengauge_stats::ratio::Unit;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Metric {
-    /// The share of calls that wait longer for the first token than the threshold.
+    /// The share of calls whose time to first token exceeds the threshold.
     TtftAbove,
     /// Output tokens per second: Σ tokens / Σ seconds of decoding.
     Tps,
-    /// The share of calls that decode no faster than the threshold.
+    /// The share of calls whose decode speed is at most the threshold.
     TpsBelow,
     /// US dollars per unit.
     Cost,
-    /// The share of calls that failed; what the agent itself gave up is none.
+    /// The share of calls that failed. Calls that the agent cancelled do not count as failed.
     Failures,
-    /// The share of calls whose answer a limit on tokens cut off.
+    /// The share of calls whose response a token limit cut off.
     Truncated,
-    /// The share of calls whose answer the model or a filter refused.
+    /// The share of calls whose response the model or a filter refused.
     Refused,
-    /// The share of calls whose answer came whole and without text.
+    /// The share of calls whose response was complete and had no text.
     Empty,
-    /// The share of calls whose answer had begun and was lost.
+    /// The share of calls whose response had begun and was lost.
     CutOff,
-    /// The share of calls with a tool call that the provider called unreadable.
+    /// The share of calls with a tool call that the provider reported as unreadable.
     InvalidToolCalls,
 }
 
 pub(crate) const METRICS: usize = 10;
 
 impl Metric {
-    /// All of them, in the order in which they are shown.
+    /// All metrics in display order.
     pub const ALL: [Metric; METRICS] = [
         Metric::TtftAbove,
         Metric::Tps,
@@ -63,13 +63,13 @@ impl Metric {
         Metric::InvalidToolCalls,
     ];
 
-    /// Whether differences are relative to the baseline (0.08 is 8 % more); else they are differences of shares (0.08 is
-    /// 8 percentage points more), since a share may be 0.
+    /// Returns whether differences are relative to the baseline (0.08 is 8 % more). Otherwise they are differences of
+    /// shares (0.08 is 8 percentage points more), because a share may be 0.
     pub fn is_relative(self) -> bool {
         matches!(self, Metric::Tps | Metric::Cost)
     }
 
-    /// The difference that an estimate stands for. The estimate of a relative metric is the logarithm of the ratio.
+    /// Converts an estimate into a difference. The estimate of a relative metric is the logarithm of the ratio.
     pub fn of_estimate(self, value: f64) -> f64 {
         if self.is_relative() {
             value.exp_m1()
@@ -82,7 +82,6 @@ impl Metric {
         self == Metric::Tps
     }
 
-    /// Whether the rules say what it needs: a threshold.
     pub fn is_defined(self, rules: &Rules) -> bool {
         match self {
             Metric::TtftAbove => rules.ttft_above.is_some(),
@@ -91,7 +90,8 @@ impl Metric {
         }
     }
 
-    /// What a unit adds to the two sums of the ratio: tokens and seconds, US dollars and units, or calls and calls.
+    /// Returns the contributions of a unit to the two sums of the ratio: tokens and seconds, US dollars and units, or
+    /// calls and calls.
     pub fn of(self, sums: &Sums) -> Unit {
         let share = |part: u64, all: u64| Unit {
             numerator: part as f64,

@@ -1,4 +1,4 @@
-//! What was seen of an experiment: its units, reduced to the sums that metrics are made of.
+//! The observations of an experiment: its units, reduced to the sums that the metrics need.
 
 use crate::experiment::Rules;
 use crate::stratum::Stratum;
@@ -7,64 +7,58 @@ use tokengauge_store::query::{ExperimentUnits, UnitKind, UnitSums};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// What each unit adds to each variant. A unit with calls of two variants is here twice.
+    /// The sums of each unit and variant. A unit with calls of two variants appears twice.
     pub units: Vec<ObservedUnit>,
     pub calls_without_unit: u64,
-    /// Calls of units beyond the bound of the store.
+    /// Calls of units beyond the limit of the store.
     pub collapsed_calls: u64,
 }
 
-/// What one unit adds to one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedUnit {
-    /// The variant; `None` where calls name the experiment alone.
+    /// The variant; `None` if calls name only the experiment.
     pub variant: Option<String>,
     pub unit: String,
-    /// When its last call ended.
     pub last_at: SystemTime,
-    /// What was so before it had a variant.
+    /// The stratum of the unit, which is known before the unit has a variant.
     pub stratum: Stratum,
     pub sums: Sums,
 }
 
-/// Sums over calls. Calls while the backend warmed up are in none that is about speed.
+/// Sums over calls. Calls during the warm-up of the backend are excluded from all sums about speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Calls that generate or embed.
     pub calls: u64,
     pub failures: u64,
-    /// Calls with a time to first token.
     pub ttft_calls: u64,
     pub ttft_above: u64,
-    /// Calls that have none: they failed before it, were given up, or do not generate.
+    /// Calls without a time to first token, because they failed or were cancelled before it or do not generate.
     pub ttft_unavailable: u64,
-    /// Calls with a decode speed.
     pub tps_calls: u64,
-    /// Those at most at the threshold.
     pub tps_below: u64,
-    /// Calls whose decode speed was withheld, for a reason.
+    /// Calls whose decode speed was withheld for a reason.
     pub tps_unavailable: u64,
-    /// Normalised tokens after first chunks, of calls with a decode speed.
+    /// Normalised tokens after first chunks, for calls with a decode speed.
     pub decode_tokens: u64,
-    /// The microseconds they took.
+    /// The decode time of `decode_tokens`, in microseconds.
     pub decode_us: u64,
     /// The cost in billionths of a US dollar.
     pub cost_nano_usd: u64,
     pub priced_calls: u64,
-    /// Answers that a limit on tokens cut off.
+    /// Responses that a token limit cut off.
     pub truncated: u64,
-    /// Answers that the model or a filter refused.
+    /// Responses that the model or a filter refused.
     pub refused: u64,
-    /// Answers that came whole and without text.
+    /// Complete responses without text.
     pub empty: u64,
-    /// Answers that had begun and were lost.
+    /// Responses that had begun and were lost.
     pub cut_off: u64,
-    /// Answers whose tool call the provider called unreadable.
+    /// Responses with a tool call that the provider reported as unreadable.
     pub invalid_tool_calls: u64,
 }
 
 impl Observed {
-    /// What the store has, by the thresholds of `rules`.
     pub fn of(found: &ExperimentUnits, kind: UnitKind, rules: &Rules) -> Observed {
         let units = found.units.iter().map(|unit| ObservedUnit {
             variant: unit.variant.clone(),
@@ -82,7 +76,7 @@ impl Observed {
 }
 
 impl Sums {
-    /// The sums of one unit, by the thresholds of `rules`; 0 calls are beyond one that is not set.
+    /// Returns the sums of one unit, with the thresholds of `rules`. Without a threshold, 0 calls exceed it.
     pub fn of(sums: &UnitSums, rules: &Rules) -> Sums {
         Sums {
             calls: sums.calls,

@@ -1,4 +1,4 @@
-//! How an experiment stands: what the API answers and `tokengauge experiment` prints.
+//! The report on an experiment, which the API returns and `tokengauge experiment` prints.
 
 use crate::compare::{Comparison, Level};
 use crate::metric::Metric;
@@ -6,130 +6,132 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_stats::Interval;
 
-/// How an experiment stands.
+/// The state of an experiment.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "ExperimentReport")]
 pub struct Report {
-    /// Its name.
+    /// The name of the experiment.
     pub name: String,
-    /// What is one unit: `session`, `agent`, `user`, or `block of 10m`.
+    /// The kind of unit: `session`, `agent`, `user`, or `block of 10m`.
     pub unit: String,
-    /// The probability, over all looks and metrics together, of finding a difference where there is none.
+    /// The probability, over all looks and metrics together, of finding a difference that does not exist.
     pub alpha: f64,
-    /// Calls that wait longer for the first token count as slow to start, in seconds; null where that is not set.
+    /// Calls with a longer time to first token count as slow to start, in seconds; null if no threshold is set.
     pub ttft_above: Option<f64>,
-    /// Calls that decode no faster count as slow, in tokens per second; null where that is not set.
+    /// Calls with this decode speed or a lower one count as slow, in tokens per second; null if no threshold is set.
     pub tps_below: Option<f64>,
-    /// Units that each arm must have.
+    /// The minimum number of units of each arm.
     pub min_units: u64,
     /// The arms, the baseline first.
     pub arms: Vec<ArmReport>,
-    /// Calls of the experiment that name no unit, or no variant; they are in no arm.
+    /// Calls of the experiment without a unit or without a variant. They are not part of an arm.
     pub calls_without_unit: u64,
-    /// Calls of units beyond the bound of the ledger.
+    /// Calls of units beyond the limit of the ledger.
     pub collapsed_calls: u64,
-    /// Units with calls of more than one variant; they are left out.
+    /// Units with calls of more than one variant, which are excluded.
     pub mixed_units: u64,
-    /// Variants that are no arm; they are left out.
+    /// Variants that are not an arm, which are excluded.
     pub other_variants: Vec<String>,
-    /// The always-valid p value of the configured split; null where none is configured.
+    /// The always-valid p value of the configured split; null if no split is configured.
     pub split_p: Option<f64>,
-    /// Why nothing is compared; null where it is.
+    /// Why nothing is compared; null if the arms are compared.
     pub withheld: Option<String>,
-    /// Each other arm against the baseline.
+    /// The comparisons of the other arms with the baseline.
     pub comparisons: Vec<ArmComparison>,
-    /// All of it in a sentence.
+    /// The state of the experiment in a sentence.
     pub verdict: String,
 }
 
-/// One arm.
+/// An arm of an experiment.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "ExperimentArm")]
 pub struct ArmReport {
-    /// Its name: the variant of its calls.
+    /// The name of the arm, which is the variant of its calls.
     pub name: String,
-    /// Its part of the units, relative to the other weights; null where agents name the variants.
+    /// The weight of the arm relative to the other weights; null if agents name the variants.
     pub weight: Option<f64>,
-    /// Units with a call.
+    /// The number of units with a call.
     pub units: u64,
-    /// Those that are complete, and in the comparison.
+    /// The number of complete units, which are part of the comparison.
     pub complete_units: u64,
-    /// Their calls.
+    /// The number of calls of the complete units.
     pub calls: u64,
-    /// Those that failed; what the agent itself gave up is none.
+    /// The number of failed calls. Calls that the agent cancelled do not count as failed.
     #[serde(default)]
     pub failed_calls: u64,
-    /// Those whose answer had begun and was lost.
+    /// The number of calls whose response had begun and was lost.
     #[serde(default)]
     pub unfinished_calls: u64,
-    /// Those with a time to first token, which its metrics are of; those while the backend warmed up have none.
+    /// The number of calls with a time to first token. Calls during the warm-up of the backend have none.
     #[serde(default)]
     pub ttft_calls: u64,
-    /// Those with a decode speed, likewise.
+    /// The number of calls with a decode speed. Calls during the warm-up of the backend have none.
     #[serde(default)]
     pub tps_calls: u64,
-    /// Those with a price.
+    /// The number of calls with a price.
     #[serde(default)]
     pub priced_calls: u64,
 }
 
-/// An arm against the baseline.
+/// The comparison of an arm with the baseline.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "ExperimentComparison")]
 pub struct ArmComparison {
-    /// The arm.
+    /// The name of the arm.
     pub variant: String,
-    /// What it is compared with.
+    /// The name of the baseline.
     pub baseline: String,
-    /// Complete units of both.
+    /// The number of complete units of both arms.
     pub units: u64,
-    /// Metric by metric.
+    /// The comparisons by metric.
     pub metrics: Vec<MetricReport>,
     /// The comparison in a sentence.
     pub verdict: String,
 }
 
-/// One metric of an arm and of the baseline.
+/// A metric of an arm and of the baseline.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "ExperimentMetric")]
 pub struct MetricReport {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
-    /// Its value in the baseline: a share, tokens per second, or US dollars per unit, its units in the proportions of prompt
-    /// lengths and hours that both arms have; null where it is not known.
+    /// The value of the metric in the baseline: a share, tokens per second, or US dollars per unit. Units are weighted
+    /// by the prompt lengths and hours of both arms. Null if it is unknown.
     pub baseline: Option<f64>,
-    /// The lower bound of that, which holds at every look; null where too few units have what a share counts.
+    /// The lower bound of the baseline value, valid at every look; null if too few units have the event that a share
+    /// counts.
     #[serde(default)]
     pub baseline_lower: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of the baseline value, valid at every look.
     #[serde(default)]
     pub baseline_upper: Option<f64>,
-    /// Its value in the arm, likewise.
+    /// The value of the metric in the arm. Units are weighted by the prompt lengths and hours of both arms. Null if it
+    /// is unknown.
     pub value: Option<f64>,
-    /// The lower bound of that.
+    /// The lower bound of the value in the arm, valid at every look.
     #[serde(default)]
     pub value_lower: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of the value in the arm, valid at every look.
     #[serde(default)]
     pub value_upper: Option<f64>,
-    /// Whether the difference is relative to the baseline (0.08 is 8 % more); else it is one of shares (0.08 is 8
-    /// percentage points more).
+    /// Whether the difference is relative to the baseline (0.08 is 8 % more). Otherwise it is a difference of shares
+    /// (0.08 is 8 percentage points more).
     pub relative: bool,
-    /// By how much the arm is above the baseline; null where that is withheld.
+    /// The value of the arm minus the value of the baseline, or its relative difference; null if it is withheld.
     pub difference: Option<f64>,
-    /// The lower bound of the difference, which holds at every look.
+    /// The lower bound of the difference, valid at every look.
     pub lower: Option<f64>,
-    /// The upper bound.
+    /// The upper bound of the difference, valid at every look.
     pub upper: Option<f64>,
     /// The always-valid p value of no difference, adjusted for all metrics (Holm).
     pub p: Option<f64>,
-    /// What follows.
+    /// The decision about the metric.
     pub decision: Decision,
-    /// Why there is no difference; null where there is one.
+    /// Why there is no difference; null if there is one.
     pub withheld: Option<String>,
 }
 
-/// What follows from a comparison.
+/// The decision from a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -137,17 +139,17 @@ pub enum Decision {
     Better,
     /// The arm is worse.
     Worse,
-    /// The whole interval is near 0: within 5 %, or 2 percentage points.
+    /// The arms are equal: the whole interval is within 5 % or 2 percentage points of 0.
     Equal,
-    /// Neither is shown.
+    /// The data show neither a difference nor equality.
     Open,
-    /// There is no difference to decide on.
+    /// The comparison is withheld.
     Withheld,
 }
 
-/// A relative difference within this is none.
+/// Relative differences within this limit count as equal.
 const EQUAL_RELATIVE: f64 = 0.05;
-/// A difference of shares within this is none.
+/// Differences of shares within this limit count as equal.
 const EQUAL_SHARE: f64 = 0.02;
 
 impl MetricReport {
@@ -176,7 +178,6 @@ impl MetricReport {
     }
 }
 
-/// What follows from a comparison at level `alpha`, by its adjusted p value.
 pub fn decision(comparison: &Comparison, alpha: f64) -> Decision {
     let Ok(found) = &comparison.difference else {
         return Decision::Withheld;

@@ -1,4 +1,4 @@
-//! Units are compared with units of the same stratum.
+//! Compares units with units of the same stratum.
 
 use crate::group::{Arms, Group};
 use crate::metric::Metric;
@@ -6,15 +6,15 @@ use crate::stratum::Stratum;
 use std::collections::BTreeMap;
 use tokengauge_stats::{StatsError, stratified};
 
-/// Units of each group that a stratum must have. Smaller ones are compared as one.
+/// The minimum number of units of each group in a stratum. Smaller strata are merged.
 pub const MIN_UNITS_OF_STRATUM: u64 = 10;
 
-/// The strata of two groups, metric by metric.
 pub(crate) struct Strata(Vec<[Arms; 2]>);
 
 impl Strata {
-    /// The strata that both groups have enough units of: by prompt and time; the remaining units by prompt, or by part of a
-    /// rollout; the units that still remain together. It depends on how many units there are, never on how they went.
+    /// Returns the strata that have enough units of both groups. Units are grouped by prompt and time, then the
+    /// remaining ones by prompt or by part of a rollout, then all that still remain. The grouping depends only on the
+    /// numbers of units, never on their results.
     pub(crate) fn of(baseline: &Group, changed: &Group) -> Strata {
         let mut strata: BTreeMap<Stratum, [Arms; 2]> = BTreeMap::new();
         for (side, group) in [baseline, changed].into_iter().enumerate() {
@@ -32,7 +32,7 @@ impl Strata {
         let rest = strata.remove(&Stratum::default());
         let mut strata: Vec<[Arms; 2]> = strata.into_values().collect();
         match (rest, strata.iter_mut().min_by_key(|pair| units(pair))) {
-            // Too few to stand alone go to the smallest of the others.
+            // A remainder that is too small joins the smallest stratum.
             (Some(rest), Some(smallest)) if !enough(&rest) => add(smallest, &rest),
             (Some(rest), _) => strata.push(rest),
             (None, _) => {}
@@ -40,11 +40,11 @@ impl Strata {
         Strata(strata)
     }
 
-    /// Both groups by the sums of one metric.
+    /// Returns the strata of both groups for one metric.
     ///
     /// # Errors
     ///
-    /// Those of [`stratified::Strata::new`].
+    /// Returns the errors of [`stratified::Strata::new`].
     pub(crate) fn by(&self, metric: Metric) -> Result<stratified::Strata, StatsError> {
         let at = metric as usize;
         let strata = self

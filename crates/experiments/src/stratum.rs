@@ -3,27 +3,26 @@
 use std::time::{Duration, SystemTime};
 use tokengauge_store::query::{UnitKind, UnitSums};
 
-/// What was so before the first call of a unit was answered: how long its prompt is, and when it
-/// was. Nothing of it can be the
-/// variant's doing.
+/// The prompt length and the time of the first call of a unit. The variant cannot have influenced them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stratum {
-    /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`; `None` if it is unknown.
+    /// The index of the first prompt's length in `PROMPT_LENGTHS` of `tokengauge_core::lengths`; `None` if it is
+    /// unknown.
     prompt: Option<usize>,
     time: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Time {
-    /// The hour of the day in UTC. Each arm has the same share of units at any time, so that hours only explain part of how
-    /// units differ.
+    /// The hour of the day in UTC. Each arm has the same share of units at any time, so hours only explain differences
+    /// between units.
     Hour(u8),
-    /// The part of a rollout, whose sides may have other shares in each.
+    /// The part of a rollout. Each part may split units differently.
     Slot(usize),
 }
 
 impl Stratum {
-    /// That of a unit. Blocks of time have none: a block is not assigned when its first call comes.
+    /// Returns the stratum of a unit. Blocks of time have none, because a block is not assigned at its first call.
     pub fn of(sums: &UnitSums, kind: UnitKind) -> Stratum {
         match kind {
             UnitKind::Block(_) => Stratum::default(),
@@ -34,7 +33,6 @@ impl Stratum {
         }
     }
 
-    /// That of a unit which began in a part of a rollout.
     pub fn in_slot(prompt: Option<usize>, slot: usize) -> Stratum {
         Stratum {
             prompt,
@@ -42,7 +40,6 @@ impl Stratum {
         }
     }
 
-    /// With a prompt of a class of length, in an hour of the day.
     #[cfg(test)]
     pub(crate) fn new(prompt: usize, hour: u8) -> Stratum {
         Stratum {
@@ -51,7 +48,7 @@ impl Stratum {
         }
     }
 
-    /// Without what matters least.
+    /// Removes the least important property.
     pub(crate) fn coarser(self) -> Stratum {
         match self.time {
             Some(Time::Slot(_)) => Stratum {

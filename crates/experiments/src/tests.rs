@@ -1,4 +1,4 @@
-//! Whole experiments: what withholds them, and what is said.
+//! Complete experiments: what withholds them, and their verdicts.
 
 use crate::compare::CHECK_ALPHA;
 use crate::{
@@ -29,7 +29,7 @@ fn experiment(weights: &[f64]) -> Experiment {
     }
 }
 
-/// A session of ten calls; `slow` of them wait too long.
+/// A session of ten calls, `slow` of which wait too long.
 fn unit(variant: &str, number: u64, tps: u64, slow: u64) -> ObservedUnit {
     ObservedUnit {
         variant: Some(variant.into()),
@@ -122,8 +122,8 @@ fn withheld(report: &Report, words: &str) {
 fn a_broken_split_is_withheld() {
     let half = experiment(&[1.0, 1.0]);
     let report = judged(&half, units("a", 250, 40, 3).chain(units("b", 150, 40, 3)));
-    withheld(&report, "the split is not what was configured");
-    withheld(&report, "`b` has 150 units, 200 expected");
+    withheld(&report, "the split differs from the configured weights");
+    withheld(&report, "`b` has 150 units instead of 200");
     assert!(report.split_p.is_some_and(|p| p <= CHECK_ALPHA));
     let as_configured = experiment(&[5.0, 3.0]);
     let report = judged(
@@ -156,10 +156,10 @@ fn units_of_two_variants_interfere() {
 fn too_few_units_and_no_traffic_are_said() {
     let half = experiment(&[1.0, 1.0]);
     let report = judged(&half, units("a", 120, 40, 3).chain(units("b", 99, 40, 3)));
-    withheld(&report, "`b` has 99 complete ones of 100");
+    withheld(&report, "`b` has 99 complete units, but 100 are needed");
     withheld(
         &judged(&half, std::iter::empty()),
-        "no finished call is in a variant",
+        "no finished call belongs to a variant",
     );
     let mut by_label = half.clone();
     by_label.arms.clear();
@@ -177,7 +177,7 @@ fn a_unit_counts_once_it_is_complete() {
     };
     let all = units("a", 120, 40, 3).chain(units("b", 120, 40, 3).map(late));
     let report = judged(&experiment(&[1.0, 1.0]), all);
-    withheld(&report, "`b` has 0 complete ones of 100");
+    withheld(&report, "`b` has 0 complete units, but 100 are needed");
     assert_eq!(report.arms[1].units, 120);
 }
 
@@ -203,7 +203,7 @@ fn speeds_are_withheld_where_the_share_of_calls_without_one_differs() {
 
 #[test]
 fn waits_are_withheld_where_the_share_of_calls_that_never_began_differs() {
-    // What never began waited longest, and is in no wait.
+    // Calls that never began waited longest, but have no time to first token.
     let lost = |unit: ObservedUnit| ObservedUnit {
         sums: Sums {
             failures: 1 + unit.sums.ttft_above % 2,

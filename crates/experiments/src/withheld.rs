@@ -1,73 +1,57 @@
-//! Why nothing is said, of an experiment or of one metric.
-
 use tokengauge_stats::StatsError;
 
-/// Why nothing is said.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Withheld {
-    /// No finished call names the experiment.
     #[error(
-        "no finished call is in a variant of it yet: is there traffic on its route, and do headers name its units?"
+        "no finished call belongs to a variant of the experiment yet: check the traffic on its route, and the headers that name its units"
     )]
     NoTraffic,
     #[error("only `{variant}` has calls; two variants are needed")]
     OneVariant { variant: String },
     #[error(
-        "too few units: `{variant}` has {got} complete ones of {needed} (a unit is complete {settled} after its last call)"
+        "too few units: `{variant}` has {got} complete units, but {needed} are needed (a unit is complete {settled} after its last call)"
     )]
     TooFewUnits {
-        /// The variant with the fewest.
+        /// The variant with the fewest units.
         variant: String,
         got: u64,
         needed: u64,
-        /// How long a unit must have had no call.
+        /// The time without calls after which a unit is complete.
         settled: String,
     },
-    /// The arms do not have the units that their weights give them.
     #[error(
-        "the split is not what was configured: {counts} (p = {p:.1e}); units are lost or counted on their way, so that the arms are not alike"
+        "the split differs from the configured weights: {counts} (p = {p:.1e}); units were lost or counted twice, so the arms are not comparable"
     )]
     Split {
-        /// The arms, their units and how many were expected.
+        /// The arms with their actual and expected units.
         counts: String,
         /// The always-valid p value of the configured shares.
         p: f64,
     },
-    /// Units have calls of several variants.
     #[error(
         "variants interfere: {mixed} of {units} units have calls of more than one variant; did the arms, weights or salt change, or do agents reuse names?"
     )]
-    Interference {
-        /// Units with calls of several variants.
-        mixed: u64,
-        units: u64,
-    },
-    /// Calls that a metric is not of are not the same share of both groups.
+    Interference { mixed: u64, units: u64 },
+    /// The groups have different shares of calls that the metric does not cover.
     #[error(
-        "the share of calls without a {what} differs ({:.1} % and {:.1} %), so that the calls with one are not alike",
+        "the share of calls without a {what} differs ({:.1} % and {:.1} %), so the remaining calls are not comparable",
         .baseline * 100.0,
         .changed * 100.0
     )]
     UnmeasuredDiffer {
-        /// What the calls do not have.
+        /// The measurement that the calls do not have.
         what: &'static str,
         baseline: f64,
         /// The share in the other group.
         changed: f64,
     },
-    /// Too few units have the event that is counted, or have it not.
     #[error(
-        "too few units to know how it varies: {with} have it, {without} have calls without it; 50 of each are needed"
+        "too few units to estimate the variance: {with} units have the event and {without} have calls without it, but 50 of each are needed"
     )]
-    RareEvent {
-        /// Units with such a call.
-        with: u64,
-        /// Units with a call that is none.
-        without: u64,
-    },
+    RareEvent { with: u64, without: u64 },
     #[error("{calls} calls have no price")]
     NoPrice {
-        /// How many, failed ones aside.
+        /// The number of calls, not counting failed ones.
         calls: u64,
     },
     #[error("{0}")]

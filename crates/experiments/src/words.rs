@@ -1,4 +1,4 @@
-//! What was found, in words.
+//! Verdicts as sentences.
 
 use crate::metric::Metric;
 use crate::report::{ArmComparison, Decision, MetricReport, Report};
@@ -20,7 +20,7 @@ pub(crate) fn verdicts(report: &mut Report) {
         comparison.verdict = verdict(comparison, report);
     }
     report.verdict = match &report.withheld {
-        Some(reason) => format!("nothing is compared: {reason}"),
+        Some(reason) => format!("the variants are not compared: {reason}"),
         None => {
             let all = comparisons.iter();
             let all = all.map(|comparison| comparison.verdict.as_str());
@@ -30,13 +30,13 @@ pub(crate) fn verdicts(report: &mut Report) {
     report.comparisons = comparisons;
 }
 
-/// Such as "with b, 8.0 points fewer calls wait more than 500ms for the first token (31 to 23 %; 95 %: 5.2 to 11); TPS
-/// equal within 3.0 %; cost per session +4.1 % (95 %: 1.2 to 7.0); 1,840 sessions".
+/// Returns a sentence such as "with b, 8.0 points fewer calls wait more than 500ms for the first token (31 to 23 %; 95
+/// %: 5.2 to 11); TPS equal within 3.0 %; cost per session +4.1 % (95 %: 1.2 to 7.0); 1,840 sessions".
 fn verdict(comparison: &ArmComparison, report: &Report) -> String {
     let metrics = comparison.metrics.iter();
     let mut parts: Vec<String> = metrics.filter_map(|metric| part(metric, report)).collect();
     if parts.is_empty() {
-        parts.push("nothing differs as far as is known".to_owned());
+        parts.push("no difference is shown".to_owned());
     }
     parts.push(format!(
         "{} {}",
@@ -46,7 +46,8 @@ fn verdict(comparison: &ArmComparison, report: &Report) -> String {
     format!("with {}, {}", comparison.variant, parts.join("; "))
 }
 
-/// What a sentence has of a metric: speed, waiting and cost always, and of everything else what differs.
+/// Returns the part of the sentence for a metric. Speed, waiting time and cost always have one, other metrics only if
+/// they differ.
 fn part(metric: &MetricReport, report: &Report) -> Option<String> {
     let always = matches!(
         metric.metric,
@@ -94,7 +95,7 @@ fn differs(metric: &MetricReport, report: &Report) -> String {
     )
 }
 
-/// Such as "95 %: 5.2 to 11": of a difference of shares that is decided by its size, else with its sign.
+/// Returns a text such as "95 %: 5.2 to 11". The bounds of a decided difference of shares have no sign, all others do.
 fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     let (lower, upper) = (metric.lower?, metric.upper?);
     let confidence = percent(1.0 - report.alpha);
@@ -118,7 +119,7 @@ fn scale(metric: &MetricReport) -> &'static str {
     if metric.relative { " %" } else { " points" }
 }
 
-/// The metric as a noun, such as "calls that fail" and "cost per session".
+/// Returns the metric as a noun, such as "calls that fail" and "cost per session".
 pub fn noun(metric: &MetricReport, report: &Report) -> String {
     match predicate(metric.metric, report) {
         Some((subject, predicate)) => format!("{subject} that {predicate}"),
@@ -127,7 +128,7 @@ pub fn noun(metric: &MetricReport, report: &Report) -> String {
     }
 }
 
-/// What a share is of, and what counts in it; `None` where the metric is no share.
+/// Returns the calls that a share is computed from and the event that it counts; `None` if the metric is not a share.
 fn predicate(metric: Metric, report: &Report) -> Option<(&'static str, String)> {
     let answers = |predicate: &str| ("answers", predicate.to_owned());
     Some(match metric {
@@ -155,7 +156,6 @@ fn milliseconds(seconds: f64) -> String {
     humantime::format_duration(whole).to_string()
 }
 
-/// A share in percent without the sign: one decimal below 10.
 pub fn percent(share: f64) -> String {
     rounded(share * 100.0)
 }
@@ -173,7 +173,7 @@ pub fn signed(share: f64) -> String {
     format!("{sign}{}", percent(share.abs()))
 }
 
-/// Such as `blocks of 10m`.
+/// Returns a plural such as `blocks of 10m`.
 fn plural(unit: &str) -> String {
     match unit.split_once(' ') {
         Some((first, rest)) => format!("{first}s {rest}"),

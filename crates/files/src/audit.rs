@@ -1,14 +1,14 @@
-//! Logs of lines of JSON that are only appended to.
+//! Append-only logs with one JSON object per line.
 
 use crate::private;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Appends lines and returns when they are on the disk. Processes wait for each other. A last line that
-/// has no end, because a process ended while it wrote, is ended first.
+/// Appends lines under an exclusive file lock and returns when they are on the disk. If a crash left the last line
+/// incomplete, a newline is added first.
 ///
 /// # Errors
-/// Where the disk refuses.
+/// If the file cannot be opened, locked or written.
 pub fn append(path: &Path, lines: &[String]) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());

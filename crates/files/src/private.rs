@@ -1,18 +1,18 @@
-//! Files with data about calls, which only their owner may read.
+//! Files with data about calls, readable only by their owner.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The beginning of the name of what [`check_folder`] makes and removes.
+/// Prefix of the temporary files that [`check_folder`] creates and removes.
 const PROBE: &str = ".tokengauge-check-";
 
-/// Creates a file, or empties the one that is there, which keeps its mode.
+/// Creates a file or truncates an existing one. An existing file keeps its mode.
 pub fn create(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().write(true).truncate(true)).open(path)
 }
 
-/// Opens a file to append to; makes it where it is missing.
+/// Opens a file for appending and creates it if it is missing.
 pub fn append(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true)).open(path)
 }
@@ -21,10 +21,10 @@ pub fn append_and_read(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true).read(true)).open(path)
 }
 
-/// Whether [`append`] would open a file. Leaves nothing behind. Check the folder first: see [`check_folder`].
+/// Checks that [`append`] could open a file, without creating it. Call [`check_folder`] on its folder first.
 ///
 /// # Errors
-/// Why it would not.
+/// Why the file could not be opened.
 pub fn check_append(path: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -32,7 +32,8 @@ pub fn check_append(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a folder is there, or could be made with those above it, and files could be made in it. Leaves nothing behind.
+/// Checks that a folder exists or could be created, and that files could be created in it. Leaves no file or folder
+/// behind.
 ///
 /// # Errors
 /// Why not.
@@ -41,7 +42,7 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     let existing = folder.ancestors().find(there).unwrap_or(Path::new(""));
     let name = format!("{PROBE}{}", std::process::id());
     if existing == folder {
-        // Fails if it is not a folder.
+        // Fails if the path is not a folder.
         std::fs::create_dir_all(folder)?;
         let probe = folder.join(name);
         private(OpenOptions::new().write(true).create_new(true)).open(&probe)?;
@@ -52,20 +53,20 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     std::fs::remove_dir(probe)
 }
 
-/// Replaces a file atomically, and returns when it is on the disk: after a crash there is
-/// either the old file or the new one.
+/// Replaces a file atomically and returns when it is on the disk. After a crash, the file has either its old or its new
+/// content.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = with_ending(path, ".new");
     match std::fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // `create_new`, so that the mode is ours and no existing link is followed.
+    // `create_new` makes sure that the mode is ours and that no existing symbolic link is followed.
     let mut file = private(OpenOptions::new().write(true).create_new(true)).open(&fresh)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&fresh, path)?;
-    // The rename itself must reach the disk too.
+    // The rename itself must also reach the disk.
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

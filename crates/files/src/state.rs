@@ -1,5 +1,5 @@
-//! A JSON file in the state directory that survives a restart. Only the process that holds
-//! the lock file writes it; another takes over when that process ends.
+//! A JSON file in the state directory that survives a restart. Only the process that holds the lock file writes it.
+//! When that process ends, another one can take the lock.
 
 use crate::private;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file and, while this process may write it, its lock.
+/// A state file, with its lock if this process holds it.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -16,11 +16,11 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file `name` in `folder`, which is made where it is missing. Takes the lock
-    /// where it is free.
+    /// Opens the file `name` in `folder`, creates the folder if it is missing, and takes the lock if no other process
+    /// holds it.
     ///
     /// # Errors
-    /// Where the folder cannot be made or written to.
+    /// If the folder cannot be created or written to.
     pub fn open(folder: &Path, name: &str) -> io::Result<StateFile> {
         std::fs::create_dir_all(folder)?;
         let mut file = StateFile {
@@ -31,10 +31,10 @@ impl StateFile {
         Ok(file)
     }
 
-    /// Whether [`StateFile::open`] and [`StateFile::read`] would succeed. Leaves nothing behind, and nobody's lock is taken.
+    /// Checks that [`StateFile::open`] and [`StateFile::read`] would succeed. Creates no file and takes no lock.
     ///
     /// # Errors
-    /// Why not.
+    /// Why they would fail.
     pub fn check(folder: &Path, name: &str) -> io::Result<()> {
         private::check_folder(folder)?;
         let path = folder.join(name);
@@ -49,10 +49,10 @@ impl StateFile {
         self.lock.is_some()
     }
 
-    /// Takes the lock where it is free; `false` where another process has it.
+    /// Takes the lock if it is free. Returns `false` if another process holds it.
     ///
     /// # Errors
-    /// Where the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub fn lock(&mut self) -> io::Result<bool> {
         if self.lock.is_none() {
             let file = private::append(&self.path.with_extension("lock"))?;
@@ -65,10 +65,10 @@ impl StateFile {
         Ok(self.is_locked())
     }
 
-    /// The content; `None` where there is no file, or a damaged one, which is renamed and logged.
+    /// Returns the content, or `None` if the file is missing or damaged. A damaged file is renamed and logged.
     ///
     /// # Errors
-    /// Where there is a file that cannot be read.
+    /// If the file exists but cannot be read.
     pub fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -84,11 +84,11 @@ impl StateFile {
         }
     }
 
-    /// Replaces the file atomically, and returns when it is on the disk; `false` where another
-    /// process holds the lock.
+    /// Replaces the file atomically and returns when it is on the disk. Returns `false` if another process holds the
+    /// lock.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<bool> {
         if !self.lock()? {
             return Ok(false);
@@ -101,7 +101,7 @@ impl StateFile {
         let aside = private::with_ending(&self.path, ".unreadable");
         let moved = self.is_locked() && std::fs::rename(&self.path, &aside).is_ok();
         let file = self.path.display();
-        tracing::error!(%error, %file, moved, "what was counted before is damaged; counting anew");
+        tracing::error!(%error, %file, moved, "the state file is damaged and was set aside; counts start from zero");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where pods are: host and port, of a single pod or of a name that has the addresses of all of them.
+//! The addresses of pods: host and port of one pod, or a name that resolves to several pods.
 
 use http::Uri;
 use http::uri::Scheme;
@@ -9,10 +9,9 @@ use std::time::Duration;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-/// How long a name may take to resolve.
 const RESOLVE: Duration = Duration::from_secs(5);
 
-/// `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT` of admin addresses.
+/// An admin address: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAddress {
     host: String,
@@ -26,7 +25,8 @@ impl FromStr for PodAddress {
     fn from_str(text: &str) -> Result<PodAddress, String> {
         let expected = || {
             format!(
-                "`{text}` is no address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or https://gauges.llm.svc:9464"
+                "`{text}` is not an address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or \
+                 https://gauges.llm.svc:9464"
             )
         };
         let whole = if text.contains("://") {
@@ -52,7 +52,8 @@ impl FromStr for PodAddress {
 }
 
 impl PodAddress {
-    /// Every address that it has now. A pod of both families has one of each: where there are any of IPv4, those alone.
+    /// All addresses that the host resolves to now. IPv6 addresses are used only if there are no
+    /// IPv4 addresses, because a dual-stack pod has one address of each family.
     pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
         match timeout(RESOLVE, lookup_host((self.host.as_str(), self.port))).await {
             Ok(Ok(addresses)) => {
@@ -68,7 +69,8 @@ impl PodAddress {
         }
     }
 
-    /// The URL of one of its addresses: with TLS under its name, which the certificate is of.
+    /// The URL of one resolved address. With TLS the URL keeps the host name, which the certificate
+    /// is issued for.
     pub(super) fn url(&self, address: SocketAddr) -> String {
         if !self.tls {
             format!("http://{address}")

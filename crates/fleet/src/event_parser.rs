@@ -1,8 +1,9 @@
-//! Server-sent events out of the bytes of a pod.
+//! Parses server-sent events from the bytes that a pod sends.
 
-/// Bytes of an event at most; a larger one is left out. A hundred streams are some 60 KB.
+/// Largest event in bytes; a larger event is skipped. An event with a hundred streams has about 60
+/// KB.
 const MAX_EVENT: usize = 1 << 20;
-/// Bytes that a buffer keeps after an event.
+/// Capacity in bytes that a buffer keeps after an event.
 const KEEP: usize = 16 << 10;
 
 #[derive(Debug, Default)]
@@ -15,13 +16,12 @@ pub(super) struct EventParser {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// An event of this kind with this data.
     Event(&'a str, &'a [u8]),
     TooLarge,
 }
 
 impl EventParser {
-    /// Gives away every event that ends within `bytes`.
+    /// Calls `take` for every event that ends within `bytes`.
     pub(super) fn push(&mut self, bytes: &[u8], mut take: impl FnMut(Parsed<'_>)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.line.len() + self.data.len() + piece.len() > MAX_EVENT {

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics if the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod address;
@@ -35,20 +35,19 @@ pub use pod::{PodState, PodStatus};
 pub use warehouse_status::{WarehouseState, WarehouseStatus};
 
 pub const MAX_PODS: usize = 2_000;
-/// Pods that are connected to at the same time.
+/// Maximum number of pods that are being connected to at one time.
 const CONNECTING: usize = 64;
-/// How often names are resolved again.
 const RESOLVE_EVERY: Duration = Duration::from_secs(10);
-/// Objectives of pods that are shown at most, those with the least budget first.
+/// Maximum number of pods' objectives that are shown, smallest remaining budget first.
 const SHOWN_OBJECTIVES: usize = 100;
 
-/// What becomes of a finished call that a pod tells of: its record as JSON, and the pod.
+/// Receives a finished call that a pod reports: the call record as JSON, and the pod.
 pub type Finished = dyn Fn(&[u8], Option<&PodName>) -> serde_json::Result<()> + Send + Sync;
 
 pub struct FleetSettings {
-    /// Where they are; none where only the warehouse is read.
+    /// Empty if only the warehouse is read.
     pub addresses: Vec<PodAddress>,
-    /// The token of their admin addresses.
+    /// The token for the pods' admin addresses.
     pub token: Option<Secret>,
     pub tls: ClientTls,
     pub finished: Box<Finished>,
@@ -60,14 +59,14 @@ pub struct FleetSettings {
 pub enum Dropped {
     TooLarge,
     Unreadable,
-    /// The pod had to drop it, since it was not read in time.
+    /// The pod dropped the event because it was not read in time.
     Slow,
 }
 
 impl Dropped {
     pub const ALL: [Dropped; 3] = [Dropped::TooLarge, Dropped::Unreadable, Dropped::Slow];
 
-    /// The word used in labels.
+    /// The value of the label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -76,26 +75,25 @@ impl Dropped {
 /// The calls in progress.
 #[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct Streams {
-    /// How many match, those beyond the limit included.
+    /// How many calls match, including those beyond the limit.
     pub total: usize,
-    /// The output of all that match, however many are listed.
+    /// The output of all calls that match, listed or not.
     pub tokens_per_second: Rates,
-    /// The newest of them.
+    /// The newest calls that match.
     pub streams: Vec<StreamNow>,
 }
 
-/// Many processes as one.
+/// Live state of many pods, merged as if they were one process.
 pub struct Fleet {
     settings: FleetSettings,
     connecting: Semaphore,
     pods: Mutex<BTreeMap<SocketAddr, Followed>>,
-    /// Names that cannot be resolved, and why.
     unresolved: Mutex<BTreeMap<String, (SystemTime, String)>>,
-    /// Addresses beyond the bound.
+    /// Number of addresses beyond the maximum number of pods.
     left_out: AtomicU64,
     dropped: [AtomicU64; Dropped::ALL.len()],
     warehouse: Mutex<WarehouseStatus>,
-    /// Objectives over all pods; `None` where those of the pods are shown.
+    /// Objectives over all pods; `None` if the pods' own objectives are shown.
     objectives: ArcSwapOption<Objectives>,
     of_pods: bool,
 }
@@ -105,17 +103,18 @@ struct Followed {
     task: AbortHandle,
 }
 
-/// What a fleet is made of, for the page.
+/// What a fleet consists of, for the page.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct FleetInfo {
-    /// Whether pods are followed: without, nothing is known of what is under way.
+    /// Whether pods are followed. If not, calls in progress are unknown.
     pub pods: bool,
     /// Where objectives come from.
     pub objectives: ObjectiveSource,
 }
 
 impl Fleet {
-    /// A fleet with a warehouse at `warehouse`. `objectives` says where those come from.
+    /// A fleet that reads the warehouse at `warehouse`, if any, and takes objectives from
+    /// `objectives`.
     pub fn new(
         settings: FleetSettings,
         warehouse: String,
@@ -141,7 +140,7 @@ impl Fleet {
         }
     }
 
-    /// Follows all pods, for as long as it is polled.
+    /// Follows all pods until the future is dropped.
     pub async fn follow_pods(self: Arc<Self>) {
         let mut ticks = interval(RESOLVE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,7 +151,7 @@ impl Fleet {
         }
     }
 
-    /// The addresses of all pods now; a name that cannot be resolved keeps those that it had.
+    /// The addresses of all pods now. A name that cannot be resolved keeps its previous addresses.
     async fn resolve(&self) -> BTreeMap<SocketAddr, PodAddress> {
         let mut found = BTreeMap::new();
         for address in &self.settings.addresses {
@@ -179,8 +178,8 @@ impl Fleet {
         found
     }
 
-    /// Follows pods that are new, and no longer those that are gone. One whose name has lost its address, since it is
-    /// not ready, is followed until its events end.
+    /// Starts to follow new pods and stops following pods that are gone. A pod whose address has
+    /// left its name because it is not ready is followed until its event stream ends.
     fn follow(self: &Arc<Self>, found: BTreeMap<SocketAddr, PodAddress>) {
         let mut pods = self.pods.lock();
         pods.retain(|at, one| {
@@ -214,7 +213,7 @@ impl Fleet {
         pods.values().map(|one| Arc::clone(&one.pod)).collect()
     }
 
-    /// How every pod stands: those that cannot be reached first, then by name.
+    /// The state of every pod: unreachable pods first, then by name.
     pub fn pods(&self) -> Vec<PodStatus> {
         let mut pods: Vec<_> = self.all().iter().map(|pod| pod.status()).collect();
         let unresolved = self.unresolved.lock();
@@ -240,13 +239,13 @@ impl Fleet {
         pods
     }
 
-    /// Addresses of pods that are not followed because there are too many.
+    /// Number of addresses that are not followed because there are too many pods.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// The newest streams that `is` selects. With `all`, which selects every one, the throughput is that of the pods;
-    /// else that of the streams.
+    /// The newest calls in progress that `is` selects. `all` says that `is` selects every call:
+    /// then the throughput is the sum over the pods, otherwise the sum over the selected calls.
     pub fn streams(&self, all: bool, limit: usize, is: impl Fn(&StreamNow) -> bool) -> Streams {
         let mut found = Streams::default();
         let said: Vec<_> = self.all().iter().map(|pod| pod.streams()).collect();
@@ -290,7 +289,7 @@ impl Fleet {
         self.dropped[why as usize].fetch_add(events, Ordering::Relaxed);
     }
 
-    /// Events that are not shown, by reason.
+    /// Numbers of events that were not shown, by reason.
     pub fn drops(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
         let counts = self
             .dropped
@@ -304,7 +303,7 @@ fn add(sum: &mut Rates, more: &Rates) {
     let SpreadRates { now, sustained } = more.spread;
     sum.now += more.now;
     sum.sustained += more.sustained;
-    // Peaks of pods need not be at the same time: no more than this.
+    // Pods may peak at different times, so the sum of their peaks is an upper bound.
     sum.peak += more.peak;
     sum.spread.now += now;
     sum.spread.sustained += sustained;

@@ -1,4 +1,4 @@
-//! Objectives over a fleet: from Prometheus, or each pod's own.
+//! Objectives of a fleet, from Prometheus or from each pod.
 
 use super::{Fleet, SHOWN_OBJECTIVES};
 use schemars::JsonSchema;
@@ -6,29 +6,28 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Where objectives come from.
+/// The source of a fleet's objectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectiveSource {
-    /// The recording rules of a Prometheus: of all pods together.
+    /// The recording rules of a Prometheus, which cover all pods together.
     Prometheus,
     /// Each pod's own counts.
     Pods,
-    /// There are none: neither is asked.
+    /// The fleet shows no objectives.
     None,
 }
 
-/// Objectives as they were last asked for.
+/// The objectives from the most recent query.
 #[derive(Clone, Debug, Default)]
 pub struct Objectives {
-    /// Each as the API has it.
+    /// Each objective as in the API.
     pub slos: Vec<Value>,
-    /// Why they cannot be asked for.
+    /// Why the query failed.
     pub error: Option<String>,
 }
 
 impl Fleet {
-    /// Sets the objectives of a Prometheus.
     pub fn set_objectives(&self, objectives: Objectives) {
         self.objectives.store(Some(Arc::new(objectives)));
     }
@@ -45,7 +44,8 @@ impl Fleet {
         self.of_pods
     }
 
-    /// How the objectives stand, and how many there are in all. Of those of pods the ones with the least budget left.
+    /// The objectives and their total number. Pods' own objectives are cut to those with the
+    /// smallest remaining budget.
     pub fn objectives(&self) -> (Objectives, usize) {
         if let Some(asked) = self.objectives.load_full() {
             return ((*asked).clone(), asked.slos.len());

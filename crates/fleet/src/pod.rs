@@ -1,4 +1,4 @@
-//! A pod: what it is, and its streams and objectives as it said last.
+//! A pod with the streams and objectives that it last reported.
 
 use super::Streams;
 use super::address::PodAddress;
@@ -14,7 +14,7 @@ use tokengauge_core::throughput::Rates;
 use tokengauge_core::time::Timestamp;
 use tokengauge_meter::StreamNow;
 
-/// Streams of a pod that are kept at most: as many as it sends.
+/// Maximum number of streams kept for a pod, which is also the maximum that a pod sends.
 const MAX_STREAMS: usize = 100;
 const MAX_OBJECTIVES: usize = 20;
 
@@ -23,11 +23,11 @@ const MAX_OBJECTIVES: usize = 20;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum PodState {
-    /// It was not reached yet.
+    /// The pod has not been reached yet.
     Connecting,
-    /// Its events are read.
+    /// The pod's events are being read.
     Connected,
-    /// It does not answer, or not as it should.
+    /// The pod does not answer, or its answer is not valid.
     Unreachable,
 }
 
@@ -38,37 +38,37 @@ impl PodState {
         PodState::Unreachable,
     ];
 
-    /// The word used in answers and labels.
+    /// The word used in API responses and labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// How a pod stands.
+/// The state of a pod.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "FleetPod")]
 pub struct PodStatus {
-    /// Its admin address; a name where that cannot be resolved.
+    /// The pod's admin address, or its name if the name cannot be resolved.
     pub address: String,
-    /// What it calls itself, as far as it was ever reached.
+    /// The name that the pod reports, if the pod was ever reached.
     #[serde(flatten)]
     pub pod: PodName,
-    /// Whether it can be reached.
+    /// Whether the pod can be reached.
     pub state: PodState,
-    /// Since when, RFC 3339, UTC.
+    /// When the pod entered this state, as RFC 3339 in UTC.
     pub since: Timestamp,
-    /// Why it cannot be reached, and what to do.
+    /// Why the pod cannot be reached, and what to do.
     pub error: Option<String>,
-    /// Its calls under way.
+    /// Number of the pod's calls in progress.
     pub streams: usize,
-    /// Tokens per second of all its streams, over the last 10 seconds.
+    /// Tokens per second of all the pod's streams, over the last 10 seconds.
     pub tokens_per_second: f64,
-    /// The version of the program there.
+    /// The pod's version of tokengauge.
     pub version: Option<String>,
 }
 
 impl PodStatus {
-    /// Its name, else its address.
+    /// The pod's name, or its address if the name is unknown.
     pub fn label(&self) -> &str {
         self.pod.name.as_deref().unwrap_or(&self.address)
     }
@@ -76,13 +76,12 @@ impl PodStatus {
 
 #[derive(Clone, Debug)]
 pub(super) struct PodObjective {
-    /// What is left of its budget.
+    /// Remaining share of the error budget.
     pub(super) remaining: f64,
-    /// As the pod's API has it, with the pod.
+    /// The objective as in the pod's API, with the pod added.
     pub(super) status: Box<str>,
 }
 
-/// What a pod said last.
 #[derive(Clone, Debug)]
 struct Said {
     pod: Option<Arc<PodName>>,
@@ -103,7 +102,6 @@ pub(super) struct Pod {
     said: Mutex<Said>,
 }
 
-/// The event `slos` of a pod.
 #[derive(Deserialize)]
 struct Slos {
     slos: Vec<Value>,
@@ -128,7 +126,6 @@ impl Pod {
         }
     }
 
-    /// Its events are read from now on.
     pub(super) fn connected(&self, pod: PodName, version: Option<String>, now: SystemTime) {
         let mut said = self.said.lock();
         said.pod = Some(Arc::new(pod));
@@ -138,7 +135,8 @@ impl Pod {
         said.error = None;
     }
 
-    /// It cannot be reached; what it said is not so any more. Whether that is new.
+    /// Marks the pod as unreachable and drops its last report. Returns whether it was reachable
+    /// before.
     pub(super) fn unreachable(&self, error: String, now: SystemTime) -> bool {
         let mut said = self.said.lock();
         let new = said.state != PodState::Unreachable;
@@ -168,7 +166,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Takes an event `slos`. What is long and of one process alone is left out.
+    /// Reads an event `slos`. Fields that are long or that apply to one process only are left out.
     pub(super) fn take_objectives(&self, data: &[u8]) -> serde_json::Result<()> {
         let read: Slos = serde_json::from_slice(data)?;
         let pod = self.name();
@@ -186,7 +184,6 @@ impl Pod {
         Ok(())
     }
 
-    /// What it calls itself.
     pub(super) fn name(&self) -> Option<Arc<PodName>> {
         self.said.lock().pod.clone()
     }
@@ -195,7 +192,6 @@ impl Pod {
         self.said.lock().state
     }
 
-    /// Its streams, newest first; how many there are in all, and their throughput.
     pub(super) fn streams(&self) -> (Arc<Vec<StreamNow>>, usize, Rates) {
         let said = self.said.lock();
         (Arc::clone(&said.streams), said.total, said.rates)

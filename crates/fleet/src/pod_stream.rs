@@ -1,4 +1,4 @@
-//! Reads the events of a pod, and connects again after pauses.
+//! Reads the events of a pod, and reconnects after a backoff.
 
 use super::event_parser::{EventParser, Parsed};
 use super::pod::Pod;
@@ -14,16 +14,14 @@ use tokengauge_net::client::{Client, Failure, StreamedResponse};
 use tokengauge_net::endpoint::Protocol;
 use tokio::time::{sleep, timeout};
 
-/// How long a pod may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Streams come every second: without any byte for so long the pod does not answer.
+/// A pod sends its streams every second. After this time without a byte it counts as unreachable.
 const SILENT: Duration = Duration::from_secs(20);
-/// The shortest and the longest pause before it is asked again.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A connection that lasted so long was a good one.
+/// A connection that lasted this long resets the backoff.
 const GOOD: Duration = Duration::from_secs(10);
-/// Bytes of what a pod says of itself at most.
+/// Maximum size in bytes of a pod's response about itself.
 const MAX_ABOUT: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -32,7 +30,7 @@ struct About {
     pod: Option<PodName>,
 }
 
-/// Follows a pod until this is dropped.
+/// Follows a pod until the future is dropped.
 pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
     let mut failures = 0;
     loop {
@@ -54,12 +52,12 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
 }
 
 async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
-    // Files and handshakes of a thousand pods at once would be in each other's way.
+    // Limits concurrent file reads and TLS handshakes, of which there would be a thousand at once.
     let _turn = fleet.connecting.acquire().await;
     let url = pod.address.url(pod.at);
     let uri: Uri = url
         .parse()
-        .map_err(|error| format!("{url} is no URL: {error}"))?;
+        .map_err(|error| format!("{url} is not a URL: {error}"))?;
     let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1)
         .map_err(|error| error.to_string())?;
     let client = client.at(pod.at).max_body(MAX_ABOUT);
@@ -67,8 +65,12 @@ async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
     let about = in_time(client.send(&about)).await?;
     let has_token = fleet.settings.token.is_some();
     check(about.status, has_token)?;
-    let about: About = serde_json::from_slice(&about.body)
-        .map_err(|error| format!("it is no tokengauge of this kind: {error}"))?;
+    let about: About = serde_json::from_slice(&about.body).map_err(|error| {
+        format!(
+            "the pod is not a tokengauge proxy of a compatible version: \
+            {error}"
+        )
+    })?;
     let events = request(&url, "/api/v1/events", fleet)?;
     let events = in_time(client.stream(&events)).await?;
     check(events.status, has_token)?;
@@ -93,16 +95,24 @@ fn request(url: &str, path: &str, fleet: &Fleet) -> Result<Request<Bytes>, Strin
         );
     }
     let request = request.body(Bytes::new());
-    request.map_err(|_| "the token has characters that no header may have".to_owned())
+    request.map_err(|_| {
+        "the token contains characters that are not allowed in an HTTP \
+        header"
+            .to_owned()
+    })
 }
 
 async fn in_time<T>(response: impl Future<Output = Result<T, Failure>>) -> Result<T, String> {
     match timeout(ANSWER, response).await {
         Ok(Err(Failure::Connect(error))) => Err(format!(
-            "no connection: {error}; is it up, and does its [admin] listen where this can reach it?"
+            "cannot connect to the pod: {error}; check that it is running and that its [admin] \
+             address is reachable from here"
         )),
         Ok(response) => response.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
+        Err(_) => Err(format!(
+            "the pod did not respond within {} s",
+            ANSWER.as_secs()
+        )),
     }
 }
 
@@ -110,27 +120,28 @@ fn check(status: StatusCode, has_token: bool) -> Result<(), String> {
     let todo = match status.as_u16() {
         200 => return Ok(()),
         401 | 403 if has_token => {
-            "the token in the file of --pods-token-file is not that of its [admin]"
+            "the token in --pods-token-file differs from the token of the pod's [admin]"
         }
-        401 | 403 => "name a file with the token of its [admin] by --pods-token-file",
+        401 | 403 => "set --pods-token-file to a file with the token of the pod's [admin]",
         421 => {
-            "it does not accept this host name: add it to `hosts` of its [admin], or set a token there"
+            "the pod does not accept this host name: add it to `hosts` of the pod's [admin], or \
+             set a token there"
         }
-        503 => "too many listen to it already",
-        _ => "is its admin address there?",
+        503 => "the pod already has too many event listeners",
+        _ => "check that this is the pod's admin address",
     };
-    Err(format!("it answered {}: {todo}", status.as_u16()))
+    Err(format!("the pod answered {}: {todo}", status.as_u16()))
 }
 
-/// Reads events until there are no more; why.
+/// Reads events until the stream ends, and returns why it ended.
 async fn read(pod: &Pod, fleet: &Fleet, mut events: StreamedResponse) -> String {
     let mut parser = EventParser::default();
     loop {
         match timeout(SILENT, events.next()).await {
             Ok(Ok(Some(bytes))) => parser.push(&bytes, |event| take(pod, fleet, event)),
-            Ok(Ok(None)) => return "it ended its events".to_owned(),
+            Ok(Ok(None)) => return "the pod ended its event stream".to_owned(),
             Ok(Err(error)) => return format!("the connection was lost: {error}"),
-            Err(_) => return format!("it sent nothing for {} s", SILENT.as_secs()),
+            Err(_) => return format!("the pod sent nothing for {} s", SILENT.as_secs()),
         }
     }
 }
@@ -152,7 +163,6 @@ fn take(pod: &Pod, fleet: &Fleet, event: Parsed<'_>) {
     }
 }
 
-/// The event `lost` of a pod.
 #[derive(Deserialize)]
 struct Lost {
     events: u64,

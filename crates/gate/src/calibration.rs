@@ -1,5 +1,5 @@
-//! Rollouts in simulated time, asked every quarter of an hour: how often a gate fails a candidate that is as good as the
-//! baseline, passes one that is just too slow, and how often and when it finds what it should.
+//! Simulated rollouts, evaluated every quarter of an hour: how often a gate fails an equal candidate, how often it passes
+//! one that is just too slow, and how often and when it finds a real difference.
 
 use crate::observed::{Observed, Side, Unit};
 use crate::{Asked, Ceilings, Gate, GateVerdict, Margins, Report, Select, evaluate};
@@ -9,25 +9,20 @@ use tokengauge_experiments::{Metric, Rules, Sums};
 use tokengauge_stats::{Generator, seeded, share};
 use tokengauge_store::query::UnitKind;
 
-/// A kind of traffic.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// How long the rollout lasts without a verdict.
     hours: u32,
-    /// New sessions a minute.
     per_minute: u32,
-    /// By how much the logarithm of the speed changes in an hour.
     trend: f64,
-    /// The candidate's share of the traffic in each third of the rollout.
     shares: [f64; 3],
-    /// Whether the numbers of tokens and of calls have tails like Pareto's with an exponent of 2.2.
+    /// Whether the numbers of tokens and of calls have Pareto tails with an exponent of 2.2.
     heavy: bool,
-    /// What the logarithm of the speed changes with each class of prompt length.
+    /// The change of the logarithm of the speed per prompt length class.
     prompts: f64,
     /// Whether all answers of a session are truncated, or none is.
     all_or_none: bool,
-    /// The share of sessions that one user has, whose answers are twice as long and a third slower.
+    /// The share of the sessions that belong to one user, whose responses are twice as long and a third slower.
     dominant: f64,
 }
 
@@ -76,9 +71,8 @@ const WORLDS: [World; 6] = [
 
 #[derive(Clone, Copy)]
 struct Candidate {
-    /// Its speed, as a factor.
     tps: f64,
-    /// How many more of its answers are truncated.
+    /// The share of the candidate's responses that are truncated in addition.
     truncated: f64,
 }
 
@@ -118,13 +112,11 @@ fn at(seconds: f64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs_f64(1_800_000_000.0 + seconds)
 }
 
-/// A standard normal draw (Box and Muller).
 fn normal(random: &mut Generator) -> f64 {
     let (radius, angle): (f64, f64) = (random.random(), random.random());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// A factor with a mean of about 1.
 fn size(heavy: bool, random: &mut Generator) -> f64 {
     if heavy {
         0.545 * (1.0 - random.random::<f64>()).powf(-1.0 / 2.2)
@@ -180,12 +172,11 @@ fn session(
     }
 }
 
-/// The verdict of one rollout that ends with the first one, and after how many seconds.
 fn rollout(world: World, candidate: Candidate, seed: u64) -> (GateVerdict, f64) {
     rollout_seen(world, candidate, seed, |_| ())
 }
 
-/// The same, with each look.
+/// Like [`rollout`], with a callback for each evaluation.
 fn rollout_seen(
     world: World,
     candidate: Candidate,
@@ -226,7 +217,7 @@ fn rollout_seen(
     (GateVerdict::Inconclusive, f64::from(world.hours * 3_600))
 }
 
-/// `make calibrations` runs more.
+/// `make calibrations` runs more rollouts.
 fn runs(few: u64) -> u64 {
     match std::env::var_os("TOKENGAUGE_THOROUGH") {
         Some(_) => 500,
@@ -234,7 +225,6 @@ fn runs(few: u64) -> u64 {
     }
 }
 
-/// How often a gate comes to a wrong and to the right verdict, as a row of a table.
 fn row(world: World, (what, candidate): (&str, Candidate), [wrong, right]: [GateVerdict; 2]) {
     let runs = runs(8);
     let alpha = Rules::default().alpha;
@@ -319,8 +309,8 @@ fn a_slow_candidate_is_failed() {
     }
 }
 
-/// What docs/gate.md says of 100 calls a minute in sessions of five: how long an equal candidate takes with 5 % and with 20 % of
-/// them, and that the first look at enough sessions foresees it.
+/// Checks the example in docs/gate.md of 100 calls a minute in sessions of five: how long an equal candidate takes with 5 %
+/// and with 20 % of them, and that the first evaluation with enough sessions forecasts it.
 #[test]
 fn the_example_of_the_documentation_ends_as_it_says() {
     let documented = include_str!("../../../docs/gate.md");

@@ -1,4 +1,4 @@
-//! Checks: what is known of a value, compared with its limit.
+//! Checks: what is known about a value, compared with its limit.
 
 use crate::report::{Bound, Check, CheckKind, GateVerdict};
 use crate::settings::Gate;
@@ -8,15 +8,16 @@ use tokengauge_stats::ratio::Arm;
 use tokengauge_stats::sequence::{Options, Sequence};
 use tokengauge_stats::{Estimate, StatsError, share};
 
-/// The intervals are tightest at so many times the least number of units, as in experiments.
+/// The intervals are tightest at this many times the least number of units, as in experiments.
 const TIGHTEST: u64 = 5;
 
-/// The confidence with which a check is found to hold, and not to hold.
+/// The confidence needed to say that a check holds, or does not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Levels {
-    /// A gate passes where all checks hold, so that each may have the whole α: one that does not hold would have to be wrong.
+    /// A gate passes only if all checks hold, so each check may use the whole α: a false pass needs an error in the check
+    /// that does not hold.
     holds: f64,
-    /// It fails where any does not, so that all share α.
+    /// A gate fails if any check does not hold, so all checks share α.
     fails: f64,
     min_units: u64,
 }
@@ -43,7 +44,7 @@ impl Levels {
         })
     }
 
-    /// The bounds of an estimate of one or two sides, whose value is the larger the worse.
+    /// The bounds of an estimate with `sides` sides. A larger value is worse.
     pub(crate) fn bounds(self, worse: &Estimate, sides: u64) -> Result<Bound, StatsError> {
         Ok(Bound {
             value: worse.value,
@@ -52,7 +53,7 @@ impl Levels {
         })
     }
 
-    /// The bounds of a share: the number of events, and of calls or units that may have one.
+    /// The bounds of a share, from the number of events and the number of calls or units that may have one.
     pub(crate) fn share(self, (with, of): (f64, f64)) -> Result<Bound, StatsError> {
         Ok(Bound {
             value: with / of,
@@ -61,7 +62,7 @@ impl Levels {
         })
     }
 
-    /// The same of the difference of two: each has half of what may be wrong.
+    /// The bounds of the difference of two shares. Each share has half of the error probability.
     pub(crate) fn shares(
         self,
         baseline: (f64, f64),
@@ -82,7 +83,7 @@ impl Levels {
     }
 }
 
-/// By which part of the baseline's value, or by how many points, the candidate is worse according to an estimate.
+/// How much worse the candidate is according to an estimate: a part of the baseline's value, or a difference of shares.
 pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
     if metric.more_is_better() {
         -metric.of_estimate(-estimate)
@@ -91,11 +92,12 @@ pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
     }
 }
 
-/// The least number of units with an event that shows how alike the calls of a unit are: for the baseline, and for the candidate.
+/// The number of units with an event from which the likeness of calls within a unit can be estimated, for the baseline and
+/// for the candidate.
 const SHOW_LIKENESS: [u64; 2] = [MIN_UNITS_WITH_EVENT, 10];
 
-/// How many calls tell as much as one that is independent of all others (the design effect), by the baseline and by the
-/// candidate: of calls of short or loose sessions 1, of calls that all go wrong together as many as a session has. `None` where
+/// The design effect of the baseline and the candidate: the number of calls that are worth one independent call. It is 1
+/// for short or loose sessions. If all calls of a session fail together, it is the number of calls of a session. `None` if
 /// too few units have an event.
 pub(crate) fn calls_per_event([baseline, candidate]: [&Tally; 2]) -> Option<f64> {
     let likeness = |tally: &Tally, least: u64| {
@@ -108,7 +110,7 @@ pub(crate) fn calls_per_event([baseline, candidate]: [&Tally; 2]) -> Option<f64>
     Some(of_baseline.max(of_candidate).max(1.0))
 }
 
-/// The events and calls of a side as independent ones.
+/// The effective number of events and calls of a side, as if calls were independent.
 pub(crate) fn counts(tally: &Tally, calls_per_event: Option<f64>) -> (f64, f64) {
     match (calls_per_event, tally.arm.ratio()) {
         (Some(calls), Ok(ratio)) => {
@@ -123,15 +125,14 @@ fn value(tally: &Tally) -> Option<f64> {
     Some(tally.arm.ratio().ok()?.value)
 }
 
-/// What a check is of, before its limit is looked at.
 struct Found {
     candidate: Option<f64>,
     baseline: Option<f64>,
     bound: Result<Bound, Withheld>,
 }
 
-/// Whether the candidate is worse than the baseline by more than `limit`. `comparison` is the one of experiments, which knows
-/// what makes a metric incomparable.
+/// Whether the candidate is worse than the baseline by more than `limit`. `comparison` is the result of experiments, which
+/// says whether a metric can be compared.
 pub(crate) fn not_worse_by(
     (metric, limit): (Metric, f64),
     [baseline, candidate]: [&Group; 2],
@@ -168,8 +169,8 @@ pub(crate) fn not_worse_by(
     check
 }
 
-/// Whether counts are compared instead of sums over units: where few units have an event, or few have none, or where all of a side
-/// are alike, such as where every answer is truncated.
+/// Whether counts are compared instead of sums over units: if few units have an event, if few have none, or if all calls of
+/// a side are alike, such as all truncated.
 fn is_rare(metric: Metric, bound: &Result<Bound, Withheld>) -> bool {
     match bound {
         Err(Withheld::RareEvent { .. }) => true,
@@ -201,8 +202,8 @@ pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Lev
     check
 }
 
-/// Whether the candidate's calls burn the budget of its `at`-th objective no faster than `limit`. What is burnt is burnt: it is
-/// compared as it is.
+/// Whether the candidate's calls burn the budget of its `at`-th objective no faster than `limit`. A burn rate is a fact, so
+/// it has no interval.
 pub(crate) fn burn(gate: &Gate, at: usize, (bad, all): (u64, u64)) -> Check {
     let objective = &gate.objectives[at];
     let share = bad as f64 / all.max(1) as f64;

@@ -1,4 +1,4 @@
-//! Whether a rollout may continue.
+//! Decides whether a rollout may continue.
 
 use crate::check::{Levels, at_most, burn, not_worse_by};
 use crate::forecast::{self, Course};
@@ -10,25 +10,22 @@ use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::compare;
 use tokengauge_experiments::{Group, Metric, words};
 
-/// The share of units that may have calls of both sides.
 const MAX_MIXED: f64 = 0.2;
 
-/// When a gate is evaluated, and by which configuration.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub now: SystemTime,
-    /// The start of the rollout, where the caller gives one.
+    /// The start of the rollout, if the caller gives one.
     pub since: Option<SystemTime>,
     pub config_sha256: String,
 }
 
-/// How a gate stands by the calls of a store, whose errors are passed on.
 pub fn evaluate_calls<C: Calls>(gate: &Gate, asked: &Asked, calls: &C) -> Result<Report, C::Error> {
     let observed = observe(gate, asked.since, asked.now, calls)?;
     Ok(evaluate(gate, &observed, asked))
 }
 
-/// How a gate stands. It may be asked at any time and as often as one likes. It never passes or fails by waiting.
+/// Evaluates a gate. It may be evaluated at any time and any number of times. Waiting never makes it pass or fail.
 pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let mixed = observed.mixed().len() as u64;
     let complete = observed.complete(asked.now, gate.rules.settled_after);
@@ -61,8 +58,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
         .filter(|_| open);
     if let Some((_, most)) = over {
         let most = span_text(most);
-        reason =
-            format!("no verdict within `max_wait`, {most}, so that you have to decide: {reason}");
+        reason = format!("no verdict within `max_wait` ({most}), so you must decide: {reason}");
     }
     let seconds = |span: Duration| span.as_secs_f64();
     let [baseline, candidate] = complete.each_ref().map(Group::units);
@@ -87,7 +83,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     }
 }
 
-/// How many units there are and how fast they become complete; `None` before the first could.
+/// The number of units, and how fast units become complete. `None` before the first unit could be complete.
 fn course(gate: &Gate, groups: [&Group; 2], waited: Duration) -> Option<Course> {
     let waited = waited.checked_sub(gate.rules.settled_after)?.as_secs_f64();
     let units = groups.map(|group| group.units() as f64);
@@ -108,7 +104,6 @@ fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport 
     }
 }
 
-/// Why nothing is said.
 fn withheld(
     gate: &Gate,
     observed: &Observed,
@@ -122,13 +117,13 @@ fn withheld(
     ] {
         if side.calls == 0 {
             return Some(format!(
-                "no finished call is of the {what} ({}): is there traffic?",
+                "no finished call belongs to the {what} ({}); check that it has traffic",
                 select.in_words()
             ));
         }
         if side.units.is_empty() {
             return Some(format!(
-                "no call of the {what} names its {unit}; send the header that names it, or set `unit` to one that calls name"
+                "no call of the {what} has a {unit}; send the header for it, or set `unit` to one that calls have"
             ));
         }
     }
@@ -136,7 +131,7 @@ fn withheld(
     let different = all as u64 - mixed;
     if mixed as f64 > MAX_MIXED * different as f64 {
         return Some(format!(
-            "{mixed} of {different} {unit}s have calls of both sides, so that they cannot be compared; send each {unit} to one side"
+            "{mixed} of {different} {unit}s have calls of both sides and cannot be compared; send each {unit} to only one side"
         ));
     }
     let needed = gate.rules.min_units;
@@ -144,7 +139,8 @@ fn withheld(
         if units.units() < needed {
             let settled = span_text(gate.rules.settled_after);
             return Some(format!(
-                "too few {unit}s: the {what} has {} complete ones of {needed} (one is complete {settled} after its last call)",
+                "too few {unit}s: the {what} has {} complete {unit}s of {needed} (a {unit} is complete {settled} after its \
+                 last call)",
                 units.units()
             ));
         }

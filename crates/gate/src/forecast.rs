@@ -1,5 +1,5 @@
-//! How long it takes until a gate passes a candidate that is as good as the baseline. It needs only the baseline's units, so that
-//! it can be asked before a rollout.
+//! Forecasts when a gate passes a candidate that is as good as the baseline. A forecast needs only the baseline's units, so
+//! it is available before a rollout.
 
 use crate::check::{Levels, calls_per_event, counts, worse_by};
 use crate::observed::{Calls, side};
@@ -12,12 +12,10 @@ use tokengauge_experiments::{Group, Metric, words};
 use tokengauge_stats::Estimate;
 use tokengauge_stats::ratio::{Arm, both_arms};
 
-/// Longer times are not forecast.
 const LONGEST: f64 = 30.0 * 86_400.0;
-/// The candidate's shares of the traffic that a plan is made for.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
 
-/// The units of the baseline and of the candidate at a time, and how many come in each second.
+/// The units of the baseline and of the candidate, and the number of new units per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     pub(crate) units: [f64; 2],
@@ -30,7 +28,6 @@ impl Course {
         [a, b]
     }
 
-    /// The candidate's share of the traffic.
     fn share(self) -> f64 {
         self.per_second[1] / self.per_second.iter().sum::<f64>()
     }
@@ -44,8 +41,8 @@ impl Course {
     }
 }
 
-/// When a gate passes a candidate that is as good as this baseline, and which check is the last to hold. `None` where not even one
-/// of both sides has traffic.
+/// When a gate passes a candidate that is as good as this baseline, and which check is the last to hold. `None` if the
+/// candidate has no traffic, or the baseline has fewer than two units.
 pub(crate) fn forecast(gate: &Gate, baseline: &Group, course: Course) -> Option<Forecast> {
     let share = course.share();
     if !share.is_finite() || share <= 0.0 || baseline.units() < 2 {
@@ -60,11 +57,11 @@ pub(crate) fn forecast(gate: &Gate, baseline: &Group, course: Course) -> Option<
     })
 }
 
-/// How long a gate takes with each share of the traffic that the baseline had in the gate's window.
+/// Plans how long a gate takes with each share of the traffic. The traffic is the baseline's in the gate's window.
 ///
 /// # Errors
 ///
-/// Those of `calls`.
+/// Returns the errors of `calls`.
 pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C::Error> {
     let window = now.checked_sub(gate.window);
     let since = window.unwrap_or(SystemTime::UNIX_EPOCH);
@@ -95,7 +92,7 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
         units_per_minute: enough.then_some(per_second * 60.0),
         reason: (!enough).then(|| {
             format!(
-                "the baseline ({}) had {} {unit}s in the last {}; {} are needed to know how they vary",
+                "the baseline ({}) had {} {unit}s in the last {}; {} are needed to estimate their variance",
                 gate.baseline.in_words(),
                 group.units(),
                 span_text(gate.window),
@@ -111,8 +108,8 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
     })
 }
 
-/// Seconds until every check holds and both sides have enough units, and the check that is the last; without seconds, the one that
-/// never holds.
+/// Seconds until every check holds and both sides have enough units, and the name of the last check. Without seconds, the
+/// name of a check that never holds.
 fn until_verdict(gate: &Gate, baseline: &Group, course: Course) -> (Option<f64>, String) {
     let levels = Levels::of(gate);
     let alike = |metric: Metric| Alike {
@@ -149,7 +146,7 @@ fn until_verdict(gate: &Gate, baseline: &Group, course: Course) -> (Option<f64>,
     last.unwrap_or_default()
 }
 
-/// The first second at which something is so, within the longest time: it stays so.
+/// The first second within the longest time at which `holds` is true. `holds` must stay true afterwards.
 fn first(course: Course, holds: impl Fn([f64; 2]) -> bool) -> Option<f64> {
     if holds(course.after(0.0)) {
         return Some(0.0);
@@ -172,7 +169,6 @@ fn first(course: Course, holds: impl Fn([f64; 2]) -> bool) -> Option<f64> {
     Some(after)
 }
 
-/// A candidate whose units are like the baseline's.
 struct Alike<'a> {
     metric: Metric,
     baseline: &'a Group,
@@ -180,7 +176,7 @@ struct Alike<'a> {
 }
 
 impl Alike<'_> {
-    /// By how much it is worse at most, with these numbers of units of both sides.
+    /// The upper bound of how much worse the candidate is, given the number of units of both sides.
     fn not_worse_by(&self, [a, b]: [f64; 2]) -> Option<f64> {
         let tally = self.baseline.tally(self.metric);
         if !self.metric.is_relative() && self.is_rare(a + b) {
@@ -193,7 +189,6 @@ impl Alike<'_> {
         Some(worse_by(self.metric, bound.upper))
     }
 
-    /// How high its value is at most.
     fn value(&self, [_, units]: [f64; 2]) -> Option<f64> {
         let tally = self.baseline.tally(self.metric);
         if self.metric != Metric::Cost && self.is_rare(units) {
@@ -248,7 +243,7 @@ impl AtShare {
         }
     }
 
-    /// Such as `in about 1h 30m`.
+    /// A text such as `in about 1h 30m`.
     pub fn in_words(&self) -> String {
         match self.seconds {
             Some(seconds) if seconds < 90.0 => "within two minutes".to_owned(),
@@ -273,12 +268,12 @@ impl Forecast {
         );
         let now = match at.seconds {
             Some(_) => format!(
-                "a candidate as good as the baseline passes {} at this rate ({rate}), last of all `{}`",
+                "at this rate ({rate}), a candidate as good as the baseline passes {}; the last condition is `{}`",
                 at.in_words(),
                 at.slowest_check
             ),
             None => format!(
-                "at this rate ({rate}) even a candidate as good as the baseline does not pass within 30 days, for `{}`",
+                "at this rate ({rate}), even a candidate as good as the baseline does not pass within 30 days because of `{}`",
                 at.slowest_check
             ),
         };

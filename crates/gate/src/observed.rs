@@ -1,4 +1,4 @@
-//! What was seen of both sides: their calls, summed by unit.
+//! The observed calls of both sides, summed by unit.
 
 use crate::settings::{Gate, Select};
 use std::collections::HashSet;
@@ -10,18 +10,16 @@ use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// The number of calls of one side that are read, roughly. If there are more, the calls of one session in two, four and so on
-/// are read, spread over all of the time.
+/// The approximate number of calls of one side that are read. If there are more, only the calls of one session in two, four
+/// and so on are read, spread over the whole time.
 pub const MAX_CALLS: u64 = 100_000;
-/// Calls of the candidate whose objectives are judged, the newest ones.
 const MAX_JUDGED: usize = 50_000;
-/// Calls that are read at once for that.
 const PAGE: usize = 1_000;
-/// Units of the side with fewer that each part of the rollout has, and the most parts.
+/// The number of units that the side with fewer units has in each part of the rollout.
 const UNITS_OF_SLOT: usize = 25;
 const MAX_SLOTS: usize = 48;
 
-/// Where calls come from: stored calls, or those in memory.
+/// A source of calls: stored calls, or those in memory.
 pub trait Calls {
     type Error;
 
@@ -29,14 +27,14 @@ pub trait Calls {
     ///
     /// # Errors
     ///
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, Self::Error>;
 
     /// The calls that match, the newest first.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read.
+    /// Fails if the store cannot be read.
     fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, Self::Error>;
 }
 
@@ -52,14 +50,12 @@ impl Calls for StoredCalls {
     }
 }
 
-/// Both sides, over the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Where somebody says so, else the first of the candidate's calls in the window; both sides are looked at from then on.
+    /// The start of the observation: the given start, or the candidate's first call in the window.
     pub since: Option<SystemTime>,
     pub candidate: Side,
     pub baseline: Side,
-    /// Bad events and all events of the candidate, by objective.
     pub events: Vec<(u64, u64)>,
 }
 
@@ -67,7 +63,7 @@ pub struct Observed {
 pub struct Side {
     pub units: Vec<Unit>,
     pub calls: u64,
-    /// Calls that name no unit. A call without a session is a unit by itself. A call without an agent or user is left out.
+    /// Calls without a unit. A call without a session is a unit by itself. A call without an agent or user is left out.
     pub calls_without_unit: u64,
     /// 1 if all calls were read, n if the calls of one session in n were read.
     pub one_in: u64,
@@ -92,22 +88,18 @@ impl Default for Side {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// Its name; `None` for a single call that names no session.
+    /// The unit's name. `None` for a single call without a session.
     pub name: Option<String>,
-    /// When its first call began.
     pub first_at: SystemTime,
-    /// When its last call ended.
     pub last_at: SystemTime,
-    /// The class of length of its first prompt, if known.
+    /// The length class of the unit's first prompt, if known.
     pub prompt: Option<usize>,
     pub sums: Sums,
 }
 
-/// Reads both sides.
-///
 /// # Errors
 ///
-/// Those of `calls`.
+/// Returns the errors of `calls`.
 pub fn observe<C: Calls>(
     gate: &Gate,
     since: Option<SystemTime>,
@@ -161,7 +153,6 @@ pub(crate) fn side<C: Calls>(
     })
 }
 
-/// How the candidate's calls count for the gate's objectives.
 fn events<C: Calls>(
     gate: &Gate,
     (since, until): (SystemTime, SystemTime),
@@ -198,7 +189,6 @@ fn events<C: Calls>(
 }
 
 impl Observed {
-    /// Units with calls of both sides.
     pub(crate) fn mixed(&self) -> HashSet<&str> {
         let names: HashSet<&str> = self.candidate.names().collect();
         self.baseline
@@ -207,9 +197,9 @@ impl Observed {
             .collect()
     }
 
-    /// The units of the baseline and of the candidate that are compared. They are complete, have calls of only one side, and began
-    /// while both sides had new units. Units that began at about the same time are in the same stratum, so that neither a trend nor another
-    /// share of the traffic makes a difference.
+    /// The units of the baseline and of the candidate that are compared. They are complete, have calls of only one side,
+    /// and began while both sides had new units. Units that began at about the same time are in the same stratum, so that a
+    /// trend or a changed share of the traffic makes no difference.
     pub(crate) fn complete(&self, now: SystemTime, settled_after: Duration) -> [Group; 2] {
         let mixed = self.mixed();
         let complete = |unit: &&Unit| {
@@ -250,7 +240,7 @@ impl Observed {
     }
 }
 
-/// Where the parts of a rollout end, which have about as many units each.
+/// The ends of the parts of a rollout. All parts have about the same number of units.
 fn slots(firsts: &[SystemTime]) -> Vec<SystemTime> {
     let count = (firsts.len() / UNITS_OF_SLOT).clamp(1, MAX_SLOTS);
     (1..count)

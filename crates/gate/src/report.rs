@@ -1,11 +1,11 @@
-//! How a gate stands, as the API answers it. What is not known is null.
+//! The state of a gate as the API shows it. Unknown values are null.
 
 use crate::settings::Select;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::time::Timestamp;
 
-/// Whether a rollout may continue.
+/// The verdict on a rollout or on one check.
 #[derive(
     Clone,
     Copy,
@@ -22,70 +22,70 @@ use tokengauge_core::time::Timestamp;
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "GateVerdict")]
 pub enum GateVerdict {
-    /// It may: every check is shown to hold.
+    /// The rollout may continue: every check is shown to hold.
     Pass,
-    /// It may not: a check is shown not to hold.
+    /// The rollout may not continue: a check is shown not to hold.
     Fail,
-    /// Neither is shown.
+    /// Neither is shown yet.
     Inconclusive,
 }
 
-/// How a gate stands.
+/// The state of a gate.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Gate")]
 pub struct Report {
-    /// Its name.
+    /// The name of the gate.
     pub name: String,
-    /// Whether the rollout may go on.
+    /// Whether the rollout may continue.
     pub verdict: GateVerdict,
-    /// Why, in a sentence.
+    /// The reason for the verdict, in a sentence.
     pub reason: String,
-    /// Whether it is inconclusive for longer than `max_wait`, so that somebody has to decide.
+    /// Whether the gate has been inconclusive for longer than `max_wait`, so that a person must decide.
     pub waited_too_long: bool,
-    /// When it passes a candidate that is as good as the baseline; null where it is not inconclusive, and where that is not
-    /// known.
+    /// When the gate passes a candidate that is as good as the baseline; null if the gate is not inconclusive or the time
+    /// is unknown.
     #[serde(default)]
     pub forecast: Option<Forecast>,
-    /// When it was evaluated.
+    /// When the gate was evaluated.
     pub evaluated_at: Timestamp,
-    /// Calls from then on are looked at; null before the candidate's first call.
+    /// The start of the observed time; null before the candidate's first call.
     pub since: Option<Timestamp>,
-    /// Seconds since then.
+    /// Seconds since `since`.
     pub waited_seconds: Option<f64>,
-    /// The longest wait, in seconds; null is for ever.
+    /// The longest wait in seconds; null if there is no limit.
     pub max_wait_seconds: Option<f64>,
-    /// What is one unit: session, agent or user.
+    /// The unit of comparison: session, agent or user.
     pub unit: String,
-    /// Complete units that each side needs.
+    /// The number of complete units that each side needs.
     pub min_units: u64,
-    /// The probability, for each check over all looks, that it is found to hold where it does not; and for all checks
-    /// together, that one is found not to hold where it does.
+    /// The error probability over all evaluations: for each check, of finding that it holds although it does not; for all
+    /// checks together, of finding that one does not hold although it does.
     pub alpha: f64,
-    /// The configuration that was in use: the first 16 digits of its SHA-256.
+    /// The first 16 digits of the SHA-256 of the configuration that was in use.
     pub config_sha256: String,
-    /// What is rolled out.
+    /// The side that is rolled out.
     pub candidate: SideReport,
-    /// What it is compared with.
+    /// The side that the candidate is compared with.
     pub baseline: SideReport,
-    /// Units with calls of both sides; they are left out.
+    /// Units with calls of both sides. They are left out.
     pub mixed_units: u64,
-    /// Every check.
+    /// The checks of the gate.
     pub checks: Vec<Check>,
 }
 
-/// One side.
+/// The calls and units of one side.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateSide")]
 pub struct SideReport {
-    /// Which calls.
+    /// Which calls belong to this side.
     pub select: Select,
-    /// All units.
+    /// The number of all units.
     pub units: u64,
-    /// Those that are complete and have calls of this side alone: what is compared.
+    /// The number of units that are compared: they are complete and have calls of only this side.
     pub complete_units: u64,
-    /// Calls, of any unit.
+    /// The number of calls, with or without a unit.
     pub calls: u64,
-    /// Calls that name no unit. A call without a session is a unit by itself. A call without an agent or user is left out.
+    /// Calls without a unit. A call without a session is a unit by itself. A call without an agent or user is left out.
     pub calls_without_unit: u64,
     /// 1 if all calls were read, n if the calls of one session in n were read.
     #[serde(default = "one")]
@@ -100,51 +100,51 @@ fn one() -> u64 {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateForecast")]
 pub struct Forecast {
-    /// The candidate's units that become complete in a minute.
+    /// The number of the candidate's units that become complete per minute.
     pub units_per_minute: f64,
-    /// With the candidate's present share of the traffic.
+    /// The forecast for the candidate's present share of the traffic.
     pub at: AtShare,
-    /// With larger ones.
+    /// The forecasts for larger shares of the traffic.
     pub with_more: Vec<AtShare>,
 }
 
-/// The same with one share of the traffic.
+/// The forecast for one share of the traffic.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateForecastAtShare")]
 pub struct AtShare {
     /// The candidate's share of the units.
     pub candidate_share: f64,
-    /// Seconds from now on, or from the beginning of the rollout; null where it is more than 30 days.
+    /// Seconds from now, or from the start of the rollout in a plan; null if it takes more than 30 days.
     pub seconds: Option<f64>,
-    /// What takes the longest, or never holds: a check, or the least number of units.
+    /// What takes longest or never holds: a check, or the least number of units.
     pub slowest_check: String,
 }
 
-/// How long a rollout takes with several shares of the traffic, by the units that the baseline had.
+/// How long a rollout takes with several shares of the traffic, computed from the baseline's units.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GatePlan")]
 pub struct Plan {
-    /// The gate's name.
+    /// The name of the gate.
     pub name: String,
-    /// Which calls its baseline is.
+    /// Which calls belong to the baseline.
     pub baseline: Select,
-    /// The time that was looked at, in seconds.
+    /// The length of the observed time in seconds.
     pub window_seconds: f64,
-    /// What is one unit: session, agent or user.
+    /// The unit of comparison: session, agent or user.
     pub unit: String,
-    /// The units that were looked at.
+    /// The number of observed units.
     pub units: u64,
-    /// All calls of the time.
+    /// The number of observed calls.
     pub calls: u64,
-    /// Units that begin in a minute; null where there are too few.
+    /// Units that begin per minute; null if there are too few units.
     pub units_per_minute: Option<f64>,
-    /// How long it takes, by share of the traffic.
+    /// How long the rollout takes with each share of the traffic.
     pub at: Vec<AtShare>,
-    /// Why that is not known; null where it is.
+    /// Why the durations are unknown; null if they are known.
     pub reason: Option<String>,
 }
 
-/// What kind of check it is.
+/// The kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GateCheckKind")]
@@ -157,37 +157,36 @@ pub enum CheckKind {
     Burn,
 }
 
-/// One check.
+/// A check and its verdict.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateCheck")]
 pub struct Check {
-    /// What is measured, or the objective's name.
+    /// The metric, or the name of the objective.
     pub name: String,
-    /// What kind of check it is.
+    /// The kind of the check.
     pub kind: CheckKind,
     /// Whether it holds.
     pub verdict: GateVerdict,
-    /// Whether values are compared relative to the baseline's (0.05 is 5 % of it); else their difference is looked at.
+    /// Whether the value is relative to the baseline's value (0.05 is 5 % of it). Otherwise it is a difference.
     pub relative: bool,
-    /// The units of both sides that it is of.
+    /// The number of units of the candidate and of the baseline.
     pub n: [u64; 2],
     /// The candidate's value.
     pub candidate: Option<f64>,
-    /// The baseline's.
+    /// The baseline's value.
     pub baseline: Option<f64>,
-    /// What is held against the limit: by how much the candidate is worse, its value, or how fast it burns a budget.
+    /// The value that is compared with the limit: by how much the candidate is worse, its own value, or its burn rate.
     pub value: Option<f64>,
-    /// At least so much, all checks together, at every look.
+    /// The lower bound of the value, valid for all checks together and at every evaluation.
     pub lower: Option<f64>,
-    /// At most so much, at every look.
+    /// The upper bound of the value, valid at every evaluation.
     pub upper: Option<f64>,
-    /// The limit.
+    /// The limit of the value.
     pub limit: f64,
-    /// Why nothing is known; null where something is.
+    /// Why nothing is known; null if the value is known.
     pub reason: Option<String>,
 }
 
-/// A value, and what it is at least and at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     pub value: f64,

@@ -1,4 +1,4 @@
-//! What a gate asks.
+//! The settings of a gate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,31 +15,28 @@ pub struct Gate {
     pub name: String,
     pub candidate: Select,
     pub baseline: Select,
-    /// What is one unit: session, agent or user.
     pub unit: UnitKind,
-    /// Confidence, thresholds, the least number of units, when a unit is complete.
+    /// Confidence, thresholds, the least number of units, and when a unit is complete.
     pub rules: Rules,
-    /// By how much the candidate may be worse.
     pub margins: Margins,
     pub ceilings: Ceilings,
-    /// The objectives whose budget the candidate's calls may not burn faster than `max_burn`.
+    /// The objectives whose budget the candidate's calls may burn at most at the rate `max_burn`.
     pub objectives: Vec<Arc<Objective>>,
-    /// 1 spends a budget exactly in its period.
+    /// The largest burn rate. A rate of 1 spends a budget exactly in its period.
     pub max_burn: f64,
-    /// Calls before this are not looked at, where nobody says since when.
+    /// Without a given start, only calls within this time are observed.
     pub window: Duration,
-    /// After how long somebody has to decide where the gate cannot; `None` is never.
+    /// After this time without a verdict a person must decide. `None` means no limit.
     pub max_wait: Option<Duration>,
 }
 
 impl Gate {
     pub const MAX_BURN: f64 = 1.0;
-    /// The default of the least number of units of each side.
     pub const MIN_UNITS: u64 = 50;
     pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 }
 
-/// Which calls: those that match everything that is named.
+/// Selects calls that match all named fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateSelect")]
 pub struct Select {
@@ -47,7 +44,7 @@ pub struct Select {
     pub route: Option<String>,
     /// The upstream.
     pub upstream: Option<String>,
-    /// The model that answered, else the one asked for.
+    /// The model that answered. If that is unknown, the requested model.
     pub model: Option<String>,
     /// The workload.
     pub workload: Option<String>,
@@ -58,7 +55,7 @@ pub struct Select {
 }
 
 impl Select {
-    /// The filter of the store; it knows no variants.
+    /// The filter of the store, which cannot select variants.
     pub(crate) fn filter(&self, since: SystemTime, until: SystemTime) -> Filter {
         Filter {
             since: Some(since),
@@ -76,13 +73,13 @@ impl Select {
         }
     }
 
-    /// Whether a call that the filter has found is one of these.
+    /// Whether a call that the store's filter selected also has the variant.
     pub(crate) fn has(&self, call: &CallRecord) -> bool {
         let wanted = self.variant.as_deref();
         wanted.is_none_or(|wanted| call.variant.as_deref() == Some(wanted))
     }
 
-    /// Such as `upstream new, model m`.
+    /// A text such as `upstream new, model m`.
     pub fn in_words(&self) -> String {
         let parts = [
             ("route", &self.route),
@@ -98,17 +95,15 @@ impl Select {
     }
 }
 
-/// By how much the candidate may be worse, each as a share: of the baseline's value for TPS and cost, of the calls for all
-/// others.
+/// How much worse the candidate may be: as a share of the baseline's value for TPS and cost, and as a difference of shares
+/// of calls for all other metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Margins(pub Vec<(Metric, f64)>);
 
 impl Margins {
-    /// By how much TPS may be lower.
     pub const TPS: f64 = 0.1;
-    /// By how much any share of calls may be higher.
     pub const SHARE: f64 = 0.03;
-    /// The metrics that every gate checks in addition to speed. An answer that was cut off is a failure as well.
+    /// The metrics that every gate checks in addition to speed. A truncated response also counts as a failure.
     pub const GUARDRAILS: [Metric; 4] = [
         Metric::Failures,
         Metric::Truncated,
@@ -117,10 +112,9 @@ impl Margins {
     ];
 }
 
-/// What the candidate may have at most, whatever the baseline has.
+/// Upper limits of the candidate's values, independent of the baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// The share of calls that fail.
     pub failures: Option<f64>,
     /// US dollars per unit.
     pub cost: Option<f64>,

@@ -1,4 +1,4 @@
-//! Every verdict, and what must not pass.
+//! Every verdict, and rollouts that must not pass.
 
 use crate::*;
 use std::time::{Duration, SystemTime};
@@ -48,7 +48,7 @@ struct Traffic {
     upstream: &'static str,
     sessions: u64,
     tps: f64,
-    /// One session in n has one answer with this finish reason. If n is 1, all answers have it.
+    /// One session in n has one response with this finish reason. If n is 1, all responses have it.
     finish: Option<(u64, &'static str)>,
     cost: Option<f64>,
 }
@@ -62,14 +62,13 @@ const FINE: Traffic = Traffic {
 };
 
 impl Traffic {
-    /// Three calls of each session, one a minute.
     fn calls(self) -> impl Iterator<Item = CallRecord> {
         (0..self.sessions * 3).map(move |index| self.call(index / 3, index % 3))
     }
 
     fn call(self, session: u64, number: u64) -> CallRecord {
         let started = at(session % 60 + 60 * number);
-        // Sessions differ by up to 10 %, the same on both sides.
+        // Sessions differ by up to 10 % in the same way on both sides.
         let differs = 1.0 + 0.1 * ((session * 7_919) % 101) as f64 / 101.0;
         let tps = self.tps * differs;
         let every = |every: u64| session.is_multiple_of(every);
@@ -216,7 +215,6 @@ fn where_every_session_is_truncated_it_fails() {
     assert_eq!(report.verdict, GateVerdict::Fail, "{report:#?}");
     assert_eq!(truncated.verdict, GateVerdict::Fail, "{truncated:#?}");
     assert_eq!(truncated.value, Some(1.0), "of the calls");
-    // The same on both sides is not worse.
     let old = Traffic {
         finish: Some((1, "length")),
         ..FINE
@@ -253,7 +251,7 @@ fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
     assert!(
         report
             .reason
-            .contains("the candidate has 20 complete ones of 50"),
+            .contains("the candidate has 20 complete sessions of 50"),
         "{}",
         report.reason
     );
@@ -284,7 +282,7 @@ fn no_traffic_never_passes() {
             report.reason
         );
         assert!(
-            report.reason.contains("is there traffic?"),
+            report.reason.contains("check that it has traffic"),
             "{}",
             report.reason
         );
@@ -298,7 +296,7 @@ fn no_traffic_never_passes() {
     );
     assert!(
         late.reason
-            .starts_with("no verdict within `max_wait`, 1h, so that you have to decide: "),
+            .starts_with("no verdict within `max_wait` (1h), so you must decide: "),
         "{}",
         late.reason
     );
@@ -372,7 +370,7 @@ fn ceilings_and_burn_are_about_the_candidate_alone() {
         unpriced.reason.starts_with("not shown yet: cost at most; ")
             && unpriced
                 .reason
-                .contains("does not pass within 30 days, for `cost at most`"),
+                .contains("does not pass within 30 days because of `cost at most`"),
         "the baseline costs more: {}",
         unpriced.reason
     );

@@ -7,7 +7,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
   };
   const compare = (one, other) => {
-    // What is not known comes last, whichever way it is sorted.
+    // Unknown values come last in both directions.
     if (typeof one !== typeof other) return 0;
     return typeof one === "number" ? one - other : one.localeCompare(other, "en", { numeric: true });
   };

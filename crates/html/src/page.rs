@@ -1,4 +1,5 @@
-//! What HTML files that are written have in common: one file, in light and dark and on paper, which loads nothing.
+//! The common parts of written HTML files. Each page is one file that loads nothing and supports light mode, dark mode and
+//! paper.
 
 use crate::plot;
 use base64::Engine;
@@ -9,7 +10,7 @@ use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::time::rfc3339_seconds;
 
-/// The style sheet, beside that of plots. On paper it is light, and tables are as wide as the paper.
+/// The style sheet, in addition to the style sheet of plots. On paper it is light, and tables are as wide as the paper.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--grid:#d7dbe0;--back:#fff;--one:#0b63c5;--two:#c2570c;--three:#6f42c1}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--grid:#3b424b;--back:#14171b;--one:#5aa9ff;--two:#ff9d57;--three:#b392f0}}\
@@ -31,11 +32,11 @@ th,td{padding:.8mm 1mm;white-space:normal}th.name,td.name{min-width:16mm}td smal
 thead{display:table-header-group}tr,figure{break-inside:avoid}h2,.key{break-after:avoid}th button{text-decoration:none}\
 .key b{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
-/// Sorts a table by the column whose head is pressed: first the largest, then the smallest; texts by letter. Without it the
-/// table is as it was written.
+/// Sorts a table by the column whose head is clicked: numbers in descending, then ascending order, texts by letter. Without
+/// the script the table keeps its order.
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page with its title as the heading. `style` is added to the style sheet that all pages have.
+/// A page with its title as the heading. `style` is added to the style sheet of all pages.
 pub fn page(title: &str, style: &str, body: &Markup) -> String {
     let digest = STANDARD.encode(Sha256::digest(SCRIPT));
     let policy =
@@ -61,11 +62,11 @@ pub fn page(title: &str, style: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// A cell of a table: its text, the small text below it (an interval), and the number by which its column is sorted. A column
+/// A cell of a table: its text, a smaller text below (an interval), and the number by which its column is sorted. A column
 /// without numbers is sorted by text.
 pub type Cell<'a> = (&'a str, &'a str, Option<f64>);
 
-/// A table that can be sorted; the first `named` columns are names.
+/// A sortable table. The first `named` columns are names.
 pub fn table<'h, 'a>(
     named: usize,
     heads: impl Iterator<Item = &'h str>,
@@ -82,7 +83,7 @@ pub fn table<'h, 'a>(
                     @for (at, (text, below, value)) in row.enumerate() {
                         td class=[class(at)] data-value=[value] {
                             (text)
-                            // A line on paper may only break between the bounds.
+                            // On paper a line may break only between the bounds.
                             @if !below.is_empty() { small { (below.replace(' ', "\u{a0}")) } }
                         }
                     }
@@ -92,7 +93,7 @@ pub fn table<'h, 'a>(
     }
 }
 
-/// A table of calls; the columns that are not in `figures` are names.
+/// A table of calls. The columns that are not in `figures` are names.
 pub fn calls<const N: usize>(
     label: &str,
     heads: [&str; N],
@@ -110,12 +111,11 @@ pub fn calls<const N: usize>(
     }
 }
 
-/// A plot with its title and the names of its colours.
 pub fn figure(title: &str, key: &[&str], svg: &str) -> Markup {
     html! {
         h2 { (title) }
         @if svg.is_empty() {
-            p { "No call has it." }
+            p { "No data." }
         } @else {
             @if !key.is_empty() {
                 p.key {
@@ -129,7 +129,7 @@ pub fn figure(title: &str, key: &[&str], svg: &str) -> Markup {
     }
 }
 
-/// Hours and minutes; over an hour or less seconds, over several days month and day, too.
+/// A time of day. Seconds are shown for a span of up to an hour, month and day for a span of several days.
 pub fn clock(at: f64, span: Duration) -> String {
     let at = UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0));
     let text = rfc3339_seconds(at).to_string();

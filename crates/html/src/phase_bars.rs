@@ -1,9 +1,8 @@
-//! The phases of calls as bars, in HTML files that are written.
+//! The phases of calls as bars in written HTML files.
 
 use maud::{Markup, html};
 use tokengauge_store::query::Phase;
 
-/// The style sheet of the bars, beside that of all pages.
 pub const STYLE: &str = "\
 .lane{position:relative;display:block;height:.9rem;min-width:14rem;background:color-mix(in srgb,var(--grid) 40%,transparent)}\
 .lane i{position:absolute;top:0;bottom:0;min-width:1px;print-color-adjust:exact;-webkit-print-color-adjust:exact}\
@@ -13,12 +12,11 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}\
 .answer{background:#2f7fbf}.other{background:#5a6270}.bad{font-weight:600}\
 @media print{.lane{min-width:30mm}}";
 
-/// What the colours are.
 pub fn key() -> Markup {
     let all = [
         ("connect", "connect and upload"),
         ("queue", "queue"),
-        ("prefill", "until the first token"),
+        ("prefill", "time to first token"),
         ("reasoning", "reasoning"),
         ("answer", "answer"),
         ("other", "other"),
@@ -30,7 +28,7 @@ pub fn key() -> Markup {
     }
 }
 
-/// Phases as a bar, of which the whole width is `length` seconds.
+/// Phases as a bar whose whole width is `length` seconds.
 pub fn bar(phases: &[Phase], length: f64) -> Markup {
     let at = |seconds: f64| 100.0 * seconds / length.max(1e-9);
     html! {

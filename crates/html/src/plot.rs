@@ -1,11 +1,11 @@
-//! Plots as SVG, for reports. Their five colours are placeholders that [`STYLE`] replaces, so
-//! that the page decides between light and dark.
+//! SVG plots for reports. Their five colours are placeholders that [`STYLE`] replaces, so that the page chooses light or
+//! dark.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-/// The style sheet that replaces the colours below by the page's variables.
+/// The style sheet that replaces the colours below with the page's variables.
 pub const STYLE: &str = "\
 svg{max-width:100%;height:auto}\
 svg [fill='#010101'],svg text{fill:var(--ink)}\
@@ -17,23 +17,19 @@ svg [fill='#050505']{fill:var(--three)}svg [stroke='#050505']{stroke:var(--three
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
-/// The colours of the first, second and third series.
 const ROLES: [RGBColor; 3] = [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5)];
 const WIDTH: u32 = 860;
 const FONT: &str = "sans-serif";
-/// Characters of a name next to a bar.
 const NAME: usize = 34;
 
-/// Up to three values of one name, such as percentiles; unknown ones are not drawn.
+/// Up to three values of one name, such as percentiles. Unknown values are not drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     pub name: String,
-    /// The values; `None` is not drawn.
     pub values: [Option<f64>; 3],
 }
 
-/// A plot of horizontal bars, up to three for each name, with `unit` as its axis label. Empty
-/// where there is no value.
+/// A plot of horizontal bars, up to three for each name, with `unit` as its axis label. Empty if there is no value.
 pub fn bars(rows: &[Bars], unit: &str) -> String {
     let all = rows.iter().flat_map(|row| row.values).flatten();
     let largest = all.fold(0.0, f64::max);
@@ -55,7 +51,6 @@ pub fn bars(rows: &[Bars], unit: &str) -> String {
         let end = Pos::new(HPos::Right, VPos::Center);
         let names = (FONT, 13).into_text_style(root).color(&INK).pos(end);
         for (at, row) in rows.iter().enumerate() {
-            // The first row is the topmost.
             let top = (rows.len() - at) as f64;
             let place = chart.backend_coord(&(0.0, top - 0.5));
             root.draw(&Text::new(
@@ -79,11 +74,11 @@ pub fn bars(rows: &[Bars], unit: &str) -> String {
     })
 }
 
-/// The points of a curve, in seconds and values; it is interrupted where a value is unknown.
+/// The points of a curve: seconds and value. The curve is interrupted if a value is unknown.
 pub type Series = Vec<(f64, Option<f64>)>;
 
-/// A plot of up to three curves over time, with a vertical line at each of `marks`; `clock` formats the labels of the time axis.
-/// Empty where there is no value.
+/// A plot of up to three curves over time, with a vertical line at each of `marks`. `clock` formats the labels of the time
+/// axis. Empty if there is no value.
 pub fn lines(lines: &[Series], marks: &[f64], unit: &str, clock: &dyn Fn(f64) -> String) -> String {
     let known = || {
         lines
@@ -157,7 +152,6 @@ where
         .label_style((FONT, 11, &INK));
 }
 
-/// The range of the values, at least a second wide.
 fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let found = values.fold(None, |found: Option<(f64, f64)>, value| {
         let (least, most) = found.unwrap_or((value, value));
@@ -166,7 +160,6 @@ fn range(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     found.map(|(least, most)| least..most.max(least + 1.0))
 }
 
-/// A value with three significant digits.
 fn rounded(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! Containers that call models: sets their base URLs to the sidecar, where they have none.
+//! Containers that call models: sets their base URLs to the sidecar if none are set.
 
 use super::annotations::{Annotations, BaseUrls};
 use super::error::InjectError;
@@ -14,9 +14,8 @@ use tokengauge_config::Config;
 pub(super) struct ReachableProviders {
     port: u16,
     native: bool,
-    /// The path prefixes of the routes; `None` where they are not known.
+    /// The path prefixes of the routes. `None` if they are unknown.
     prefixes: Option<Vec<String>>,
-    /// Upstreams whose URLs were base URLs in the pod.
     taken: Vec<(String, String)>,
 }
 
@@ -30,7 +29,6 @@ impl ReachableProviders {
         }
     }
 
-    /// The providers that the routes of a configuration forward.
     pub(super) fn by(text: &str, taken: Vec<(String, String)>) -> ReachableProviders {
         let config = Config::parse(text, "").ok();
         let prefixes = config.map(|config| {
@@ -48,7 +46,7 @@ impl ReachableProviders {
         }
     }
 
-    /// The same at a port; init containers reach a `native` sidecar only.
+    /// The providers at a port. Init containers reach only a `native` sidecar.
     pub(super) fn at(self, port: u16, native: bool) -> ReachableProviders {
         ReachableProviders {
             port,
@@ -82,8 +80,7 @@ fn groups<'a>(
     groups
 }
 
-/// The base URLs in the pod that become upstreams, where that is requested: the provider's
-/// name and the URL.
+/// The base URLs in the pod that become upstreams, as provider names and URLs. Empty unless the pod requests this.
 pub(super) fn taken_over(
     pod: &Pod,
     annotations: &Annotations,
@@ -106,7 +103,7 @@ pub(super) fn taken_over(
             };
             if !url.starts_with("http://") && !url.starts_with("https://") || url.contains("$(") {
                 warnings.push(format!(
-                    "container {}: `{url}` is put together when it starts, so it stays",
+                    "container {}: the base URL `{url}` is not a fixed http or https URL, so it is not changed",
                     container["name"]
                 ));
                 continue;
@@ -121,7 +118,6 @@ pub(super) fn taken_over(
     Ok(taken)
 }
 
-/// Sets base URLs to the sidecar.
 pub(super) fn point(
     pod: &mut Pod,
     annotations: &Annotations,
@@ -149,7 +145,7 @@ pub(super) fn point(
         for (at, container) in pod.containers_mut(list).iter_mut().enumerate() {
             if at < unreached && is_wanted(container, annotations) {
                 warnings.push(format!(
-                    "container {}: it runs before the mesh and the sidecar, so its calls do not come by",
+                    "container {}: it runs before the mesh and the sidecar, so its calls bypass the sidecar",
                     container["name"]
                 ));
             } else if is_wanted(container, annotations) {
@@ -172,7 +168,7 @@ fn check(pod: &Pod, annotations: &Annotations, settings: &Settings) -> Result<()
     for name in annotations.variables.iter().flatten() {
         if !settings.base_urls.contains_key(name) {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}variables: `{name}` leads to no path; the injector's `base_urls` name one"
+                "{PREFIX}variables: `{name}` has no path; add it to the injector's `base_urls`"
             )));
         }
     }
@@ -196,7 +192,7 @@ fn point_one(
 ) -> Result<(), InjectError> {
     let who = format!("container {}", container["name"]);
     if !matches!(container["env"], Value::Null | Value::Array(_)) {
-        return Err(InjectError::Refused(format!("{who}: env is no list")));
+        return Err(InjectError::Refused(format!("{who}: env is not a list")));
     }
     let from = container["envFrom"].as_array();
     let could =
@@ -215,8 +211,8 @@ fn point_one(
                 pointed = true;
             } else {
                 warnings.push(format!(
-                    "{who} sets {first} itself: those calls do not come by the sidecar \
-                     ({PREFIX}base-urls: replace takes them over)"
+                    "{who} sets {first} itself, so its calls bypass the sidecar; set {PREFIX}base-urls to `replace` to \
+                     redirect them"
                 ));
             }
             continue;
@@ -229,19 +225,18 @@ fn point_one(
     }
     if unsure {
         warnings.push(format!(
-            "{who} has envFrom, which could set base URLs, so none is set \
-             ({PREFIX}base-urls: over-env-from sets them all the same)"
+            "{who} has envFrom, which could set base URLs, so none is set; set {PREFIX}base-urls to `over-env-from` to set them"
         ));
     }
     if pointed && goes_by_a_proxy(container) {
         warnings.push(format!(
-            "{who} has HTTP_PROXY and no 127.0.0.1 in NO_PROXY: its calls go to that proxy first"
+            "{who} has HTTP_PROXY without 127.0.0.1 in NO_PROXY, so its calls go to that proxy and bypass the sidecar"
         ));
     }
     Ok(())
 }
 
-/// Warns of unknown variables with base URLs, by which calls bypass the sidecar.
+/// Warns about unknown variables that contain a base URL. Such calls bypass the sidecar.
 fn warn_of_lookalikes(
     container: &Value,
     settings: &Settings,
@@ -251,15 +246,13 @@ fn warn_of_lookalikes(
     let names = lookalikes::names(container, settings, port);
     if !names.is_empty() {
         warnings.push(format!(
-            "container {} sets {}: calls to what is there pass the sidecar by, unless the injector's \
-             `base_urls` name it or it is pointed at the sidecar",
+            "container {} sets {}: calls to that address bypass the sidecar; add the variable to the injector's `base_urls`, or point it at the sidecar",
             container["name"],
             names.join(", ")
         ));
     }
 }
 
-/// Adds variables to a container that has none of them.
 fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     if container["env"].is_null() {
         container["env"] = json!([]);
@@ -275,7 +268,6 @@ fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     !names.is_empty()
 }
 
-/// Replaces the values of variables whose URL has become an upstream.
 fn replaced(
     container: &mut Value,
     set: &[&str],
@@ -311,7 +303,6 @@ fn sets(container: &Value, name: &str) -> bool {
     variables(container).any(|variable| variable["name"] == name)
 }
 
-/// The literal value of a variable, where it has one.
 fn literal<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
     let mut named = variables(container).filter(|variable| variable["name"] == name);
     named.find_map(|variable| variable["value"].as_str())

@@ -7,7 +7,6 @@ use super::resources;
 use clap::ValueEnum;
 use tokengauge_config::environment::OnRefusedConfig;
 
-/// All annotations, without the prefix.
 const KNOWN: &[&str] = &[
     "inject",
     "config",
@@ -26,19 +25,18 @@ const KNOWN: &[&str] = &[
     super::WARNINGS,
 ];
 
-/// The annotation with the configuration, which the pod mounts as a file.
+/// The annotation that contains the configuration, which the pod mounts as a file.
 pub(super) const CONFIG: &str = "proxy-config";
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
-/// In which containers base URLs are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BaseUrls {
-    /// Where the container has none, and no `envFrom` that could set one.
+    /// Containers without a base URL, and without an `envFrom` that could set one.
     #[default]
     Unset,
-    /// Also where there is an `envFrom`.
+    /// Containers without a base URL, even if they have an `envFrom`.
     OverEnvFrom,
-    /// Everywhere: a URL that is set already becomes the upstream.
+    /// All containers. A URL that is already set becomes the upstream.
     Replace,
     None,
 }
@@ -50,12 +48,10 @@ pub(super) enum Slo {
     Table(String, toml::Table),
 }
 
-/// A container that serves models.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Engine {
     pub(super) port: u16,
     pub(super) moves_to: Option<u16>,
-    /// The path of its own metrics.
     pub(super) metrics: Option<String>,
 }
 
@@ -63,7 +59,6 @@ pub(super) struct Engine {
 pub(super) struct Annotations {
     pub(super) config: Option<String>,
     pub(super) on_refused_config: Option<OnRefusedConfig>,
-    /// Names and URLs.
     pub(super) upstreams: Vec<(String, String)>,
     pub(super) port: Option<u16>,
     pub(super) workload: Option<String>,
@@ -75,13 +70,13 @@ pub(super) struct Annotations {
     pub(super) resources: resources::Overrides,
 }
 
-/// Whether the pod opts in or out; `None` where it does neither.
+/// Whether the pod opts in or out. `None` if it does neither.
 pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, InjectError> {
     match pod.annotation("inject") {
         None => Ok(None),
         Some("true" | "enabled") => Ok(Some(true)),
         Some("false" | "disabled") => Ok(Some(false)),
-        Some(other) => Err(wrong("inject", other, "is `true` or `false`")),
+        Some(other) => Err(wrong("inject", other, "must be `true` or `false`")),
     }
 }
 
@@ -90,7 +85,7 @@ impl Annotations {
         for name in pod.annotations() {
             if !known().any(|known| known == name) && !name.starts_with("slo.") {
                 return Err(InjectError::Refused(format!(
-                    "there is no annotation {PREFIX}{name}; there are {}",
+                    "the annotation {PREFIX}{name} does not exist; the annotations are {}",
                     known().collect::<Vec<_>>().join(", ")
                 )));
             }
@@ -110,7 +105,6 @@ impl Annotations {
         })
     }
 
-    /// Whether it needs a configuration of its own.
     pub(super) fn composes(&self) -> bool {
         !self.upstreams.is_empty() || self.workload.is_some() || !self.slos.is_empty()
     }
@@ -143,11 +137,11 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, InjectError> {
     };
     match text.parse::<u16>() {
         Ok(port @ 1..) => Ok(Some(port)),
-        _ => Err(wrong(name, &text, "is no port from 1 to 65535")),
+        _ => Err(wrong(name, &text, "is not a port from 1 to 65535")),
     }
 }
 
-/// Parses `URL`, which is OpenAI's, or a list of `NAME=URL`.
+/// Parses `URL`, which becomes OpenAI's, or a list of `NAME=URL`.
 fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, InjectError> {
     let all = list(pod, "upstream").unwrap_or_default().into_iter();
     all.map(|one| {
@@ -179,10 +173,8 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, InjectError> {
     Ok(all)
 }
 
-/// Parses the inside of an inline table.
 fn table(body: &str) -> Result<toml::Table, InjectError> {
-    let explain =
-        "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
+    let explain = "is not the content of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));
     let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         InjectError::text(explain, error.message().trim().to_owned())
@@ -203,7 +195,7 @@ fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, InjectError> 
         wrong(
             ON_REFUSED_CONFIG,
             &text,
-            "is none of `refuse-if-limited`, `pass`, `refuse`",
+            "must be `refuse-if-limited`, `pass` or `refuse`",
         )
     })
 }
@@ -217,7 +209,7 @@ fn base_urls(pod: &Pod) -> Result<BaseUrls, InjectError> {
         Some(other) => Err(wrong(
             "base-urls",
             other,
-            "is none of `unset`, `over-env-from`, `replace`, `none`",
+            "must be `unset`, `over-env-from`, `replace` or `none`",
         )),
     }
 }
@@ -235,7 +227,7 @@ fn engine(pod: &Pod) -> Result<Option<Engine>, InjectError> {
     };
     if moves_to == Some(port) {
         return Err(InjectError::Refused(format!(
-            "{PREFIX}engine-moves-to is where it is already"
+            "{PREFIX}engine-moves-to is the engine's present port; name another port"
         )));
     }
     if metrics != "none" && !metrics.starts_with('/') {

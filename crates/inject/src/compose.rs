@@ -1,5 +1,4 @@
-//! The configuration of a sidecar: the operator's, with the pod's upstreams, workload and
-//! objectives before it.
+//! The configuration of a sidecar: the operator's configuration after the pod's upstreams, workload and objectives.
 
 use super::PREFIX;
 use super::annotations::{Annotations, Engine, Slo};
@@ -8,13 +7,11 @@ use std::collections::BTreeMap;
 use tokengauge_config::Config;
 use toml::{Table, Value};
 
-/// Where the sidecar may write.
 pub(super) const STATE: &str = "/var/lib/tokengauge";
 
-/// Keys that depend on where a configuration runs: a sidecar has them as arguments, and files
-/// that they name are not in the pod.
+/// Keys that depend on the host. A sidecar gets them as arguments, and the files that they name are not in the pod.
 const OF_A_PLACE: &[&str] = &["listen", "tls", "admin", "state_dir", "ledger", "notify"];
-/// The lists of a fallback, and the keys of their tables.
+/// The lists that a fallback keeps, and the keys that it keeps of their tables.
 const IN_FALLBACK: &[(&str, &[&str])] = &[
     ("upstream", &["name", "url", "urls", "protocol", "timeouts"]),
     (
@@ -24,7 +21,7 @@ const IN_FALLBACK: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// Seconds of the grace period that are left after streams were cut off.
+/// Seconds of the grace period that remain after streams were cut off.
 const MARGIN: u64 = 5;
 
 /// The configuration for containers that call models. `upstreams` are names and base URLs.
@@ -42,8 +39,8 @@ pub(super) fn agents(
     finish(table, annotations, grace)
 }
 
-/// The fallback where `text` cannot be used: its upstreams and routes, without what needs a
-/// file or may be unknown to the sidecar's version.
+/// The fallback for a configuration `text` that cannot be used: its upstreams and routes, without keys that need a file or
+/// that the sidecar's version may not know.
 pub(super) fn fallback(text: &str, grace: u64) -> Result<String, InjectError> {
     let whole = of_any_place(text)?;
     let mut table = Table::new();
@@ -62,7 +59,6 @@ pub(super) fn fallback(text: &str, grace: u64) -> Result<String, InjectError> {
     toml::to_string(&table).map_err(unwritable)
 }
 
-/// The configuration for a pod with an engine, which gets all requests.
 pub(super) fn engine(
     base: &str,
     annotations: &Annotations,
@@ -71,7 +67,7 @@ pub(super) fn engine(
     grace: u64,
 ) -> Result<String, InjectError> {
     let mut table = of_any_place(base)?;
-    // Those of the base configuration select its own routes.
+    // In the base configuration, these keys select the base configuration's own routes.
     for key in ["workload", "slo"] {
         table.remove(key);
     }
@@ -98,7 +94,6 @@ pub(super) fn engine(
     finish(table, annotations, grace)
 }
 
-/// Whether a limit selects routes, upstreams or workloads by name.
 fn selects_a_place(limit: &Value) -> bool {
     let select = limit.get("select").and_then(Value::as_table);
     select.is_some_and(|select| {
@@ -128,7 +123,7 @@ fn of_any_place(base: &str) -> Result<Table, InjectError> {
 fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<String, InjectError> {
     table.insert("drain_timeout".to_owned(), drain(grace).into());
     if let Some(workload) = &annotations.workload {
-        // A workload without conditions matches every call, and the first that matches wins.
+        // A workload without conditions matches every call, and the first match wins.
         let mut every = Table::new();
         every.insert("name".to_owned(), workload.as_str().into());
         list(&mut table, "workload").insert(0, every.into());
@@ -138,7 +133,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
     }
     if table.contains_key("slo") {
         table.insert("state_dir".to_owned(), STATE.into());
-        // The volume is small and in memory: enough for counts, not for calls.
+        // The volume is small and in memory, so it has room for sums but not for calls.
         let mut ledger = Table::new();
         ledger.insert("enabled".to_owned(), false.into());
         table.insert("ledger".to_owned(), ledger.into());
@@ -152,7 +147,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
                 .map(|problem| format!("{}: {}", problem.key, problem.reason))
                 .collect();
             Err(InjectError::Refused(format!(
-                "what the annotations {PREFIX}… ask for is no configuration: {}",
+                "the annotations {PREFIX}… make an invalid configuration: {}",
                 problems.join("; ")
             )))
         }
@@ -182,7 +177,7 @@ fn objective(slo: &Slo) -> Table {
     }
 }
 
-/// Sets the URL of the upstream `name`; adds it and a route to it where it does not exist.
+/// Sets the URL of the upstream `name`. Adds the upstream and a route to it if they do not exist.
 fn point(table: &mut Table, name: &str, url: &str) {
     let upstreams = list(table, "upstream");
     let known = upstreams
@@ -213,7 +208,7 @@ fn point(table: &mut Table, name: &str, url: &str) {
     }
 }
 
-/// A base URL without the path that the SDK appends itself, such as `/v1` for OpenAI's.
+/// A base URL without the path that the SDK appends, such as `/v1` for OpenAI's.
 fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &'a str {
     let url = url.trim_end_matches('/');
     let paths = base_urls.values();
@@ -225,7 +220,7 @@ fn bare<'a>(name: &str, url: &'a str, base_urls: &BTreeMap<String, String>) -> &
 fn list<'a>(table: &'a mut Table, key: &str) -> &'a mut Vec<Value> {
     let value = table.entry(key).or_insert_with(|| Value::Array(Vec::new()));
     if !value.is_array() {
-        // The base configuration is valid, so the list is either there or missing.
+        // The base configuration is valid, so the list exists or is missing.
         *value = Value::Array(Vec::new());
     }
     value.as_array_mut().expect("made above")

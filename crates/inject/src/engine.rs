@@ -1,8 +1,8 @@
 //! A sidecar in front of a container that serves models.
 //!
-//! A webhook cannot redirect packets. It can give the sidecar the *name* of the engine's port,
-//! so that Services that target the name reach the sidecar; or move the engine to another port
-//! and listen on the old one, so that Services that target the number do, too.
+//! A webhook cannot redirect packets. The sidecar can take the *name* of the engine's port, so that Services that target
+//! the name reach the sidecar. Or the engine moves to another port and the sidecar listens on the old one, so that Services
+//! that target the number also reach it.
 
 use super::Front;
 use super::PREFIX;
@@ -13,20 +13,19 @@ use super::pod::{List, Pod, is_foreign, list_of, object};
 use serde_json::{Value, json};
 
 pub(super) struct EngineSidecar {
-    /// The sidecar's `containerPort`, with the name of the engine's.
+    /// The sidecar's `containerPort`, with the name of the engine's port.
     pub(super) port: Value,
-    /// A configuration that forwards everything to the engine, unless the pod names another.
+    /// A configuration that forwards everything to the engine, unless the pod names another configuration.
     pub(super) config: String,
 }
 
-/// Probes and hooks that name a port.
+/// The fields of a container with probes and hooks that name a port.
 const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 const HOOKS: &[&str] = &["postStart", "preStop"];
 const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
-/// The options by which engines name their port: `--http_port` is that of KServe's runtimes.
+/// The options that set an engine's port. KServe's runtimes use `--http_port`.
 const PORT_OPTIONS: [&str; 3] = ["--port", "--http-port", "--http_port"];
 
-/// Puts the sidecar, which listens on `traffic`, in front of the engine.
 pub(super) fn front(
     pod: &mut Pod,
     front: &Front<'_>,
@@ -40,7 +39,7 @@ pub(super) fn front(
     } = front;
     if !annotations.upstreams.is_empty() {
         return Err(InjectError::Refused(format!(
-            "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
+            "{PREFIX}engine-port makes the engine the upstream; remove {PREFIX}upstream"
         )));
     }
     let at = find(pod, engine, annotations)?;
@@ -55,8 +54,8 @@ pub(super) fn front(
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
         return Err(InjectError::Refused(format!(
-            "container {name}: nothing tells it to listen on {0}, neither `--port {0}` nor a variable PORT; \
-             say so there, and {PREFIX}engine-moves-to can change it",
+            "container {name}: neither `--port {0}` nor a variable PORT tells it to listen on {0}; set one of them, so \
+             that {PREFIX}engine-moves-to can change it",
             engine.port
         )));
     }
@@ -72,20 +71,19 @@ pub(super) fn front(
     Ok(EngineSidecar { port, config })
 }
 
-/// The warning about Services that bypass the sidecar of an engine that keeps its port.
 fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
     match name {
         Some(name) => format!(
-            "Services that target port {name} by name reach tokengauge now; those that target {port} by number \
-             still pass it by ({PREFIX}engine-moves-to changes that)"
+            "Services that target port {name} by name reach tokengauge now; Services that target {port} by number still \
+             bypass it ({PREFIX}engine-moves-to changes that)"
         ),
         None => format!(
-            "port {port} has no name that Services could follow: point them at {traffic}, or set {PREFIX}engine-moves-to"
+            "port {port} has no name that Services could target: point Services at {traffic}, or set {PREFIX}engine-moves-to"
         ),
     }
 }
 
-/// The container with that port; else the one that is named; else the only one.
+/// The container with the engine's port, otherwise the named container, otherwise the only container.
 fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, InjectError> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
@@ -106,13 +104,13 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
     match (found, own.as_slice()) {
         (Some(at), _) | (None, &[at]) => Ok(at),
         _ => Err(InjectError::Refused(format!(
-            "{PREFIX}engine-port: no container has the port {}; {PREFIX}containers names the engine",
+            "{PREFIX}engine-port: no container has the port {}; name the engine's container in {PREFIX}containers",
             engine.port
         ))),
     }
 }
 
-/// Changes the port in arguments and variables; returns how often.
+/// Changes the port in arguments and variables. Returns the number of changes.
 fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
     let mut places = 0;
     for key in ["command", "args"] {
@@ -171,7 +169,7 @@ fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
     None
 }
 
-/// Removes the name of the engine's port, and changes its number.
+/// Changes the number of the engine's port. Removes and returns its name.
 fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
     let ports = list_of(container, "ports")?;
     let port = ports

@@ -1,19 +1,14 @@
-//! Errors of injection.
-
 use std::error::Error as Cause;
 
-/// Why a pod, a file of manifests, a review or the injector's settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
-    /// The request is impossible; the text says why and what to do.
+    /// The request is impossible. The text says why and what to do.
     #[error("{0}")]
     Refused(String),
-    /// A text cannot be read or written; its cause is a part of what is shown.
+    /// A text cannot be read or written. The message includes the source.
     #[error("{what}: {source}")]
     Text {
-        /// The text, and what failed.
         what: String,
-        /// The reader's or the writer's own error.
         source: Box<dyn Cause + Send + Sync>,
     },
     /// An error in a named part, such as a document or a file.
@@ -25,7 +20,6 @@ pub enum InjectError {
 }
 
 impl InjectError {
-    /// A text that cannot be read or written.
     pub(super) fn text(
         what: impl Into<String>,
         source: impl Into<Box<dyn Cause + Send + Sync>>,
@@ -36,7 +30,6 @@ impl InjectError {
         }
     }
 
-    /// Adds the name of the part in which the error is.
     pub(super) fn of(self, part: impl Into<String>) -> InjectError {
         InjectError::Part {
             part: part.into(),

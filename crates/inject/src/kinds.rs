@@ -1,22 +1,20 @@
-//! Kinds of objects that create pods: where their pod templates are, and which have none.
+//! Kinds of objects that create pods: the paths of their pod templates, and kinds without a template.
 
 use super::{PREFIX, SIDECAR};
 use serde_json::Value;
 
-/// A kind with pod templates.
 pub(super) struct TemplateKind {
     group: &'static str,
     kind: &'static str,
-    /// The paths of the templates: keys with dots between them, `*` for every member.
+    /// The paths of the templates: keys separated by dots, `*` for every member.
     paths: &'static [&'static str],
-    /// Whether its pods run to completion although the template does not say so.
+    /// Whether the pods run to completion although the template does not say so.
     pub(super) ends: bool,
-    /// Whether pods are created for every path, also where there is no template.
+    /// Whether pods are also created for paths without a template.
     every: bool,
 }
 
 impl TemplateKind {
-    /// Whether it has one template.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.paths, [path] if !path.contains('*'))
     }
@@ -46,7 +44,7 @@ const fn ending(
     all
 }
 
-/// Spark creates pods of driver and executors, also without templates.
+/// Spark creates driver and executor pods even without templates.
 const SPARK: TemplateKind = {
     let paths = &["spec.driver.template", "spec.executor.template"];
     let mut all = ending("sparkoperator.k8s.io", "SparkApplication", paths);
@@ -54,7 +52,6 @@ const SPARK: TemplateKind = {
     all
 };
 
-/// The path of most kinds.
 const TEMPLATE: &[&str] = &["spec.template"];
 const CRON: &[&str] = &["spec.jobTemplate.spec.template"];
 
@@ -159,7 +156,7 @@ const KINDS: &[TemplateKind] = &[
     ),
 ];
 
-/// Kinds that create pods and have no pod template: the group, the kinds, and why.
+/// Kinds that create pods without a pod template: the group, the kinds, and the reason.
 const WITHOUT: &[(&str, &[&str], &str)] = &[
     (
         "serving.knative.dev",
@@ -174,7 +171,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
             "WorkflowTemplate",
             "ClusterWorkflowTemplate",
         ],
-        "its templates are single containers, of which Argo makes the pods",
+        "its templates are single containers, from which Argo creates the pods",
     ),
     (
         "serving.kserve.io",
@@ -185,47 +182,43 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
             "ServingRuntime",
             "ClusterServingRuntime",
         ],
-        "KServe makes the pods of a runtime and of parts of it",
+        "KServe creates the pods from a runtime and from parts of this object",
     ),
     (
         "sparkoperator.k8s.io",
         &["SparkApplication", "ScheduledSparkApplication"],
-        "Spark makes the pods, and driver and executor have no template here",
+        "Spark creates the pods, and this object has no template for driver and executor",
     ),
     (
         "trainer.kubeflow.org",
         &["TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"],
-        "Kubeflow makes the pods of a runtime and of parts of it",
+        "Kubeflow creates the pods from a runtime and from parts of this object",
     ),
     (
         "kagent.dev",
         &["Agent"],
-        "kagent makes the pods, and there is no template here",
+        "kagent creates the pods, and this object has no template",
     ),
     (
         "apps.nvidia.com",
         &["NIMService", "NIMPipeline"],
-        "the NIM operator makes the pods, and there is no template here",
+        "the NIM operator creates the pods, and this object has no template",
     ),
     (
         "nvidia.com",
         &["DynamoGraphDeployment", "DynamoComponentDeployment"],
-        "Dynamo makes the pods of parts of them",
+        "Dynamo creates the pods from parts of this object",
     ),
 ];
 
-/// The pod templates of an object.
 pub(super) enum Found {
-    /// It has these pod templates, by JSON pointer.
     Templates {
         kind: &'static TemplateKind,
         pointers: Vec<String>,
-        /// Paths without a template for which pods are created nevertheless.
         missing: Vec<&'static str>,
     },
-    /// It creates pods, or seems to, but has no pod template: why.
+    /// The object creates pods, or seems to, but has no pod template. The text gives the reason.
     Unknown(String),
-    /// The kind creates no pods.
     Nothing,
 }
 
@@ -233,7 +226,7 @@ pub(super) fn find(object: &Value) -> Found {
     let name = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str();
     let group = version.map(|version| version.rsplit_once('/').map_or("", |(group, _)| group));
-    // Without a version it is a kind of Kubernetes itself.
+    // An `apiVersion` without a group belongs to Kubernetes itself.
     let known = KINDS
         .iter()
         .find(|known| known.kind == name && group.is_none_or(|group| group == known.group));
@@ -266,7 +259,7 @@ pub(super) fn find(object: &Value) -> Found {
     match known {
         Some(known) => Found::Unknown(format!("there is no {}", known.paths.join(" and no "))),
         None if has_containers(object) => {
-            Found::Unknown("a kind that is not known, with containers in it".to_owned())
+            Found::Unknown("an unknown kind that contains containers".to_owned())
         }
         None => Found::Nothing,
     }
@@ -311,7 +304,7 @@ fn descend(value: &Value, path: &[&str], pointer: String, found: &mut Vec<String
     }
 }
 
-/// Whether there are containers with an image anywhere in it, and none is our sidecar.
+/// Whether the value contains containers with an image, and none of them is our sidecar.
 fn has_containers(value: &Value) -> bool {
     let mut images = false;
     let mut injected = false;
@@ -328,13 +321,13 @@ fn has_containers(value: &Value) -> bool {
     images && !injected
 }
 
-/// `containers`, `initContainers`, `mainContainer`; Tekton's `steps`, Argo's `script`.
+/// True for `containers`, `initContainers`, `mainContainer`, Tekton's `steps` and Argo's `script`.
 fn holds_containers(key: &str) -> bool {
     let end = key.trim_end_matches('s').to_ascii_lowercase();
     end.ends_with("container") || ["steps", "sidecars", "script"].contains(&key)
 }
 
-/// Whether the first annotation about injection, anywhere in the object, opts in or out.
+/// Whether the first injection annotation anywhere in the object opts in or out.
 pub(super) fn asks(object: &Value) -> Option<bool> {
     let mut asked = None;
     let name = format!("{PREFIX}inject");
@@ -349,7 +342,6 @@ pub(super) fn asks(object: &Value) -> Option<bool> {
     asked
 }
 
-/// Calls `visit` with every member of every map.
 fn each<'a>(value: &'a Value, visit: &mut impl FnMut(&'a str, &'a Value)) {
     match value {
         Value::Array(all) => all.iter().for_each(|item| each(item, visit)),

@@ -27,36 +27,32 @@ use serde_json::Value;
 pub use settings::Settings;
 use sidecar::{Sidecar, Source};
 
-/// Before the name of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
 pub const SIDECAR: &str = "tokengauge";
-/// The annotation with warnings for the pod's author.
 const WARNINGS: &str = "warnings";
-/// Bytes of that annotation.
+/// The largest size of the annotation with warnings, in bytes.
 const MAX_WARNINGS: usize = 1024;
 
-/// Bytes of a fallback: Linux starts no program with a longer variable than 128 KiB.
+/// The largest size of a fallback, in bytes. Linux does not start a program with a variable above 128 KiB.
 const MAX_FALLBACK: usize = 64 << 10;
 
-/// What decides whether a pod gets a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectBy {
-    /// Its namespace, or the command; a pod may opt out.
+    /// The namespace or the command requests sidecars. A pod may opt out.
     Namespace,
-    /// An annotation of the pod itself.
+    /// An annotation of the pod requests the sidecar.
     Annotation,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Injected {
-        /// The pod or pod template with the sidecar.
         pod: Value,
         warnings: Vec<String>,
     },
-    /// It was not requested, or is there already.
+    /// The sidecar was not requested, or the pod already has one.
     Left,
-    /// It was requested and is impossible: why, and what to do.
+    /// The sidecar was requested but is impossible. The text says why and what to do.
     Refused(String),
 }
 
@@ -64,8 +60,8 @@ pub fn inject(pod: &Value, by: InjectBy, settings: &Settings) -> Outcome {
     inject_template(pod, pod, false, by, settings)
 }
 
-/// Puts the sidecar into a pod template of `object`. `ends` is whether its pods run to
-/// completion although the template does not say so.
+/// Adds the sidecar to a pod template of `object`. `ends` is whether its pods run to completion although the template does
+/// not say so.
 fn inject_template(
     object: &Value,
     template: &Value,
@@ -140,14 +136,14 @@ fn changed(
     let too_long = |text: &mut String| text.len() > MAX_FALLBACK;
     if sidecar.fallback.take_if(too_long).is_some() {
         warnings.push(format!(
-            "its routes are more than {MAX_FALLBACK} bytes, too long for a variable: where its configuration \
-             cannot be used, the pod will not start"
+            "the routes of the configuration need more than {MAX_FALLBACK} bytes, too many for a variable: the pod will \
+             not start if its configuration cannot be used"
         ));
     }
     if ports.traffic < ports::UNPRIVILEGED {
         pod.allow_low_ports()?;
         warnings.push(format!(
-            "the sidecar listens on {} without privileges: the pod gets the sysctl \
+            "the sidecar listens on port {} without privileges, so the pod gets the sysctl \
              net.ipv4.ip_unprivileged_port_start=0",
             ports.traffic
         ));
@@ -162,7 +158,6 @@ fn changed(
     Ok(Some((pod.into_value(), warnings)))
 }
 
-/// A sidecar in front of a container that serves models.
 struct Front<'a> {
     engine: &'a annotations::Engine,
     annotations: &'a Annotations,
@@ -189,7 +184,6 @@ impl Front<'_> {
     }
 }
 
-/// Sets the base URLs of containers that call models to the sidecar.
 fn serve_agents(
     pod: &mut Pod,
     sidecar: &mut Sidecar,
@@ -210,7 +204,6 @@ fn serve_agents(
     Ok(source)
 }
 
-/// A text shortened to the length of an annotation.
 fn bounded(text: &str) -> String {
     if text.len() <= MAX_WARNINGS {
         return text.to_owned();
@@ -224,19 +217,21 @@ fn bounded(text: &str) -> String {
 
 fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), InjectError> {
     if pod.flag("hostNetwork") {
-        return Err(InjectError::Refused("the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
-             beside it, or give it a network of its own"
-                .to_owned()));
+        return Err(InjectError::Refused(
+            "the pod uses the host's network, where the sidecar's ports may be in use; run \
+            `tokengauge run` next to the pod, or remove `hostNetwork`"
+                .to_owned(),
+        ));
     }
     if pod.is_windows() {
         return Err(InjectError::Refused(
-            "the pod runs on Windows, and there is no image of it".to_owned(),
+            "the pod runs on Windows, and tokengauge has no image for Windows".to_owned(),
         ));
     }
     if !native && (ends || pod.ends_by_itself()) {
         return Err(InjectError::Refused(
-            "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
-             native sidecars need Kubernetes 1.29"
+            "the pod runs to completion, and a sidecar that is not native would keep it running; native sidecars need \
+             Kubernetes 1.29"
                 .to_owned(),
         ));
     }
@@ -245,12 +240,11 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Inje
 
 fn two_sources() -> InjectError {
     InjectError::Refused(format!(
-        "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
-         annotations on upstreams, workload, objectives, and base-urls: replace"
+        "{PREFIX}config names a ConfigMap with the whole configuration: remove it, or the annotations on upstreams, \
+         workload, objectives and `base-urls: replace`"
     ))
 }
 
-/// The configuration that annotations change.
 fn base(settings: &Settings) -> &str {
     settings
         .base
@@ -258,7 +252,6 @@ fn base(settings: &Settings) -> &str {
         .unwrap_or(tokengauge_config::BUILT_IN)
 }
 
-/// The source of the configuration, and the providers that it reaches.
 fn source(
     pod: &Pod,
     annotations: &Annotations,

@@ -1,10 +1,9 @@
-//! Unknown variables that by their names have the address of a model: such calls bypass the
-//! sidecar, so the pod's author is warned.
+//! Unknown variables whose names suggest the address of a model. Calls to such an address bypass the sidecar, so the pod's
+//! author is warned.
 
 use super::settings::Settings;
 use serde_json::Value;
 
-/// Parts of names: vendors of models.
 const VENDORS: &[&str] = &[
     "AI21",
     "ANTHROPIC",
@@ -42,7 +41,6 @@ const VENDORS: &[&str] = &[
     "VLLM",
     "XAI",
 ];
-/// Parts of names: tasks of models.
 const TASKS: &[&str] = &[
     "CHAT",
     "COMPLETION",
@@ -54,7 +52,6 @@ const TASKS: &[&str] = &[
     "RERANK",
     "RERANKER",
 ];
-/// Parts of names: words for an address.
 const ADDRESSES: &[&str] = &[
     "ADDR",
     "ADDRESS",
@@ -68,7 +65,7 @@ const ADDRESSES: &[&str] = &[
     "URL",
     "URLS",
 ];
-/// Parts of names: stores of models and monitoring, which get no calls.
+/// Parts of names of model stores and of monitoring, which receive no calls.
 const OTHERS: &[&str] = &[
     "CALLBACK",
     "DASHBOARD",
@@ -83,9 +80,8 @@ const OTHERS: &[&str] = &[
     "WEBHOOK",
 ];
 
-/// The names of a container's variables that look like the address of a model, have a URL or
-/// a reference as value, and are unknown to the injector. URLs with `port`, the sidecar's, do
-/// not bypass it.
+/// The names of a container's variables that look like the address of a model, contain a URL or a reference, and are
+/// unknown to the injector. URLs with `port`, the sidecar's port, do not bypass the sidecar.
 pub(super) fn names<'a>(container: &'a Value, settings: &Settings, port: u16) -> Vec<&'a str> {
     let sidecar = ["127.0.0.1", "localhost"].map(|host| format!("http://{host}:{port}"));
     let all = container["env"].as_array().into_iter().flatten();
@@ -103,7 +99,7 @@ fn is_address_of_a_model(name: &str) -> bool {
     has(ADDRESSES) && (has(VENDORS) || has(TASKS)) && !has(OTHERS)
 }
 
-/// Whether a variable may have a URL; the value of a Secret or ConfigMap is not known.
+/// Whether a variable may contain a URL. The value from a Secret or ConfigMap is unknown.
 fn holds_a_url(variable: &Value, sidecar: &[String]) -> bool {
     match variable["value"].as_str() {
         Some(value) if leads_to(value, sidecar) => false,

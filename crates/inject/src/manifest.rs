@@ -1,5 +1,5 @@
-//! Files of manifests: several documents of YAML or JSON. A document without a sidecar is
-//! written byte for byte as it was; one with a sidecar loses its comments.
+//! Files of manifests: several documents of YAML or JSON. A document without a sidecar is written unchanged. A document
+//! with a sidecar loses its comments.
 
 use super::error::InjectError;
 use super::kinds::{self, Found};
@@ -7,29 +7,24 @@ use super::settings::Settings;
 use super::{InjectBy, Outcome, PREFIX, inject_template};
 use serde_json::Value;
 
-/// The warning about pods without pull secrets. Pods from the API server have those of their
-/// ServiceAccount already.
-const HIDDEN: &str = "with pull secrets of its own the pod does not get those of its ServiceAccount: \
-    name these in `image_pull_secrets`, too, where images need them";
+/// The warning about pull secrets. The API server adds a ServiceAccount's pull secrets only to pods without pull secrets.
+/// Pods from the API server already have them.
+const HIDDEN: &str = "a pod with pull secrets does not get the pull secrets of its ServiceAccount: if its images need \
+    them, also name them in `image_pull_secrets`";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifests {
-    /// The documents, in their order.
     pub text: String,
-    /// How many pods and templates have a sidecar now.
     pub injected: usize,
-    /// Warnings for the authors, with the object.
+    /// Warnings for the authors, each with the name of the object.
     pub warnings: Vec<String>,
-    /// Objects that cannot be injected, and why.
     pub refused: Vec<String>,
-    /// Objects that seem to create pods and have no pod template, and why.
+    /// Objects that seem to create pods but have no pod template, with the reason.
     pub unknown: Vec<String>,
 }
 
-/// Puts sidecars into all pods and pod templates of a text.
-///
 /// # Errors
-/// Where a document cannot be read: which, and why.
+/// Fails if a document cannot be read. The error names the document.
 pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manifests, InjectError> {
     let mut all = Manifests::default();
     for (number, document) in documents(text).into_iter().enumerate() {
@@ -58,7 +53,6 @@ pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manif
     Ok(all)
 }
 
-/// The documents, each with the line that begins it.
 fn documents(text: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     let (mut begin, mut marker) = (0, "");
@@ -75,14 +69,13 @@ fn documents(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// Whether a line begins a document, with or without a comment.
 fn is_marker(line: &str) -> bool {
     line.strip_prefix("---").is_some_and(|rest| {
         rest.is_empty() || (rest.starts_with([' ', '\t']) && rest.trim_start().starts_with('#'))
     })
 }
 
-/// `None` where there is nothing but comments.
+/// Parses a document. `None` if it contains only comments.
 fn read(body: &str) -> Result<Option<Value>, InjectError> {
     let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if body.lines().all(is_empty) {
@@ -103,7 +96,7 @@ fn write(value: &Value) -> Result<String, serde_saphyr::ser::Error> {
     })
 }
 
-/// Injects an object, or a list of them. `place` names it where it has no name.
+/// Injects an object, or every object of a list. `place` names an object without a name.
 fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all: &mut Manifests) {
     if let Some(items) = items(value) {
         for item in items.iter_mut().filter(|item| item.is_object()) {
@@ -111,7 +104,7 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
         }
         return;
     }
-    // The template's own annotation decides; of the object's annotations only an opt-out counts.
+    // The template's own annotation decides. The object's annotation counts only if it opts out.
     let own = value["metadata"]["annotations"][format!("{PREFIX}inject")].as_str();
     if matches!(own, Some("false" | "disabled")) {
         return;
@@ -130,7 +123,7 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
             missing,
         } => {
             let missing = missing.iter().filter(|_| asks(value, by));
-            let missing = missing.map(|path| format!("{name}: there is no {path}"));
+            let missing = missing.map(|path| format!("{name}: {path} is missing"));
             all.unknown.extend(missing);
             let object = value.clone();
             for pointer in pointers {
@@ -149,12 +142,10 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
     }
 }
 
-/// Whether a sidecar is wanted for an object without a template that says so.
 fn asks(object: &Value, by: InjectBy) -> bool {
     kinds::asks(object).unwrap_or(by == InjectBy::Namespace)
 }
 
-/// Adds the outcome for a template to `all`.
 fn take(outcome: Outcome, template: &mut Value, name: String, all: &mut Manifests) {
     match outcome {
         Outcome::Left => {}
@@ -172,7 +163,7 @@ fn take(outcome: Outcome, template: &mut Value, name: String, all: &mut Manifest
     }
 }
 
-/// The items of a list, with their kind added: those of a `DeploymentList` have none.
+/// The items of a list. Items of a `DeploymentList` and similar lists have no kind, so it is added.
 fn items(value: &mut Value) -> Option<&mut Vec<Value>> {
     if value.is_array() {
         return value.as_array_mut();
@@ -190,7 +181,7 @@ fn items(value: &mut Value) -> Option<&mut Vec<Value>> {
     Some(items)
 }
 
-/// `Deployment/bot`, or `place` where it has neither kind nor name.
+/// A name such as `Deployment/bot`, or `place` if the object has neither kind nor name.
 fn named(value: &Value, place: &str) -> String {
     let metadata = &value["metadata"];
     let name = metadata["name"]

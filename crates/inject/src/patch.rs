@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The operations that change `before` into `after`. Items of lists are matched by their
-/// `name`, where all have one.
+/// The operations that change `before` into `after`. List items are matched by `name` if all items have one.
 pub fn diff(before: &Value, after: &Value) -> Vec<Value> {
     let mut patch = Vec::new();
     walk("", before, after, &mut patch);
@@ -38,7 +37,7 @@ fn objects(
     }
 }
 
-/// Items of `before` are in `after` in their order, perhaps with others between them.
+/// The items of `before` must be in `after` in the same order, possibly with others between them.
 fn lists(path: &str, before: &[Value], after: &[Value], patch: &mut Vec<Value>) {
     let mut known = before.iter().peekable();
     for (at, item) in after.iter().enumerate() {
@@ -68,7 +67,6 @@ fn keeps_order(before: &[Value], after: &[Value]) -> bool {
     distinct(before) && distinct(after) && left.peek().is_none()
 }
 
-/// The path of a member (RFC 6901).
 fn below(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }

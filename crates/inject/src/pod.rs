@@ -1,5 +1,4 @@
-//! Access to the parts of a pod. Missing lists are empty; what should be a list and is none
-//! is refused.
+//! Access to the parts of a pod. Missing lists count as empty. A value of the wrong type is refused.
 
 use super::PREFIX;
 use super::error::InjectError;
@@ -21,11 +20,10 @@ const FOREIGN: &[&str] = &[
     "vault-agent",
     "vault-agent-init",
 ];
-/// Those of them that do not change the pod's network.
+/// Foreign containers that do not change the pod's network.
 const OFF_NETWORK: &[&str] = &["cloud-sql-proxy", "vault-agent", "vault-agent-init"];
 /// The sysctl that lets every user listen on low ports.
 const LOW_PORTS: &str = "net.ipv4.ip_unprivileged_port_start";
-/// Those of them that are a mesh's proxies.
 const MESH: &[&str] = &[
     "istio-proxy",
     "linkerd-proxy",
@@ -33,15 +31,12 @@ const MESH: &[&str] = &[
     "consul-dataplane",
 ];
 
-/// Labels of nodes with their operating system.
 const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const LINUX: &str = "linux";
 
-/// A pod, or a template of pods.
 pub(super) struct Pod(Value);
 
-/// One of the two lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Init,
@@ -60,7 +55,6 @@ impl List {
 }
 
 impl Pod {
-    /// Refuses what has no list of containers.
     pub(super) fn new(pod: Value) -> Result<Pod, InjectError> {
         for list in List::BOTH {
             let containers = &pod["spec"][list.key()];
@@ -71,7 +65,7 @@ impl Pod {
             };
             if strange {
                 return Err(InjectError::Refused(format!(
-                    "spec.{} is no list of containers",
+                    "spec.{} is not a list of containers",
                     list.key()
                 )));
             }
@@ -82,14 +76,14 @@ impl Pod {
             ("metadata.labels", &pod["metadata"]["labels"]),
         ] {
             if !value.is_null() && !value.is_object() {
-                return Err(InjectError::Refused(format!("{place} is no map")));
+                return Err(InjectError::Refused(format!("{place} is not a map")));
             }
         }
         let annotations = pod["metadata"]["annotations"].as_object();
         for (name, value) in annotations.into_iter().flatten() {
             if name.starts_with(PREFIX) && !value.is_string() {
                 return Err(InjectError::Refused(format!(
-                    "{name}: {value} is no text; write \"{value}\""
+                    "{name}: {value} is not a string; write \"{value}\""
                 )));
             }
         }
@@ -100,24 +94,22 @@ impl Pod {
         self.0
     }
 
-    /// The value of one of our annotations.
+    /// The value of a tokengauge annotation, by its name without the prefix.
     pub(super) fn annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][format!("{PREFIX}{name}")].as_str()
     }
 
-    /// The names of all of ours, without the prefix.
     pub(super) fn annotations(&self) -> Vec<&str> {
         let all = self.0["metadata"]["annotations"].as_object();
         let all = all.into_iter().flat_map(Map::keys);
         all.filter_map(|name| name.strip_prefix(PREFIX)).collect()
     }
 
-    /// The value of any annotation, by its full name.
     pub(super) fn foreign_annotation(&self, name: &str) -> Option<&str> {
         self.0["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether it has a label, of any value but an empty one.
+    /// Whether the pod has a label with a value that is not empty.
     pub(super) fn has_label(&self, name: &str) -> bool {
         let value = self.0["metadata"]["labels"][name].as_str();
         value.is_some_and(|value| !value.is_empty())
@@ -147,7 +139,6 @@ impl Pod {
         self.0["spec"][name] == true
     }
 
-    /// Whether the pod cannot run on Linux nodes.
     pub(super) fn is_windows(&self) -> bool {
         let spec = &self.0["spec"];
         let selected = OS_LABELS
@@ -155,14 +146,14 @@ impl Pod {
             .any(|label| spec["nodeSelector"][label] == WINDOWS);
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
         let terms = &spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"];
-        // A node has to match one of the terms, and all of its expressions.
+        // A node must match at least one term, including all expressions of that term.
         let by_affinity = terms
             .as_array()
             .is_some_and(|terms| !terms.is_empty() && terms.iter().all(excludes_linux));
         spec["os"]["name"] == WINDOWS || selected || by_affinity
     }
 
-    /// Whether it runs to completion, as pods of Jobs do.
+    /// Whether the pod runs to completion, as pods of Jobs do.
     pub(super) fn ends_by_itself(&self) -> bool {
         matches!(
             self.0["spec"]["restartPolicy"].as_str(),
@@ -170,7 +161,6 @@ impl Pod {
         )
     }
 
-    /// The termination grace period in seconds.
     pub(super) fn grace(&self) -> u64 {
         let grace = &self.0["spec"]["terminationGracePeriodSeconds"];
         grace.as_u64().unwrap_or(30)
@@ -192,19 +182,20 @@ impl Pod {
         all.map_or(&[], Vec::as_slice)
     }
 
-    /// The list, which is created where it is missing.
     pub(super) fn containers_mut(&mut self, list: List) -> &mut Vec<Value> {
         list_mut(&mut self.0["spec"], list.key())
     }
 
     pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), InjectError> {
         if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
-            return Err(InjectError::Refused("spec.volumes is no list".to_owned()));
+            return Err(InjectError::Refused(
+                "spec.volumes is not a list".to_owned(),
+            ));
         }
         let volumes = list_mut(&mut self.0["spec"], "volumes");
         if volumes.iter().any(|known| known["name"] == volume["name"]) {
             return Err(InjectError::Refused(format!(
-                "there is a volume {} already",
+                "the pod already has a volume {}",
                 volume["name"]
             )));
         }
@@ -212,7 +203,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Resources of the pod as a whole, which Kubernetes has from 1.34 on.
+    /// Pod-level resources, which Kubernetes has since 1.34.
     pub(super) fn resources(&self) -> &Value {
         &self.0["spec"]["resources"]
     }
@@ -221,16 +212,16 @@ impl Pod {
         &mut self.0["spec"]["resources"]
     }
 
-    /// Lets an unprivileged user listen below 1024, which many container runtimes forbid. The
-    /// restricted pod security standard allows this.
+    /// Lets an unprivileged user listen below port 1024, which many container runtimes forbid. The restricted pod security
+    /// standard allows this.
     pub(super) fn allow_low_ports(&mut self) -> Result<(), InjectError> {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
             return Err(InjectError::Refused(
-                "spec.securityContext.sysctls is no list".to_owned(),
+                "spec.securityContext.sysctls is not a list".to_owned(),
             ));
         }
-        object(context).ok_or("spec.securityContext is no map")?;
+        object(context).ok_or("spec.securityContext is not a map")?;
         let all = list_mut(context, "sysctls");
         if !all.iter().any(|known| known["name"] == LOW_PORTS) {
             all.push(json!({ "name": LOW_PORTS, "value": "0" }));
@@ -238,7 +229,6 @@ impl Pod {
         Ok(())
     }
 
-    /// Adds secrets by which images are pulled, after the pod's own.
     pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), InjectError> {
         if names.is_empty() {
             return Ok(());
@@ -248,7 +238,7 @@ impl Pod {
             Value::Null | Value::Array(_)
         ) {
             return Err(InjectError::Refused(
-                "spec.imagePullSecrets is no list".to_owned(),
+                "spec.imagePullSecrets is not a list".to_owned(),
             ));
         }
         let all = list_mut(&mut self.0["spec"], "imagePullSecrets");
@@ -261,7 +251,7 @@ impl Pod {
     }
 }
 
-/// Whether no node with Linux matches a term of a node's affinity.
+/// Whether a term of a node affinity matches no Linux node.
 fn excludes_linux(term: &Value) -> bool {
     let all = term["matchExpressions"].as_array().into_iter().flatten();
     let mut of_systems = all.filter(|one| OS_LABELS.iter().any(|label| one["key"] == **label));
@@ -276,20 +266,18 @@ fn excludes_linux(term: &Value) -> bool {
     })
 }
 
-/// Whether a container belongs to a service mesh or to the cluster.
 pub(super) fn is_foreign(container: &Value) -> bool {
     container["name"]
         .as_str()
         .is_some_and(|name| FOREIGN.contains(&name))
 }
 
-/// Whether a container redirects the pod's network.
 pub(super) fn takes_network(container: &Value) -> bool {
     let name = container["name"].as_str().unwrap_or_default();
     is_foreign(container) && !OFF_NETWORK.contains(&name)
 }
 
-/// The object, which is created where it is missing.
+/// The object in `value`, which is created if it is missing.
 pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if value.is_null() {
         *value = json!({});
@@ -297,13 +285,12 @@ pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// The list under `key`, where there is one. What is missing stays missing.
 pub(super) fn list_of<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     value.get_mut(key)?.as_array_mut()
 }
 
-/// The list under `key`, which is created where it is missing. What is no list is replaced;
-/// callers have checked that.
+/// The list under `key`, which is created if it is missing. A value of another type is replaced; callers have already
+/// refused such a value.
 pub(super) fn list_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     let place = &mut value[key];
     if !place.is_array() {

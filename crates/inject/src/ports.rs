@@ -1,8 +1,7 @@
 //! Chooses ports for the sidecar that the pod does not use.
 //!
-//! A port may be in a probe, an argument, a shell command, a variable, an annotation of a mesh
-//! and in many other places. Avoiding a number that is no port costs nothing, so every number
-//! in the pod counts as a used port.
+//! A port may be in a probe, an argument, a shell command, a variable, a mesh's annotation or many other places. Avoiding
+//! too many numbers costs nothing, so every number in the pod counts as a used port.
 
 use super::PREFIX;
 use super::annotations::Annotations;
@@ -15,20 +14,18 @@ use std::ops::RangeInclusive;
 /// The ports of Istio's and similar proxies.
 const MESH: RangeInclusive<u16> = 15_000..=15_099;
 pub(super) const UNPRIVILEGED: u16 = 1024;
-/// The widest range, as in `8000-8010`, whose ports count as used. A filter such as `1-65535`
-/// does not mean that something listens.
+/// The widest range, such as `8000-8010`, whose ports count as used. A filter such as `1-65535` does not mean that
+/// something listens.
 const MAX_RANGE: u16 = 10_000;
-/// Bytes before a port in which the scheme of its URL is searched.
+/// The number of bytes before a port that are searched for a URL scheme.
 const MAX_URL: usize = 300;
-/// Our annotations with ports that the sidecar or the engine shall use.
+/// The tokengauge annotations that request ports for the sidecar or the engine.
 const OWN: &[&str] = &["port", "engine-moves-to"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) traffic: u16,
-    /// The port for metrics and health, on the pod's address.
     pub(super) metrics: u16,
-    /// The admin port, on loopback.
     pub(super) admin: u16,
 }
 
@@ -59,8 +56,9 @@ pub(super) fn choose(
     ];
     let mut free = |at: usize, what: &str| -> Result<u16, InjectError> {
         let wanted = defaults[at];
-        let port = next_free(&used, wanted, &defaults)
-            .ok_or_else(|| format!("no port is free for {what}: the pod mentions all of them"))?;
+        let port = next_free(&used, wanted, &defaults).ok_or_else(|| {
+            format!("no port is free for {what}, since the pod mentions all of them")
+        })?;
         used.insert(port);
         if port != wanted {
             let place = find(object, |mention| mention.ports.contains(&wanted))
@@ -74,7 +72,7 @@ pub(super) fn choose(
     let traffic = match (&annotations.engine, annotations.port) {
         (Some(engine), Some(_)) if engine.moves_to.is_some() => {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
+                "{PREFIX}engine-moves-to makes the sidecar listen on the engine's port; remove {PREFIX}port"
             )));
         }
         (Some(engine), None) if engine.moves_to.is_some() => engine.port,
@@ -90,7 +88,7 @@ pub(super) fn choose(
     })
 }
 
-/// `wanted`, or the next higher port that is free, no mesh's, and no default of ours.
+/// `wanted` or the next higher port that is unused, outside the mesh's range, and not one of our defaults.
 fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
     let is_free = |port: &u16| {
         let reserved = MESH.contains(port) || defaults.contains(port);
@@ -101,8 +99,8 @@ fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
         .find(is_free)
 }
 
-/// Refuses a port that an annotation requests and the pod uses. It may be in a client's URL,
-/// by which a program is configured to call the sidecar.
+/// Refuses a port that an annotation requests and that the pod already uses. The port may also be in a client's URL, which
+/// configures a program to call the sidecar.
 fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), InjectError> {
     let taken = |mention: &Mention| mention.ports.contains(&port) && !mention.is_client_url;
     match find(object, taken) {
@@ -116,10 +114,10 @@ fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Inject
 struct UsedPorts(Box<[bool]>);
 
 impl UsedPorts {
-    /// Every number from 1 to 65535 in `object`, except in our own annotations.
+    /// All numbers from 1 to 65535 in `object`, except in tokengauge annotations.
     fn of(object: &Value) -> UsedPorts {
-        // A difference array: how many more ranges cover a port than the one before it. A text may
-        // have very many wide ranges.
+        // A difference array: each entry is the change in the number of ranges that cover a port. A text may have many wide
+        // ranges.
         let mut steps = vec![0i32; (1 << 16) + 1];
         walk(object, &mut Vec::new(), &mut |_, mention| {
             steps[usize::from(*mention.ports.start())] += 1;
@@ -143,22 +141,19 @@ impl UsedPorts {
     }
 }
 
-/// A port or a range of ports in a text.
 struct Mention {
     ports: RangeInclusive<u16>,
-    /// Whether it is the port of a URL that a client calls.
     is_client_url: bool,
 }
 
-/// A step of a path into an object or a list.
 enum Step<'a> {
     Key(&'a str),
-    /// An item of a list, by its name where it has one.
+    /// An item of a list, with its name if it has one.
     Item(usize, Option<&'a str>),
 }
 
-/// The path of the first mention that satisfies `wanted`, such as
-/// `spec.containers[app].args[1]`. The value itself is not shown, since it may be a secret.
+/// The path of the first mention that satisfies `wanted`, such as `spec.containers[app].args[1]`. The value itself is not
+/// shown, since it may be a secret.
 fn find(object: &Value, wanted: impl Fn(&Mention) -> bool) -> Option<String> {
     let mut place = None;
     walk(object, &mut Vec::new(), &mut |path, mention| {
@@ -171,7 +166,6 @@ fn find(object: &Value, wanted: impl Fn(&Mention) -> bool) -> Option<String> {
     place
 }
 
-/// At most 100 characters of a path.
 fn written(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
@@ -189,7 +183,7 @@ fn written(path: &[Step<'_>]) -> String {
     text.chars().take(100).collect()
 }
 
-/// Calls `visit` for every mention until it returns `true`; returns whether it did.
+/// Calls `visit` for every mention until it returns `true`. Returns whether it did.
 fn walk<'a>(
     value: &'a Value,
     path: &mut Vec<Step<'a>>,
@@ -234,10 +228,10 @@ fn single(port: u16) -> Mention {
     }
 }
 
-/// The numbers of a text that can be ports, and ranges of them.
+/// The numbers of a text that can be ports, and ranges of such numbers.
 fn mentions(text: &str) -> impl Iterator<Item = Mention> {
     let mut at = 0;
-    // Where the number before ended, and what it was.
+    // The end of the previous number, and its value.
     let mut before: Option<(usize, u16)> = None;
     std::iter::from_fn(move || {
         let bytes = text.as_bytes();
@@ -267,8 +261,8 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention> {
     })
 }
 
-/// Whether `head` ends with a client's URL up to its port. `--listen-client-urls=http://…` and
-/// the like are addresses of servers.
+/// Whether `head` ends with a client's URL up to its port. Options such as `--listen-client-urls=http://…` contain server
+/// addresses.
 fn is_client_url(head: &str) -> bool {
     let mut begin = head.len().saturating_sub(MAX_URL);
     while !head.is_char_boundary(begin) {

@@ -1,12 +1,12 @@
-//! Quantities as Kubernetes writes them: `250m`, `1.5`, `384Mi`, `1e3`.
+//! Kubernetes quantities, such as `250m`, `1.5`, `384Mi` and `1e3`.
 
 use serde_json::Value;
 
-/// A thousand millionth, the smallest part that Kubernetes distinguishes.
+/// The number of nano units in one unit. Kubernetes distinguishes no smaller part.
 const NANO: u128 = 1_000_000_000;
 const MI: u128 = (1 << 20) * NANO;
 
-/// An amount in thousand millionths: of a core, or of a byte.
+/// An amount in billionths of a core or of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Quantity(u128);
 
@@ -15,7 +15,7 @@ impl Quantity {
         Quantity(count * MI)
     }
 
-    /// `None` where it is no quantity above 0.
+    /// `None` if the value is not a quantity above 0.
     pub(super) fn of(value: &Value) -> Option<Quantity> {
         match value {
             Value::String(text) => Quantity::parse(text),
@@ -24,7 +24,6 @@ impl Quantity {
         }
     }
 
-    /// `None` where it is no quantity above 0.
     pub(super) fn parse(text: &str) -> Option<Quantity> {
         let text = text.strip_prefix('+').unwrap_or(text);
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -33,7 +32,7 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // Thousand millionths of thousand millionths: no suffix loses a digit of nine.
+        // Nine digits are kept, so that no suffix loses one of them.
         let part: String = part.chars().chain("000000000".chars()).take(9).collect();
         let whole: u128 = if whole.is_empty() {
             0
@@ -49,12 +48,11 @@ impl Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
 
-    /// As a number of cores: `1200m`.
     pub(super) fn cores(self) -> String {
         format!("{}m", self.0.div_ceil(NANO / 1000))
     }
 
-    /// As a number of bytes: `1408Mi`, where it is that many.
+    /// A number of bytes, such as `1408Mi` for a whole number of mebibytes.
     pub(super) fn bytes(self) -> String {
         match self.0 % MI {
             0 => format!("{}Mi", self.0 / MI),
@@ -63,7 +61,6 @@ impl Quantity {
     }
 }
 
-/// What a suffix means, in thousand millionths.
 fn factor(suffix: &str) -> Option<u128> {
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];

@@ -1,8 +1,7 @@
-//! The sidecar's requests and limits: the operator's, changed by the pod's annotations.
+//! The sidecar's requests and limits: the operator's settings, changed by the pod's annotations.
 //!
-//! A pod of the QoS class Guaranteed keeps that class, so that its node evicts it no earlier
-//! than before and pinned cores stay pinned. See
-//! <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
+//! A pod of the QoS class Guaranteed keeps its class, so that its node does not evict it earlier and pinned cores stay
+//! pinned. See <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
 use super::PREFIX;
 use super::error::InjectError;
@@ -10,22 +9,18 @@ use super::pod::{List, Pod, object};
 use super::quantity::Quantity;
 use serde_json::{Value, json};
 
-/// Annotations, without the prefix, and what they set.
 pub(super) const ANNOTATIONS: &[(&str, Part, &str)] = &[
     ("cpu-request", Part::Requests, "cpu"),
     ("cpu-limit", Part::Limits, "cpu"),
     ("memory-request", Part::Requests, "memory"),
     ("memory-limit", Part::Limits, "memory"),
 ];
-/// The resources that decide on the class Guaranteed.
 const COUNTED: [&str; 2] = ["cpu", "memory"];
-/// The default limits in a Guaranteed pod, which must have them. A core measures 55,000 to
-/// 70,000 events per second.
+/// The default limits in a Guaranteed pod, which must have limits. One core measures 55,000 to 70,000 events per second.
 const GUARANTEED: [(&str, &str); 2] = [("cpu", "200m"), ("memory", "384Mi")];
-/// The least memory limit; an idle process uses half of it.
+/// The smallest memory limit. An idle process uses half of it.
 const LEAST_MEMORY: Quantity = Quantity::mebibytes(32);
 
-/// The two halves of `resources`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Requests,
@@ -41,7 +36,7 @@ impl Part {
     }
 }
 
-/// What the annotations of a pod set: which half, of which resource, and the quantity.
+/// The resources that a pod's annotations set: half, name and quantity.
 pub(super) type Overrides = Vec<(Part, &'static str, String)>;
 
 pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
@@ -52,7 +47,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
         };
         let quantity = Quantity::parse(text).ok_or_else(|| {
             format!(
-                "{PREFIX}{annotation}: `{text}` is no quantity above 0 such as {}",
+                "{PREFIX}{annotation}: `{text}` is not a quantity above 0 such as {}",
                 if *name == "cpu" {
                     "`250m` or `1`"
                 } else {
@@ -62,7 +57,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
         })?;
         if *name == "memory" && quantity < LEAST_MEMORY {
             return Err(InjectError::Refused(format!(
-                "{PREFIX}{annotation}: `{text}` is less than {}, which tokengauge needs",
+                "{PREFIX}{annotation}: `{text}` is too small: tokengauge needs at least {}",
                 LEAST_MEMORY.bytes()
             )));
         }
@@ -77,7 +72,7 @@ pub(super) fn check(resources: &Value) -> Result<(), InjectError> {
             let value = &resources[part.key()][name];
             if !value.is_null() && Quantity::of(value).is_none() {
                 return Err(InjectError::Refused(format!(
-                    "resources.{}.{name}: {value} is no quantity above 0 such as `250m` or `512Mi`",
+                    "resources.{}.{name}: {value} is not a quantity above 0 such as `250m` or `512Mi`",
                     part.key()
                 )));
             }
@@ -86,8 +81,7 @@ pub(super) fn check(resources: &Value) -> Result<(), InjectError> {
     Ok(())
 }
 
-/// The sidecar's resources. Pod-level resources, where there are any, are increased by them, so
-/// that the other containers keep theirs.
+/// The sidecar's resources. Pod-level resources, if any, grow by the same amount, so that the other containers keep theirs.
 pub(super) fn of_sidecar(
     pod: &mut Pod,
     base: &Value,
@@ -132,8 +126,8 @@ fn is_set(overrides: &Overrides, part: Part, name: &str) -> bool {
         .any(|(of, known, _)| *of == part && *known == name)
 }
 
-/// Adjusts request or limit, whichever is not set by annotation, where the request is above
-/// the limit, which API servers refuse.
+/// Lowers the request or raises the limit if the request is above the limit, which API servers refuse. A value from an
+/// annotation stays.
 fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), InjectError> {
     let both = (
         quantity(resources, Part::Requests, name),
@@ -159,8 +153,8 @@ fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), I
     Ok(())
 }
 
-/// Whether every container, or the pod as a whole, has limits of CPU and memory that equal
-/// its requests. Requests that are missing are the limits.
+/// Whether all containers, or the pod as a whole, have limits of CPU and memory that equal their requests. A missing
+/// request equals the limit.
 fn is_guaranteed(pod: &Pod) -> bool {
     let equal = |resources: &Value| {
         COUNTED.iter().all(|name| {
@@ -187,7 +181,6 @@ fn is_guaranteed(pod: &Pod) -> bool {
         && !pod.containers(List::Main).is_empty()
 }
 
-/// Makes limit and request of a resource the same.
 fn equal(
     resources: &mut Value,
     name: &str,
@@ -199,13 +192,13 @@ fn equal(
     let requested = is_set(overrides, Part::Requests, name);
     let value = match get(resources, Part::Limits, name).cloned() {
         Some(limit) => {
-            // A request of the pod's annotations takes precedence over the operator's limit.
+            // A request in the pod's annotations takes precedence over the operator's limit.
             if requested && !is_set(overrides, Part::Limits, name) {
                 request.unwrap_or(limit)
             } else {
                 if requested && request.as_ref() != Some(&limit) {
                     warnings.push(format!(
-                        "the pod is Guaranteed, and stays it: {PREFIX}{name}-limit is the request, too"
+                        "the pod keeps the QoS class Guaranteed, so {PREFIX}{name}-limit is also the request"
                     ));
                 }
                 limit
@@ -222,7 +215,6 @@ fn equal(
     put(resources, Part::Limits, name, value);
 }
 
-/// Adds the sidecar's resources to the pod-level ones.
 fn grow(pod: &mut Pod, sidecar: &Value) {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {

@@ -1,4 +1,4 @@
-//! An AdmissionReview (admission.k8s.io/v1), and the server that answers them.
+//! The server that answers AdmissionReviews (admission.k8s.io/v1).
 
 use super::error::InjectError;
 use super::settings::Settings;
@@ -21,25 +21,23 @@ use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::text::{self, Format};
 use tokengauge_telemetry::export::{labels, names};
 
-/// Bytes of a review: an API server takes requests of 3 MiB at most.
+/// The largest review in bytes. An API server accepts requests of at most 3 MiB.
 const MAX_BYTES: usize = 3 << 20;
-/// JSON values in a review; a pod has some hundreds. A parsed value may take 300 bytes, and
-/// twice that while it is changed; the chart's memory limit is 64 MiB.
+/// The largest number of JSON values in a review; a pod has some hundreds. A parsed value may take 300 bytes, and twice
+/// that while it changes. The chart's memory limit is 64 MiB.
 const MAX_VALUES: usize = 50_000;
-/// Kilobytes of all reviews that are being read: one pod's is some 20.
+/// The size in kilobytes of all reviews that are read concurrently. A review of a pod has about 20.
 const ALL_KILOBYTES: usize = 8 << 10;
 const KILOBYTES_PER_SOURCE: usize = MAX_BYTES >> 10;
-/// Concurrent reviews; each takes milliseconds.
+/// The number of reviews that are answered concurrently. Each takes milliseconds.
 const AT_ONCE: usize = 1;
-/// Characters of a warning that API servers show.
+/// The number of characters of a warning that API servers show.
 const MAX_WARNING: usize = 250;
 const MAX_WARNINGS: usize = 10;
 
-/// Answers reviews and logs the outcomes.
 pub struct Injector {
     settings: Settings,
     registry: Registry,
-    /// The kilobytes that reviews may use.
     room: FairShares,
     turns: FairShares,
 }
@@ -61,10 +59,10 @@ impl Injector {
         })
     }
 
-    /// Answers a review. Every pod is allowed: one that cannot be injected runs without a sidecar.
+    /// Answers a review. Every pod is allowed: a pod that cannot be injected runs without a sidecar.
     ///
     /// # Errors
-    /// Where it is no review; the text says what is missing.
+    /// Fails if `body` is not a review. The text says what is missing.
     pub fn answer(&self, body: &[u8], by: InjectBy) -> Result<Value, InjectError> {
         let Review {
             uid,
@@ -121,36 +119,37 @@ impl Injector {
     }
 }
 
-/// The fields of a review that are used.
 struct Review {
     uid: String,
-    /// The namespace; a pod of a Deployment has none itself at that time.
+    /// The namespace of the request. The pod of a Deployment has no namespace at that time.
     namespace: String,
     pod: Value,
 }
 
 fn read(body: &[u8]) -> Result<Review, InjectError> {
-    // Each value but the first comes after one of these.
+    // Every value except the first follows one of these characters.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(InjectError::Refused(format!(
-            "this may have {values} values, and no pod has more than {MAX_VALUES}"
+            "the review may have {values} values, and at most {MAX_VALUES} are accepted"
         )));
     }
     let mut review: Value = serde_json::from_slice(body)
-        .map_err(|error| InjectError::text("this is no JSON", error))?;
+        .map_err(|error| InjectError::text("the review is not JSON", error))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
     if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
         return Err(InjectError::Refused(format!(
-            "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
+            "the body is a {version} {kind}; send an AdmissionReview of admission.k8s.io/v1"
         )));
     }
     let mut request = review["request"].take();
-    let uid = request["uid"].as_str().ok_or("the request has no uid")?;
+    let uid = request["uid"]
+        .as_str()
+        .ok_or("the review's request has no uid")?;
     let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
         return Err(InjectError::Refused(format!(
-            "the request is about a {}; only pods are injected",
+            "the review's request is for a {}; only pods are injected",
             request["kind"]["kind"]
         )));
     }
@@ -165,9 +164,8 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
 /// The pod's identity for the log. The texts are untrusted.
 struct Identity<'a> {
     namespace: Cow<'a, str>,
-    /// The name, or `generateName`.
     name: Cow<'a, str>,
-    /// Kind and name of its owner, such as `ReplicaSet/bot-6f7c9d5b8`.
+    /// Kind and name of the pod's owner, such as `ReplicaSet/bot-6f7c9d5b8`.
     owner: Cow<'a, str>,
 }
 
@@ -196,7 +194,7 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// A name for the log, cut to the 253 characters that names of objects may have.
+/// A name for the log, cut to 253 characters, the limit for names of objects.
 fn logged(text: &str) -> Cow<'_, str> {
     let end = text
         .char_indices()
@@ -212,8 +210,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// `/mutate` for pods of namespaces that opt in, `/mutate/annotated` for pods that opt in
-/// themselves; health and metrics.
+/// Serves `/mutate` for pods of namespaces that opt in, `/mutate/annotated` for pods that opt in themselves, health checks
+/// and metrics.
 pub fn router(injector: Arc<Injector>) -> Router {
     let around = |State(injector): State<Arc<Injector>>, request: Request| async move {
         respond(injector, request, InjectBy::Namespace).await
@@ -239,13 +237,13 @@ async fn respond(injector: Arc<Injector>, request: Request, by: InjectBy) -> Res
     };
     let _turn = injector.turns.wait(source).await;
     let reviewer = Arc::clone(&injector);
-    // It may take long, and health checks must not wait for it.
+    // A review may take long, and health checks must not wait for it.
     let answer = tokio::task::spawn_blocking(move || answer(&reviewer, &body, by));
     let failed = || StatusCode::INTERNAL_SERVER_ERROR.into_response();
     answer.await.unwrap_or_else(|_| failed())
 }
 
-/// Reads the body of a review; its share of kilobytes grows with the body.
+/// Reads the body of a review. The share of kilobytes grows with the body.
 async fn whole(
     body: Body,
     take: impl Fn(u32) -> Option<Share>,
@@ -266,7 +264,7 @@ async fn whole(
 }
 
 fn no_room() -> Response {
-    let message = "too many reviews are being read at once\n";
+    let message = "too many reviews are being read at the same time; try again\n";
     (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
 }
 

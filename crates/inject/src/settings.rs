@@ -1,4 +1,4 @@
-//! The operator's settings of injection: a TOML file in which every key has a default.
+//! The operator's injection settings: a TOML file in which every key has a default.
 
 use super::error::InjectError;
 use serde::Deserialize;
@@ -8,26 +8,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use tokengauge_config::environment::OnRefusedConfig;
 
-/// Whether the sidecar is an init container that goes on running, so that it starts
-/// before the pod's containers and ends after them.
+/// Whether the sidecar is a native sidecar: an init container that keeps running. It starts before the pod's containers and
+/// ends after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum NativeSidecar {
-    /// From Kubernetes 1.29 on.
+    /// The sidecar is native if the cluster has Kubernetes 1.29 or later.
     #[default]
     Auto,
-    /// Always.
+    /// The sidecar is always native.
     #[serde(alias = "always")]
     #[value(alias = "always")]
     On,
-    /// Never.
+    /// The sidecar is never native.
     #[serde(alias = "never")]
     #[value(alias = "never")]
     Off,
 }
 
-/// Variables that SDKs and agents read a base URL from, and the path after the sidecar's
-/// address.
+/// Variables from which SDKs and agents read a base URL, and the path after the sidecar's address.
 const BASE_URLS: &[(&str, &str)] = &[
     ("OPENAI_BASE_URL", "/openai/v1"),
     ("OPENAI_API_BASE", "/openai/v1"),
@@ -38,23 +37,21 @@ const BASE_URLS: &[(&str, &str)] = &[
     ("TOGETHER_BASE_URL", "/together/v1"),
 ];
 
-/// The first minor version of Kubernetes 1 that has native sidecars switched on.
+/// The first minor version of Kubernetes 1 with native sidecars enabled.
 const NATIVE_SINCE: u32 = 29;
-/// The first with `sleep` in `preStop` switched on.
+/// The first minor version with `sleep` in `preStop` enabled.
 const SLEEP_SINCE: u32 = 30;
 
-/// An address of the pod: `*` for all of them, of both families, or an IP address.
+/// An address of the pod: `*` for all IPv4 and IPv6 addresses, or an IP address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Bind {
     #[default]
     All,
-    /// This one, such as `0.0.0.0`.
     Address(IpAddr),
 }
 
 impl Bind {
-    /// The text for `--listen`.
     pub(super) fn at(self, port: u16) -> String {
         match self {
             Bind::All => format!("*:{port}"),
@@ -85,7 +82,8 @@ pub struct SecretKey {
     pub key: String,
 }
 
-/// Labels of pods that name who pays, after `tokengauge.dev/team` and so on: of each list the first that a pod has.
+/// Pod labels that name who pays, in addition to `tokengauge.dev/team` and the like. The first label of a list that a pod
+/// has is used.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PayerLabels {
@@ -105,13 +103,12 @@ impl Default for PayerLabels {
 }
 
 impl PayerLabels {
-    /// Checks that Kubernetes takes each for the key of a label.
     fn check(&self) -> Result<(), InjectError> {
         let kinds = [&self.team, &self.cost_center, &self.tenant];
         let wrong = kinds.into_iter().flatten().find(|label| !is_label(label));
         wrong.map_or(Ok(()), |label| {
             Err(InjectError::Refused(format!(
-                "payer_labels: `{label}` is no key of a label such as `example.com/team`"
+                "payer_labels: `{label}` is not a label key such as `example.com/team`"
             )))
         })
     }
@@ -121,46 +118,41 @@ impl PayerLabels {
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
     pub image: String,
-    /// The pull policy; the cluster's default where there is none.
+    /// The image pull policy. Without one the cluster's default applies.
     pub image_pull_policy: Option<String>,
     pub native_sidecar: NativeSidecar,
-    /// The cluster's version, such as `1.31`; the newest where there is none.
+    /// The cluster's version, such as `1.31`. Without one the newest version is assumed.
     pub kubernetes_version: Option<String>,
-    /// Secrets of the pod's namespace by which its images are pulled, added to the pod's own.
+    /// Image pull secrets in the pod's namespace, which are added to the pod's own.
     pub image_pull_secrets: Vec<String>,
-    /// Where agents of the pod connect, where it is free.
+    /// The port to which the pod's agents connect, if it is free.
     pub traffic_port: u16,
-    /// Where metrics and health are on the pod's address, where it is free.
+    /// The port for metrics and health checks on the pod's address, if it is free.
     pub metrics_port: u16,
-    /// Where operators connect within the pod, where it is free.
+    /// The port to which operators connect within the pod, if it is free.
     pub admin_port: u16,
-    /// The token of the operators' address, from a Secret of the pod's namespace.
+    /// The token of the admin address, from a Secret in the pod's namespace.
     pub admin_token_secret: Option<SecretKey>,
-    /// The address that others than the pod itself connect to.
+    /// The address to which clients outside the pod connect.
     pub bind: Bind,
-    /// The ConfigMap with the configuration, in the pod's namespace. Where it is missing,
-    /// the built-in configuration is used until it is there.
+    /// The ConfigMap with the configuration, in the pod's namespace. While it is missing, the built-in configuration is
+    /// used.
     pub config_map: Option<String>,
-    /// The file with the configuration that annotations change; the ConfigMap's, if any.
+    /// The file with the configuration that annotations change: the ConfigMap's content, if there is one.
     pub base_config: Option<std::path::PathBuf>,
-    /// Variables with base URLs, and the paths of these; `""` removes a variable.
+    /// Variables that contain base URLs, and the paths of these URLs. A path `""` removes a variable.
     pub base_urls: BTreeMap<String, String>,
-    /// What becomes of calls while the sidecar's configuration cannot be used.
     pub on_refused_config: OnRefusedConfig,
     pub log_level: String,
-    /// Labels of pods that name who pays for their calls.
     pub payer_labels: PayerLabels,
-    /// Additional variables of the sidecar, in Kubernetes' format.
     pub env: Vec<Value>,
-    /// Its requests and limits, in Kubernetes' format.
     pub resources: Value,
-    /// Its security context in Kubernetes' format, instead of the restricted one.
+    /// The sidecar's security context in Kubernetes' format, instead of the restricted one.
     pub security_context: Option<Value>,
-    /// Whether pods get `prometheus.io/scrape`, `port` and `path`.
+    /// Whether pods get the annotations `prometheus.io/scrape`, `port` and `path`.
     pub prometheus_annotations: bool,
-    /// How long a sidecar that is not native runs on before it drains.
+    /// The seconds for which a sidecar that is not native waits before it drains.
     pub pre_stop_seconds: u32,
-    /// The content of `base_config`.
     #[serde(skip)]
     pub base: Option<String>,
 }
@@ -174,7 +166,7 @@ impl Default for Settings {
             native_sidecar: NativeSidecar::Auto,
             kubernetes_version: None,
             image_pull_secrets: Vec::new(),
-            // Uncommon ones, next to those of Istio (15000 to 15090).
+            // Uncommon ports next to Istio's (15000 to 15090).
             traffic_port: 15480,
             metrics_port: 15464,
             admin_port: 15465,
@@ -202,10 +194,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a file, and the configuration that it names.
+    /// Reads a settings file, and the configuration that it names.
     ///
     /// # Errors
-    /// What is wrong, with the file's name.
+    /// Returns what is wrong, with the file's name.
     pub fn load(path: &Path) -> Result<Settings, InjectError> {
         let failed = |path: &Path, error| {
             InjectError::text(format!("{}: cannot be read", path.display()), error)
@@ -220,7 +212,7 @@ impl Settings {
                 .map_err(|invalid| InjectError::Refused(invalid.to_string()))?;
             if config.admin.metrics_token && settings.admin_token_secret.is_none() {
                 return Err(InjectError::Refused(format!(
-                    "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",
+                    "{}: {origin} sets `metrics_token`, but sidecars have no token; set `admin_token_secret`",
                     path.display()
                 )));
             }
@@ -229,10 +221,10 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads a text.
+    /// Reads settings from a text.
     ///
     /// # Errors
-    /// What is wrong, with the line.
+    /// Returns what is wrong, with the line.
     pub fn parse(text: &str) -> Result<Settings, InjectError> {
         let mut settings: Settings = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
@@ -258,20 +250,21 @@ impl Settings {
             && minor(version).is_none()
         {
             return Err(InjectError::Refused(format!(
-                "kubernetes_version `{version}` is no version such as `1.31`"
+                "kubernetes_version `{version}` is not a version such as `1.31`"
             )));
         }
         let mut ports = [self.traffic_port, self.metrics_port, self.admin_port];
         ports.sort_unstable();
         if ports[0] == 0 || ports[0] == ports[1] || ports[1] == ports[2] {
             return Err(InjectError::Refused(
-                "traffic_port, metrics_port and admin_port must be three ports above 0".to_owned(),
+                "traffic_port, metrics_port and admin_port must be three different ports above 0"
+                    .to_owned(),
             ));
         }
         for name in &self.image_pull_secrets {
             if !is_name(name) {
                 return Err(InjectError::Refused(format!(
-                    "image_pull_secrets: `{name}` is no name of a Secret"
+                    "image_pull_secrets: `{name}` is not the name of a Secret"
                 )));
             }
         }
@@ -279,7 +272,7 @@ impl Settings {
             && (!is_name(&secret.name) || secret.key.is_empty())
         {
             return Err(InjectError::Refused(
-                "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
+                "admin_token_secret must have the `name` of a Secret and a `key` in it".to_owned(),
             ));
         }
         self.payer_labels.check()?;
@@ -292,12 +285,14 @@ impl Settings {
         }
         if !self.resources.is_object() {
             return Err(InjectError::Refused(
-                "resources is a table of `requests` and `limits`".to_owned(),
+                "resources must be a table of `requests` and `limits`".to_owned(),
             ));
         }
         super::resources::check(&self.resources)?;
         if self.image.trim().is_empty() {
-            return Err(InjectError::Refused("image names none".to_owned()));
+            return Err(InjectError::Refused(
+                "image is empty; name an image".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -310,7 +305,6 @@ impl Settings {
         }
     }
 
-    /// Whether the cluster has the `sleep` action for `preStop`.
     pub(super) fn sleeps(&self) -> bool {
         self.is_since(SLEEP_SINCE)
     }
@@ -321,13 +315,12 @@ impl Settings {
     }
 }
 
-/// Whether an object may have this name (RFC 1123).
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     (1..=253).contains(&name.len()) && name.chars().all(allowed)
 }
 
-/// Whether a label may have this key: a name, and before a slash the domain that it is of.
+/// Whether a text is a valid label key: a name, optionally after a domain and a slash.
 fn is_label(key: &str) -> bool {
     let (domain, name) = key.rsplit_once('/').unwrap_or(("label", key));
     let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -378,13 +371,13 @@ mod tests {
     fn what_is_wrong_is_reported_with_its_line() {
         let wrong = |text: &str| Settings::parse(text).expect_err(text).to_string();
         assert!(wrong("image = \"a\"\nimages = 1").contains("line 2: unknown field `images`"));
-        assert!(wrong("traffic_port = 15464").contains("three ports"));
+        assert!(wrong("traffic_port = 15464").contains("three different ports"));
         assert!(wrong("bind = \"all\"").contains("neither `*` nor an IP address"));
         assert!(wrong("[base_urls]\nA = \"openai\"").contains("base_urls.A"));
         assert!(wrong("resources = 5").contains("resources"));
         for label in ["", "a b", "-team", "it's", "a/b/team", "x/"] {
             let text = format!("[payer_labels]\nteam = [\"{label}\"]");
-            assert!(wrong(&text).contains("no key of a label"), "{label}");
+            assert!(wrong(&text).contains("not a label key"), "{label}");
         }
         assert!(wrong("[payer_labels]\nteams = []").contains("unknown field `teams`"));
     }

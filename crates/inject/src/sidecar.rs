@@ -1,4 +1,4 @@
-//! The container and its volumes.
+//! The sidecar's container and volumes.
 
 use super::annotations::CONFIG;
 use super::compose::STATE;
@@ -14,14 +14,13 @@ use tokengauge_config::environment::{
     TENANT,
 };
 
-/// Where the configuration is mounted.
 const FOLDER: &str = "/etc/tokengauge";
 const FILE: &str = "/etc/tokengauge/proxy-config.toml";
 const PROGRAM: &str = "/usr/bin/tokengauge";
 const CONFIG_VOLUME: &str = "tokengauge-config";
 const STATE_VOLUME: &str = "tokengauge-state";
-/// The name of the metrics port, for a PodMonitor and for probes. The admin port is on
-/// loopback, so the pod does not declare it.
+/// The name of the metrics port, for a PodMonitor and for probes. The admin port is on loopback, so the pod does not
+/// declare it.
 const METRICS: &str = "tg-metrics";
 
 #[derive(Default)]
@@ -30,9 +29,7 @@ pub(super) struct Sidecar {
     pub(super) ports: Ports,
     /// Whether the pod has a mesh's proxy, which intercepts the kubelet's probes.
     pub(super) mesh: bool,
-    /// The declared port, in front of an engine.
     pub(super) serves: Option<Value>,
-    /// Requests and limits.
     pub(super) resources: Value,
     pub(super) fallback: Option<String>,
     pub(super) on_refused_config: OnRefusedConfig,
@@ -40,14 +37,13 @@ pub(super) struct Sidecar {
 
 pub(super) enum Source {
     BuiltIn,
-    /// A ConfigMap, mounted as optional, so that the pod does not wait for it.
+    /// A ConfigMap. Its volume is optional, so that the pod does not wait for it.
     ConfigMap {
         name: String,
-        /// Whether the pod names it. While the injector's is missing, the built-in configuration is
-        /// in use.
+        /// Whether the pod names the ConfigMap. While the injector's ConfigMap is missing, the built-in configuration is
+        /// used.
         by_pod: bool,
     },
-    /// The text of an annotation.
     Text(String),
 }
 
@@ -60,7 +56,7 @@ pub(super) fn add(
     if let Some(volume) = volume(source) {
         pod.add_volume(volume)?;
     }
-    // In memory, since a volume on disk could prevent that the node is drained.
+    // In memory, since a volume on disk could prevent draining the node.
     pod.add_volume(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
@@ -76,8 +72,8 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Its index among init containers: after those that redirect the pod's network, before all
-/// others, since those before it cannot reach it.
+/// The sidecar's index among init containers: after those that redirect the pod's network, and before all others, since
+/// init containers before the sidecar cannot reach it.
 pub(super) fn position(init: &[Value]) -> usize {
     init.iter()
         .rposition(takes_network)
@@ -100,7 +96,7 @@ fn volume(source: &Source) -> Option<Value> {
     }
 }
 
-/// Adds labels and annotations: the marker of injection, the configuration, Prometheus'.
+/// Adds labels and annotations: the marker of injection, the configuration, Prometheus' annotations.
 fn mark(pod: &mut Pod, sidecar: &Sidecar, source: &Source, settings: &Settings) {
     pod.label(&format!("{PREFIX}injected"), "true");
     if let Source::Text(text) = source {
@@ -138,7 +134,7 @@ fn container(sidecar: &Sidecar, source: &Source, labels: &Labels, settings: &Set
         None => format!("127.0.0.1:{traffic}"),
     };
     let mut args = vec!["run".to_owned()];
-    // Without an option it reads the file of its working directory, where there is one.
+    // Without an option the sidecar reads the file in its working directory, if there is one.
     let in_folder = matches!(source, Source::ConfigMap { by_pod: false, .. });
     if !in_folder && !matches!(source, Source::BuiltIn) {
         args.extend(["--config".to_owned(), FILE.to_owned()]);
@@ -178,10 +174,11 @@ fn container(sidecar: &Sidecar, source: &Source, labels: &Labels, settings: &Set
     container
 }
 
-/// Variables, and the labels of the pod that they take their values from.
+/// Variables, and the pod labels that provide their values.
 type Labels = Vec<(&'static str, String)>;
 
-/// The labels that name the pod's agent, if it is not an engine, and who pays: of each the first that the pod has.
+/// The labels that name the pod's agent (unless it is an engine) and who pays. The first label of each list that the pod
+/// has is used.
 fn labels(sidecar: &Sidecar, pod: &Pod, settings: &Settings) -> Labels {
     let words = |all: &[&str]| all.iter().map(|label| (*label).to_owned()).collect();
     let agents: Vec<String> = match sidecar.serves {
@@ -205,7 +202,7 @@ fn labels(sidecar: &Sidecar, pod: &Pod, settings: &Settings) -> Labels {
     found
 }
 
-/// The sidecar's variables: the pod's attributes for telemetry, the fallback, the operator's.
+/// The sidecar's variables: the pod's attributes for telemetry, the fallback, and the operator's variables.
 fn variables(sidecar: &Sidecar, labels: &Labels, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
@@ -224,7 +221,7 @@ fn variables(sidecar: &Sidecar, labels: &Labels, settings: &Settings) -> Value {
         all.push(json!({ "name": ADMIN_TOKEN, "valueFrom": { "secretKeyRef": key } }));
     }
     if let Some(fallback) = &sidecar.fallback {
-        // Kubernetes replaces `$$` by `$`, and `$(…)` by a variable.
+        // Kubernetes replaces `$$` with `$`, and `$(…)` with a variable.
         let text = fallback.replace('$', "$$");
         all.push(json!({ "name": FALLBACK_CONFIG, "value": text }));
         let policy = sidecar.on_refused_config;
@@ -241,7 +238,6 @@ fn variables(sidecar: &Sidecar, labels: &Labels, settings: &Settings) -> Value {
     Value::Array(all)
 }
 
-/// The probes: their paths and periods.
 const PROBES: &[(&str, &str, &str)] = &[
     (
         "startupProbe",
@@ -275,7 +271,7 @@ fn probe(sidecar: &Sidecar, path: &str, more: &str) -> Value {
     probe
 }
 
-/// The `preStop` hook that waits, since the other containers may still make calls.
+/// The `preStop` hook that sleeps, since the other containers may still make calls.
 fn pause(settings: &Settings) -> Value {
     let seconds = settings.pre_stop_seconds;
     if settings.sleeps() {
@@ -285,7 +281,6 @@ fn pause(settings: &Settings) -> Value {
     }
 }
 
-/// The security context of the restricted pod security standard.
 fn restricted() -> Value {
     json!({
         "runAsNonRoot": true,

@@ -1,14 +1,12 @@
-//! Responses that are generated in the background: the first answer has no usage, and every poll
-//! after the end repeats it, so usage is counted once.
+//! Responses that the provider generates in the background. The first response has no usage, and
+//! every poll after the end repeats the usage, so it is counted once.
 
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 
-/// The most responses that are tracked; beyond, the oldest are forgotten and their usage is not
-/// counted.
+/// Beyond this number of tracked responses the oldest is forgotten, and its usage is not counted.
 const MAX_KNOWN: usize = 10_000;
 
-/// The responses whose usage has not been counted yet, by the provider's id.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundResponses(Mutex<PendingIds>);
 
@@ -19,7 +17,6 @@ struct PendingIds {
 }
 
 impl BackgroundResponses {
-    /// A response was accepted, and is generated later.
     pub(crate) fn accepted(&self, id: &str) {
         let mut known = self.0.lock();
         if known.ids.insert(id.into()) {
@@ -32,7 +29,7 @@ impl BackgroundResponses {
         }
     }
 
-    /// Whether the usage of this response is to be counted now: once, for one that was accepted.
+    /// Whether to count the usage of this response now. It is true once for each accepted response.
     pub(crate) fn counts_now(&self, id: &str) -> bool {
         let mut known = self.0.lock();
         known.ids.remove(id)

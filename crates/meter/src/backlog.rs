@@ -1,19 +1,16 @@
-//! Chunks that are read later: a whole body, or bulk compressed data.
+//! Chunks that are read later: a whole body, or a large amount of compressed data.
 
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::memory::{Buffer, Memory, Share};
 
-/// The most chunks with different instants in one backlog.
 const MAX_CHUNKS: usize = 64 * 1024;
 
-/// The bytes of chunks and the instant of each.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     bytes: Buffer,
-    /// The end of each chunk and its instant. Chunks of the same instant are merged.
+    /// The end offset and instant of each chunk. Chunks with an equal instant are merged.
     ends: Vec<(usize, Instant)>,
-    /// What `ends` takes of the memory.
     share: Share,
 }
 
@@ -26,7 +23,7 @@ impl Backlog {
         }
     }
 
-    /// Adds a chunk; `false` if a bound does not allow it.
+    /// Returns `false` if the chunk would exceed a limit.
     #[must_use]
     pub(crate) fn push(&mut self, at: Instant, bytes: &[u8]) -> bool {
         if self.bytes.extend(bytes).is_err() {
@@ -46,7 +43,7 @@ impl Backlog {
         fits
     }
 
-    /// Makes room for the end of one more chunk; `false` if the memory does not allow it.
+    /// Returns `false` if one more end would exceed the memory limit.
     fn has_room(&mut self) -> bool {
         if self.ends.len() < self.ends.capacity() {
             return true;
@@ -59,7 +56,6 @@ impl Backlog {
         allowed
     }
 
-    /// The chunks in their order.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (Instant, &[u8])> {
         let bytes = self.bytes.as_slice();
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));

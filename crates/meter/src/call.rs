@@ -48,8 +48,7 @@ impl Call {
         self.running.lock()
     }
 
-    /// Runs `act` on the state of a running call. If it panics, this call is not measured any
-    /// more.
+    /// Runs `act` on the state of a running call. After a panic the call is no longer measured.
     fn with(&self, act: impl FnOnce(&Arc<CallContext>, &mut CallState)) {
         self.with_turns(|context, state, _| act(context, state));
     }
@@ -267,7 +266,7 @@ impl CallPolicy for Call {
 }
 
 impl Drop for Call {
-    /// Dropped without `ended`: the agent must have left.
+    /// If the call is dropped without `ended`, the agent has left.
     fn drop(&mut self) {
         if let Some(running) = self.running().take() {
             let at = running.state.latest.unwrap_or(self.context.received);

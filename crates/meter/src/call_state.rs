@@ -22,17 +22,14 @@ pub(crate) struct CallState {
     pub(crate) endpoint: Option<Box<str>>,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
-    /// When the response head came.
     pub(crate) answered: Option<Instant>,
     pub(crate) status: Option<u16>,
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
     pub(crate) lagged: bool,
-    /// Whether the body was a stream, once reading it was given up.
     was_stream: Option<bool>,
-    /// The body could not be read to its end.
     pub(crate) broken: bool,
-    /// Its share of self-hosted GPUs while it is in flight, and its cost at the end.
+    /// The GPU time that this call pays for on a self-hosted upstream.
     share: Option<GpuShare>,
     gpu_usd: Option<f64>,
     pub(crate) head_overhead: Option<Duration>,
@@ -59,14 +56,14 @@ impl CallState {
         }
     }
 
-    /// The call has ended: it pays for no more GPU time.
+    /// Marks the call as ended, so that it pays for no more GPU time.
     pub(crate) fn settle(&mut self, at: Instant) {
         if let Some(mut share) = self.share.take() {
             self.gpu_usd = Some(share.take(at));
         }
     }
 
-    /// The cost of self-hosted GPUs up to `at`, since this was last called.
+    /// The cost of self-hosted GPUs from the previous call of this function to `at`.
     pub(crate) fn gpu_cost(&mut self, at: Instant) -> Option<f64> {
         let under_way = self.share.as_mut().map(|share| share.take(at));
         under_way.or_else(|| self.gpu_usd.take())
@@ -76,7 +73,7 @@ impl CallState {
         self.status.is_some_and(|status| status < 300)
     }
 
-    /// Whether the answer came as a stream; unknown without an answer.
+    /// `None` if there is no response.
     pub(crate) fn streamed(&self) -> Option<bool> {
         let decoder = self.reading.decoder();
         let streamed = decoder.map(|decoder| decoder.is_stream());
@@ -84,13 +81,12 @@ impl CallState {
             .map(|_| streamed.or(self.was_stream).unwrap_or(false))
     }
 
-    /// The dialect, as the wire confirmed or corrected it.
     pub(crate) fn dialect(&self, context: &CallContext) -> Dialect {
         let decoder = self.reading.decoder();
         decoder.map_or(context.dialect, |decoder| decoder.dialect())
     }
 
-    /// Whether a body is read only to see if it is a generation.
+    /// Whether a body is read only to find out if it is a generation.
     pub(crate) fn sniffs(&self, context: &CallContext) -> bool {
         let decoder = self.reading.decoder();
         context.sniffs && decoder.is_some_and(|decoder| !decoder.is_stream())
@@ -139,7 +135,6 @@ impl CallState {
         self.release_request(context);
     }
 
-    /// The rest of the body cannot be read for this reason.
     pub(crate) fn unreadable(&mut self, context: &CallContext, error: DecodeError) {
         match error {
             DecodeError::Memory => return self.lag(context, 1),
@@ -152,7 +147,7 @@ impl CallState {
         self.broken = true;
     }
 
-    /// Counts the bytes of an upgraded connection that is not read.
+    /// Counts the bytes of an upgraded connection whose messages are not read.
     pub(crate) fn pass(&mut self, from: Side, chunk: &Chunk) {
         let length = chunk.bytes.len() as u64;
         match from {
@@ -161,7 +156,7 @@ impl CallState {
         }
     }
 
-    /// The status of a gRPC call, from its trailers, or its head if there is nothing else.
+    /// Reads the status of a gRPC call from its trailers, or from its head if it has no trailers.
     pub(crate) fn grpc_status(&mut self, fields: &HeaderMap) {
         let status = self.is_grpc.then(|| fields.get("grpc-status")).flatten();
         if let Some(status) = status.filter(|status| *status != "0") {
@@ -171,7 +166,7 @@ impl CallState {
         }
     }
 
-    /// Drops the request's copy as soon as the provider has reported the input tokens.
+    /// Drops the copy of the request body as soon as the provider has reported the input tokens.
     pub(crate) fn release_request(&mut self, context: &CallContext) {
         let is_reported = self
             .run
@@ -185,27 +180,24 @@ impl CallState {
             && request.facts.is_some()
         {
             if let Some(long) = request.take_long() {
-                // If the queue is full, it is dropped here.
+                // If the queue is full, the copy is dropped on this thread.
                 let _ = context.shared.worker.queue(Box::new(move |_| drop(long)));
             }
             request.release();
         }
     }
 
-    /// The rest of the body cannot be read.
     pub(crate) fn give_up(&mut self) {
         self.broken = true;
         self.stop_reading();
     }
 
-    /// `chunks` were not measured, nor is what follows them.
     pub(crate) fn lag(&mut self, context: &CallContext, chunks: u64) {
         context.shared.counters.lagged(chunks);
         self.lagged = true;
         self.stop_reading();
     }
 
-    /// From now on tokens are not measured while the call runs.
     pub(crate) fn unseen(&self) {
         if let Some(live) = &self.run.live {
             live.unseen();
@@ -220,7 +212,6 @@ impl CallState {
         self.reading = Reading::Nothing;
     }
 
-    /// Reads the response head, which decides how the body is read.
     pub(crate) fn read_head(
         &mut self,
         context: &Arc<CallContext>,
@@ -236,7 +227,7 @@ impl CallState {
             .think_tags
             .get(&context.route_stats.upstream);
         self.run.generation.think.tags = tags.copied().unwrap_or_default();
-        // To look for each by name takes longer than to see that none is there.
+        // One pass over all names is faster than a lookup of each name.
         if headers.keys().any(is_of_gateway) {
             self.run.generation.cost_usd = litellm_cost(headers);
             if let Some(provider) = served_by(headers) {
@@ -279,18 +270,17 @@ impl CallState {
 
 static LITELLM_COST: HeaderName = HeaderName::from_static("x-litellm-response-cost");
 
-/// The cost that LiteLLM reports for an answer that it did not stream. 0 means unknown.
+/// The cost that LiteLLM reports for a response that is not a stream. 0 means unknown.
 fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
     let usd = headers.get(&LITELLM_COST)?.to_str().ok()?;
     let usd: f64 = usd.parse().ok()?;
     (usd.is_finite() && usd > 0.0).then_some(usd)
 }
 
-/// The headers by which gateways name the provider that they sent a call to.
 static SERVED_BY: [HeaderName; 4] = [
-    // LiteLLM: the address of its API.
+    // LiteLLM sends the address of the provider's API.
     HeaderName::from_static("x-litellm-model-api-base"),
-    // Azure: the region of a deployment, which a global one chooses.
+    // Azure sends the region, which a global deployment chooses for each call.
     HeaderName::from_static("x-ms-region"),
     HeaderName::from_static("x-portkey-provider"),
     HeaderName::from_static("cf-aig-provider"),
@@ -300,7 +290,6 @@ fn is_of_gateway(name: &HeaderName) -> bool {
     *name == LITELLM_COST || SERVED_BY.contains(name)
 }
 
-/// The provider behind a gateway. Only the host of an address is taken: the rest may hold a key.
 fn served_by(headers: &HeaderMap) -> Option<&str> {
     let mut named = SERVED_BY.iter().filter_map(|name| text(headers, name));
     let value = named.find(|value| !value.is_empty())?;
@@ -310,7 +299,7 @@ fn served_by(headers: &HeaderMap) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-/// The name of a gRPC status that is not OK, by the protocol's table of codes.
+/// The name of a gRPC status other than OK, from the table of codes in the gRPC specification.
 fn grpc_error(status: &[u8]) -> &'static str {
     const NAMES: [&str; 16] = [
         "cancelled",

@@ -1,6 +1,6 @@
-//! Names and other short texts off the wire, kept up to a length.
+//! Names and other short texts from the wire, truncated to a limit.
 
-/// Stores a name. Most events repeat it, which costs only a comparison.
+/// Stores a name. Most events repeat the name, so the usual cost is one comparison.
 pub(crate) fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
     let name = clip(name, limit);
     if kept.as_deref() != Some(name) {
@@ -8,10 +8,10 @@ pub(crate) fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
     }
 }
 
-/// At most `limit` characters of `text`.
+/// The first `limit` characters of `text`.
 pub(crate) fn clip(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
-        // Characters are no more than bytes.
+        // A text never has more characters than bytes.
         return text;
     }
     let end = text

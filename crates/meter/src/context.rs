@@ -1,4 +1,4 @@
-//! What is known of a call from its request head on.
+//! Everything that is known about a call from its request head on.
 
 use super::nesting::ProxyHop;
 use super::operation;
@@ -23,12 +23,9 @@ use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
 use tokengauge_wire as wire;
 use uuid::{NoContext, Timestamp, Uuid};
 
-/// What is known of a call from its request head on.
 pub(crate) struct CallContext {
     pub(crate) shared: Arc<Shared>,
-    /// The settings by which it is measured, from its beginning to its end.
     pub(crate) measure: Arc<Measure>,
-    /// The prices, budgets and quotas that apply to it.
     pub(crate) accounting: Arc<Accounting>,
     pub(crate) route_stats: Arc<RouteStats>,
     pub(super) assignment: WorkloadAssignment,
@@ -39,35 +36,31 @@ pub(crate) struct CallContext {
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
     pub(crate) method: Method,
-    /// The path, identifiers replaced by placeholders.
     pub(crate) path: Box<str>,
     pub(crate) generates: bool,
-    /// Whether only the response shows if it is a generation, since the path is unknown.
+    /// Whether the path is unknown, so that only the response shows if this is a generation.
     pub(crate) sniffs: bool,
     pub(super) path_model: Option<Box<str>>,
-    /// Whether a stream is asked for, if the path says so.
+    /// Whether the path asks for a stream; `None` if the path does not say.
     pub(super) path_stream: Option<bool>,
-    /// Whether the response has no body, whatever its head says.
+    /// Whether the response has no body, even if its head announces one.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
     pub(crate) payer: Arc<Payer>,
-    /// The digest of its key, if that is recorded.
     pub(super) key_hash: Option<Box<str>>,
-    /// The variant that the proxy chose, if the route has an experiment.
     variant: Option<Box<AssignedVariant>>,
-    /// Identifies the agent, if sessions are guessed by conversation.
+    /// A hash that identifies the agent; `None` unless sessions are guessed by conversation.
     conversation: Option<u64>,
-    /// What the call holds of budgets and quotas, if there are any.
+    /// The budgets and quotas from which this call reserves; `None` if no limit applies.
     pub(super) limited: Option<Box<LimitedCall>>,
     pub(super) is_socket: bool,
-    /// The session of a connection with several answers, if the agent names none.
+    /// The session of a connection with several responses, used if the agent names none.
     pub(super) session: OnceLock<Box<str>>,
     pub(crate) trace: Option<Box<CallTrace>>,
-    /// Its position in the chain of proxies, if the trace tells.
+    /// The position of this proxy in a chain of proxies; `None` if the trace does not show it.
     pub(crate) hop: Option<ProxyHop>,
-    /// The agent's `tracestate`, if its trace is continued and recorded.
     pub(crate) trace_state: Option<Box<str>>,
-    /// Locked by the worker while it reads: others must use `try_lock`.
+    /// The worker holds this lock while it reads, so other threads must use `try_lock`.
     pub(crate) request: Mutex<Request>,
 }
 
@@ -172,7 +165,6 @@ impl CallContext {
         limited.admit(&request, body)
     }
 
-    /// Who made the call, as far as it is known yet.
     pub(crate) fn who(&self) -> Attribution {
         let request = self.request.try_lock();
         let facts = request
@@ -181,7 +173,6 @@ impl CallContext {
         self.attributed(facts)
     }
 
-    /// Who made the call, by its head, its body and its connection.
     pub(super) fn attributed(&self, facts: Option<&RequestFacts>) -> Attribution {
         let rules = &self.measure.attribution;
         let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
@@ -193,14 +184,12 @@ impl CallContext {
             who.session_guess = None;
         }
         if let Some(chosen) = &self.variant {
-            // Where the call went is what it is compared by, whatever the agent says.
             who.experiment = Some(chosen.experiment.to_string());
             who.variant = chosen.variant.as_deref().map(str::to_owned);
         }
         who
     }
 
-    /// The model asked for, as far as it is known yet.
     pub(crate) fn model_requested(&self) -> Option<String> {
         let of_body = || {
             let request = self.request.try_lock()?;
@@ -212,7 +201,7 @@ impl CallContext {
             .or_else(of_body)
     }
 
-    /// Whether a stream was asked for, and whether several choices; as far as it is known yet.
+    /// Whether a stream was requested, and whether several choices were, as far as it is known.
     pub(crate) fn asked(&self) -> (Option<bool>, bool) {
         let request = self.request.try_lock();
         let facts = request
@@ -224,13 +213,12 @@ impl CallContext {
         (self.path_stream.or(stream), several)
     }
 
-    /// The workload, as far as it is known yet.
     pub(crate) fn workload(&self) -> Option<&Arc<str>> {
         self.assignment
             .name(&self.measure.workloads, || self.model_requested())
     }
 
-    /// A longer gap between chunks with tokens is a stall.
+    /// A gap between chunks with tokens that is longer than this is a stall.
     pub(crate) fn stall_threshold(&self) -> Duration {
         let own = self
             .assignment
@@ -242,7 +230,6 @@ impl CallContext {
         self.request.lock()
     }
 
-    /// Reads the facts of the body. Returns `false` if it cannot be decoded.
     pub(super) fn read_facts(&self, request: &mut Request) -> bool {
         let decodes = request.read(&self.measure.attribution);
         if let Some(seed) = self.conversation {
@@ -255,7 +242,8 @@ impl CallContext {
         decodes
     }
 
-    /// The response to an unknown path has begun: only the request of a stream may be needed.
+    /// Handles the start of a response to an unknown path. Only the request of a stream may be
+    /// needed later.
     pub(super) fn answered(self: &Arc<Self>, is_stream: bool) {
         let Some(mut request) = self.request.try_lock() else {
             return;
@@ -263,7 +251,7 @@ impl CallContext {
         if !is_stream {
             return request.forget();
         }
-        // Its events show the dialect later, and its tokens are counted by the model until then.
+        // The dialect is known only after some events. Until then the model decides the tokenizer.
         request.is_of(Dialect::Unknown);
         let is_whole = request.is_unread();
         drop(request);
@@ -272,7 +260,6 @@ impl CallContext {
         }
     }
 
-    /// The request body is whole: reads its facts, in the background if it is long.
     pub(super) fn request_complete(self: &Arc<Self>) {
         let Some(mut request) = self.request.try_lock() else {
             return;
@@ -301,7 +288,7 @@ impl CallContext {
     }
 }
 
-/// A hash that identifies an agent: of its address, its route and what its headers say.
+/// A hash of the agent's address, its route and the attribution in its headers.
 fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -> u64 {
     let mut hasher = DefaultHasher::new();
     start.peer.hash(&mut hasher);
@@ -312,7 +299,7 @@ fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -
     hasher.finish()
 }
 
-/// The most bytes of a body that are kept: none if its `content-length` exceeds `limit`.
+/// How many bytes of a body to keep at most. It is 0 if `content-length` exceeds `limit`.
 pub(super) fn copied(headers: &HeaderMap, limit: usize) -> usize {
     let length = headers.get(header::CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
@@ -323,7 +310,7 @@ pub(super) fn copied(headers: &HeaderMap, limit: usize) -> usize {
     }
 }
 
-/// A fresh id that sorts by `started_at`.
+/// A new UUID that sorts by `started_at`.
 pub(crate) fn id(started_at: SystemTime) -> Uuid {
     let since = duration_since_1970(started_at);
     Uuid::new_v7(Timestamp::from_unix(

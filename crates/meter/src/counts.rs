@@ -4,8 +4,8 @@ use super::script::{Script, Scripts};
 use tokengauge_core::call::{Channel, Segment};
 use tokengauge_tokenizer::Counter;
 
-/// The most texts that can be open at a time. Beyond it the one idle for longest is closed; if it
-/// is continued nevertheless, its rest counts as a new text.
+/// The limit for open texts. Beyond it the text that was idle longest is closed. If a closed text
+/// continues, the rest counts as a new text.
 const MAX_OPEN: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,6 @@ impl ByChannel {
         self.answer + self.reasoning + self.tool_call
     }
 
-    /// Everything but reasoning.
     pub(crate) fn answered(&self) -> u64 {
         self.answer + self.tool_call
     }
@@ -37,39 +36,30 @@ impl ByChannel {
 struct OpenText {
     segment: Segment,
     counter: Counter,
-    /// What `counter` counted last.
     counted: u64,
-    /// The part of it that was certain then.
     settled: u64,
-    /// Whether text came since then.
+    /// Whether text was added after `counter` counted last.
     changed: bool,
-    /// The chunk that last added to it.
     chunk: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkContent {
-    /// Generated text on any channel.
     pub(crate) text: bool,
-    /// Generated text on a channel other than reasoning.
     pub(crate) answer: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Counts {
     open: Vec<OpenText>,
-    /// The index in `open` of the text that was last added to.
     current: usize,
-    /// Running counts, exact for the text so far.
     running: ByChannel,
-    /// The part of `running` that no continuation can change.
     settled: ByChannel,
     content: ChunkContent,
     chunk: u32,
     first_choice: Option<u32>,
-    /// Whether more than one choice carried text.
     pub(crate) several_choices: bool,
-    /// The scripts of reasoning, and of all other text.
+    /// The scripts of reasoning, then of all other text.
     reasoning_scripts: Scripts,
     other_scripts: Scripts,
     tool_calls: u32,
@@ -92,7 +82,6 @@ impl Counts {
         open.chunk = self.chunk;
     }
 
-    /// Ends a chunk: counts the texts it changed and returns what it carried.
     pub(crate) fn chunk(&mut self) -> ChunkContent {
         let content = std::mem::take(&mut self.content);
         if content.text {
@@ -105,29 +94,26 @@ impl Counts {
         content
     }
 
-    /// The scripts on which tokenizers differ most: of all text, of all but reasoning, and of
-    /// reasoning.
+    /// The script with the largest difference between tokenizers, in all text, in all text except
+    /// reasoning, and in reasoning.
     pub(crate) fn scripts(&self) -> [Script; 3] {
         let (reasoning, other) = (self.reasoning_scripts, self.other_scripts);
         [reasoning.and(&other), other, reasoning].map(|scripts| scripts.widest())
     }
 
-    /// Tool calls that had arguments.
     pub(crate) fn tool_calls(&self) -> u32 {
         self.tool_calls
     }
 
-    /// Exact counts of the text so far.
     pub(crate) fn running(&self) -> ByChannel {
         self.running
     }
 
-    /// The part of it that no continuation can change; never shrinks.
+    /// The part of the running counts that later text cannot change. It never shrinks.
     pub(crate) fn settled(&self) -> ByChannel {
         self.settled
     }
 
-    /// No more text follows: everything is settled.
     pub(crate) fn finish(&mut self) {
         for mut open in std::mem::take(&mut self.open) {
             self.close(&mut open);
@@ -162,7 +148,8 @@ impl Counts {
             chunk: self.chunk,
         };
         if self.open.len() < MAX_OPEN {
-            // Most generations have one text or two: do not reserve room for four.
+            // Most generations have one or two texts. The default growth would reserve room for
+            // four.
             if self.open.len() == self.open.capacity() {
                 self.open.reserve_exact(self.open.len().max(1));
             }

@@ -1,5 +1,5 @@
-//! The end of a call: reads what was deferred, in the background if that is expensive, and makes
-//! the record.
+//! The end of a call: reads what was deferred, and makes the record. Expensive work runs in the
+//! background.
 
 use super::call_state::CallState;
 use super::context::CallContext;
@@ -17,11 +17,10 @@ use tokengauge_core::observer::{End, FailureKind};
 
 pub(crate) struct RunningCall {
     pub(crate) state: CallState,
-    /// Only on an upgraded connection.
+    /// `None` unless the connection was upgraded.
     pub(crate) turns: Option<Box<RealtimeTurns>>,
 }
 
-/// Ends a call: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, end: End) {
     let RunningCall { mut state, turns } = ended;
     if let Some(live) = &state.run.live {
@@ -59,14 +58,15 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
     }
 }
 
-/// Whether no connection to the upstream could be opened. This is noted before the record is made, which may be later and
-/// in the background, so that the next call already counts as the first of a warm-up.
+/// Whether the proxy could not connect to the upstream. This runs before the record is made, which
+/// may happen later in the background. So the next call already counts as the first of a warm-up.
 fn is_out_of_reach(end: &End) -> bool {
     let End::Failed(kind) = end else { return false };
     *kind == FailureKind::ConnectTimeout || verdict::failed(*kind) == Outcome::Unreachable
 }
 
-/// What the request of a call on an unknown path said counts if the response is of a dialect.
+/// Decides about the request of a call on an unknown path: its facts count only if the response is
+/// in a known dialect.
 fn settle_request(context: &CallContext, state: &CallState) {
     if !context.sniffs {
         return;
@@ -80,7 +80,6 @@ fn settle_request(context: &CallContext, state: &CallState) {
     }
 }
 
-/// Finishes a body that was read inline.
 fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     let accepted = state.accepted();
     let Reading::Inline { decoder, .. } = &mut state.reading else {
@@ -103,7 +102,6 @@ fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     state.run.chunk(context, at, accepted);
 }
 
-/// Whether anything expensive is left to do.
 fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool {
     let whole = state
         .reading
@@ -119,7 +117,8 @@ fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool
     whole || later || busy || unread
 }
 
-/// Whether the prompt was not processed: the upstream refused it, or it was not sent.
+/// Whether the prompt was not processed, because the proxy did not send it or the upstream refused
+/// it.
 fn is_refused(state: &CallState, end: &End) -> bool {
     let here = |kind| {
         let outcome = verdict::failed(kind);
@@ -161,7 +160,6 @@ fn finish_deferred(
     conclude(context, state, at, end, input);
 }
 
-/// Reads what was deferred. Chunks of a stream keep their instants.
 fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
@@ -204,7 +202,6 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     }
 }
 
-/// Counts the prompt where the provider did not.
 fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u64> {
     let request = context.request.lock();
     let reported = state.run.generation.usage().input.is_some();
@@ -212,7 +209,6 @@ fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u6
     counts.then(|| request.count()).flatten()
 }
 
-/// Makes the record and hands it to the subscribers.
 fn conclude(
     context: &CallContext,
     mut state: CallState,
@@ -236,7 +232,7 @@ fn conclude(
     context.shared.memory.freed();
 }
 
-/// Runs `act`. If it panics, the call is not measured any more, and nothing else happens.
+/// Runs `act`. After a panic the call is no longer measured, and the proxy continues.
 fn guarded(context: &CallContext, state: &mut CallState, act: impl FnOnce(&mut CallState)) {
     if guard::guarded(|| act(state)).is_none() {
         context.shared.counters.panicked();

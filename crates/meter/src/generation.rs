@@ -1,5 +1,5 @@
-//! One generation: the events of its chunks, counted and timed. A plain call has one; a
-//! Realtime connection has one per response.
+//! One generation: the events of its chunks, counted and timed. A plain call has one; a Realtime
+//! connection has one for each response.
 
 use super::clip::{clip, remember};
 use super::counts::{ByChannel, Counts};
@@ -10,76 +10,59 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::{Channel, EngineReport, Event, ServerTool, Usage};
 use tokengauge_core::finish_class::FinishClass;
 
-/// The most choices whose finish reason is kept.
 const MAX_CHOICES: usize = 256;
-/// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
 const MAX_UNKNOWN_USAGE: usize = 8;
-/// The most tools of the provider's that begin or end in one chunk.
 const MAX_SERVER_TOOLS: usize = 256;
-/// A measurement is kept if at most one event in this number is damaged.
+/// If more than one event in this number is damaged, the measurement is discarded.
 const DAMAGED_IN: u64 = 20;
-/// The most characters that are kept of a finish reason or an error's type.
 const MAX_WORD: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Generation {
     pub(crate) counts: Counts,
     pub(crate) timeline: Timeline,
-    /// Reasoning in the text of the answer.
     pub(crate) think: ThinkSplit,
     tool_calls: Option<Box<ToolCalls>>,
     pub(crate) model: Option<Box<str>>,
-    /// The first id of the response: some repeat it in every event.
+    /// The id of the response. Only the first is kept, because some providers repeat it in every
+    /// event.
     pub(crate) response_id: Option<Box<str>>,
     pub(crate) usage: Option<Box<Usage>>,
     pub(crate) engine: Option<Box<EngineReport>>,
-    /// The service tier that the response says was served.
     pub(crate) service_tier: Option<Box<str>>,
-    /// The cost that the provider reports, in US dollars.
     pub(crate) cost_usd: Option<f64>,
-    /// The first error inside the body.
     pub(crate) error: Option<Box<str>>,
-    /// What few responses say.
     rare: Option<Box<Rare>>,
-    /// By choice, in the order of their numbers.
     finishes: Vec<(u32, Box<str>)>,
-    /// Wire events so far.
     pub(crate) messages: u64,
     pub(crate) first_token_event: Option<u32>,
-    /// Whether the dialect's own terminator was seen.
     pub(crate) terminated: bool,
-    /// Wire events, or bodies, after which nobody knows how much is missing.
+    /// Wire events or bodies that could not be read, so that an unknown amount of text is missing.
     unread: u16,
-    /// Damaged wire events: each lacks a little text.
+    /// Damaged wire events, each of which lacks a small amount of text.
     damaged: u16,
-    /// Wire events that held nothing of the dialect.
     skipped: u16,
-    /// Whether any event had content of this dialect.
     spoke: bool,
 }
 
-/// What few responses say: it takes no room in others.
+/// Fields that few responses have. They are boxed to keep the other responses small.
 #[derive(Default)]
 struct Rare {
-    /// The provider behind a gateway.
     served_by: Option<Box<str>>,
-    /// The first finish reason that says that the generation failed.
     failure: Option<Box<str>>,
-    /// What happened to tools of the provider's in the present chunk.
+    /// Hosted tools that began or ended in the present chunk.
     server_tools: Vec<ServerTool>,
-    /// Names of numbers in its usage that are not known.
     unknown_usage: Vec<Box<str>>,
 }
 
 impl Generation {
-    /// Takes in an event. Its time is that of the chunk.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
             Event::Message | Event::Unparsed | Event::Damaged | Event::Skipped => false,
             Event::Engine(_) | Event::UnknownUsage(_) => false,
             Event::ServiceTier(_) | Event::ServedBy(_) | Event::Cost(_) => false,
-            // The last event of many engines names the model, in any dialect.
+            // Many engines name the model in the last event, in any dialect.
             Event::Model(_) => self.messages <= 1,
             _ => true,
         };
@@ -136,8 +119,7 @@ impl Generation {
         }
     }
 
-    /// All events of a chunk that arrived at `at` were given. Returns whether it carried
-    /// generated text.
+    /// Ends a chunk that arrived at `at`. Returns whether it carried generated text.
     pub(crate) fn chunk(&mut self, at: Instant, stall_threshold: Duration) -> bool {
         if let Some(rare) = &mut self.rare {
             for tool in rare.server_tools.drain(..) {
@@ -157,8 +139,8 @@ impl Generation {
         content.text
     }
 
-    /// The turn has ended. An error from which the connection recovered does not count against a
-    /// response that completed.
+    /// Ends a turn. An error from which the connection recovered does not count against a complete
+    /// response.
     pub(crate) fn end_turn(&mut self) {
         self.terminated = true;
         let mut reasons = self.finishes.iter().map(|(_, reason)| &**reason);
@@ -167,7 +149,8 @@ impl Generation {
         }
     }
 
-    /// The next generation on the same connection: model and numbering continue.
+    /// Starts the next generation on this connection, with the model and the numbering of the
+    /// previous one.
     pub(crate) fn next(&mut self) -> Generation {
         Generation {
             model: self.model.take(),
@@ -177,8 +160,8 @@ impl Generation {
         }
     }
 
-    /// The rest will not be read: of counts that providers report repeatedly while they rise, the
-    /// final one is unknown.
+    /// Gives up reading the rest. If a provider reports a rising count repeatedly, its final value
+    /// is now unknown.
     pub(crate) fn cut_off(&mut self) {
         if !self.concluded()
             && let Some(usage) = &mut self.usage
@@ -188,18 +171,16 @@ impl Generation {
         }
     }
 
-    /// Whether valid events arrived, but none of the expected dialect.
     pub(crate) fn is_foreign(&self) -> bool {
         let lost: u64 = self.lost().into_iter().map(u64::from).sum();
         self.messages > lost && !self.spoke
     }
 
-    /// Wire events that were not read.
     pub(crate) fn lost(&self) -> [u16; 3] {
         [self.unread, self.damaged, self.skipped]
     }
 
-    /// Forgets the events that were lost since [`Generation::lost`] said this.
+    /// Forgets the events that were lost after [`Generation::lost`] returned `before`.
     pub(crate) fn forget_lost(&mut self, before: [u16; 3]) {
         let sum = |lost: [u16; 3]| lost.into_iter().map(u64::from).sum::<u64>();
         let more = sum(self.lost()).saturating_sub(sum(before));
@@ -207,40 +188,35 @@ impl Generation {
         [self.unread, self.damaged, self.skipped] = before;
     }
 
-    /// Whether too many events could not be read for its tokens to be known.
+    /// Whether an event was unread, or more were damaged than [`DAMAGED_IN`] allows.
     pub(crate) fn is_unparsed(&self) -> bool {
         let damaged = u64::from(self.damaged);
         self.unread > 0 || damaged * DAMAGED_IN > self.messages
     }
 
-    /// Wire events that were left out of the measurement.
     pub(crate) fn skipped_events(&self) -> u64 {
         u64::from(self.damaged) + u64::from(self.skipped)
     }
 
-    /// The error inside the body. If there is none, the finish reason that says that it failed.
+    /// The error inside the body, or the finish reason that reports a failure.
     pub(crate) fn failure(&self) -> Option<&str> {
         let failure = || self.rare.as_ref()?.failure.as_deref();
         self.error.as_deref().or_else(failure)
     }
 
-    /// The response names the provider behind a gateway.
     pub(crate) fn served_by(&mut self, provider: &str) {
         let rare = self.rare.get_or_insert_default();
         remember(&mut rare.served_by, provider, MAX_NAME);
     }
 
-    /// Names of numbers in its usage that are not known.
     pub(crate) fn unknown_usage(&self) -> &[Box<str>] {
         self.rare.as_ref().map_or(&[], |rare| &rare.unknown_usage)
     }
 
-    /// The provider behind a gateway.
     pub(crate) fn provider(&self) -> Option<&str> {
         self.rare.as_ref()?.served_by.as_deref()
     }
 
-    /// Whether the provider's own words said nothing: no text, no tool, no end and no tokens.
     pub(crate) fn is_empty(&self) -> bool {
         self.first_token_event.is_none()
             && self.finishes.is_empty()
@@ -248,12 +224,11 @@ impl Generation {
             && self.usage().output.unwrap_or(0) == 0
     }
 
-    /// Whether it has text or output tokens.
     pub(crate) fn is_answer(&self) -> bool {
         self.first_token_event.is_some() || self.usage().output.is_some()
     }
 
-    /// Forgets the body, which is not an answer. The head reported this cost.
+    /// Forgets the body, which is not an answer. The cost from the response head is kept.
     pub(crate) fn forget_body(&mut self, cost_of_head: Option<f64>) {
         let served_by = self.rare.take().and_then(|rare| rare.served_by);
         let rare = served_by.map(|provider| Rare {
@@ -268,36 +243,32 @@ impl Generation {
         };
     }
 
-    /// Whether events arrived, but none could be read.
     pub(crate) fn is_unread(&self) -> bool {
         self.messages > 0 && !self.spoke
     }
 
-    /// Whether it was accepted to be generated later: neither text nor usage is there yet.
+    /// Whether the provider accepted the request to generate it later, so that there is neither
+    /// text nor usage yet.
     pub(crate) fn is_queued(&self) -> bool {
         let reasons = self.finishes.iter();
         let later = |reason: &str| matches!(reason, "queued" | "in_progress");
         { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
     }
 
-    /// The names of the tools that are called, as records have them.
     pub(crate) fn tools(&self) -> Option<String> {
         self.tool_calls.as_deref()?.names()
     }
 
-    /// Tool calls, with arguments or without.
     pub(crate) fn calls(&self) -> u64 {
         let named = self.tool_calls.as_deref().map_or(0, ToolCalls::count);
         named.max(self.counts.tool_calls().into())
     }
 
-    /// A hash of each tool call.
     pub(crate) fn tool_calls(&self) -> Box<[u64]> {
         let calls = self.tool_calls.as_deref();
         calls.map(ToolCalls::hashes).unwrap_or_default()
     }
 
-    /// No more text follows: everything is counted.
     pub(crate) fn finish(&mut self) {
         let counts = &mut self.counts;
         self.think
@@ -313,12 +284,10 @@ impl Generation {
         self.usage.as_deref().copied().unwrap_or_default()
     }
 
-    /// Whether any event said that the generation had ended.
     pub(crate) fn concluded(&self) -> bool {
         self.terminated || !self.finishes.is_empty()
     }
 
-    /// Why each choice ended, by choice.
     pub(crate) fn finish_reasons(&self) -> Vec<String> {
         let reasons = self.finishes.iter();
         reasons.map(|(_, reason)| reason.to_string()).collect()

@@ -1,16 +1,14 @@
-//! A panic while measuring costs one measurement, and its message is not logged: it may quote
-//! the text that was being measured.
+//! A panic while measuring costs one measurement. Its message is not logged, because it may quote
+//! the measured text.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread is measuring.
     static MEASURING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `act`; `None` if it panicked.
 pub(crate) fn guarded<T>(act: impl FnOnce() -> T) -> Option<T> {
     let before = MEASURING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(act));
@@ -18,8 +16,7 @@ pub(crate) fn guarded<T>(act: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// From now on only the location of a panic while measuring is logged. Other panics are logged
-/// as before.
+/// Logs only the location of a panic while measuring. Other panics are logged as before.
 pub(crate) fn hide_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -30,7 +27,7 @@ pub(crate) fn hide_messages() {
                 let place = place.unwrap_or_default();
                 tracing::error!(
                     place,
-                    "measuring panicked; the call is forwarded all the same"
+                    "measuring a call panicked; the call is forwarded, but not measured"
                 );
             } else {
                 others(panic);
@@ -48,7 +45,7 @@ mod tests {
         assert_eq!(guarded(|| 1), Some(1));
         let outer = guarded(|| {
             let inner: Option<()> = guarded(|| panic!("a text that nobody may see"));
-            assert!(MEASURING.get(), "the outer one goes on");
+            assert!(MEASURING.get(), "the outer guard is still active");
             inner
         });
         assert_eq!(outer, Some(None));

@@ -1,31 +1,33 @@
-//! Whether a model generated more than it streamed: then no speed of it is known.
+//! Detects responses that generated more tokens than they streamed. Their speed is unknown.
 
 use super::generation::Generation;
 use super::script::Script;
 use tokengauge_core::call::Dialect;
 use tokengauge_wire::{BeyondText, DIALECTS, Registration};
 
-/// Reasoning tokens by which two ways of counting may differ: its delimiters.
+/// Reasoning tokens by which two ways of counting may differ, because of delimiters.
 const SLACK: f64 = 8.0;
-/// OpenAI rounds reasoning tokens down to a multiple of this.
+/// OpenAI rounds reasoning tokens down to a multiple of this number.
 const ROUNDED_TO: u64 = 64;
-/// Tokens of an answer that are not in its text: its end, its role.
+/// Tokens of an answer outside of its text, such as its role and its end.
 const AROUND: u64 = 16;
-/// Tokens of a tool call that are not in its arguments: its name, its id, its delimiters. Searches
-/// of the provider's take about as many.
+/// Tokens of a tool call outside of its arguments: name, id and delimiters. A hosted search takes
+/// about as many.
 const AROUND_CALL: f64 = 40.0;
-/// Fewer tokens of answer do not tell how the provider counts.
+/// With fewer answer tokens, the ratio between the provider's count and ours is not reliable.
 const MIN_ANSWER: u64 = 32;
-/// The margin above the ratio of the answer of the same call.
+/// The margin above the ratio that the answer of the call shows.
 const MARGIN: f64 = 1.2;
-/// Reported for each token of the answer; less says that the answer holds the reasoning.
+/// If the provider reports fewer tokens than this for each token of the answer, the answer includes
+/// the reasoning.
 const WITHIN_ANSWER: f64 = 0.7;
 
-/// Whether more was generated than streamed. If the provider reports reasoning tokens, they are
-/// compared with the reasoning that was streamed, and the others with the rest of the text. If it
-/// does not, all reported tokens are compared with all that were streamed. How many tokens the provider's tokenizer makes
-/// of one of ours is bounded by what tokenizers make of that kind of text; for reasoning, it is
-/// taken from the answer of the same call if that tells.
+/// Whether more was generated than streamed.
+///
+/// If the provider reports reasoning tokens, they are compared with the streamed reasoning, and the
+/// other tokens with the rest of the text. Otherwise all reported tokens are compared with all
+/// streamed tokens. `Script::most_tokens` bounds how many tokens the provider's tokenizer makes
+/// of one of ours. For reasoning, the answer of the call gives the ratio if it has enough text.
 pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
     let usage = generation.usage();
     let streamed = generation.tokens();
@@ -34,14 +36,14 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
         return false;
     };
     let [all, answer, reasoning] = generation.counts.scripts().map(Script::most_tokens);
-    // A summary hides less than a wide bound would let pass.
+    // A summary hides fewer tokens than a wide bound would accept.
     let is_summary = streamed.reasoning > 0 && dialect.summarises_reasoning;
     let widest = |most| if is_summary { halfway(most) } else { most };
     match usage.reasoning {
         Some(reported) if reported > 0 && !within_answer(generation, output, reported) => {
             let expected = by_answer(generation, output, reported);
             let thought = streamed.reasoning as f64;
-            // Gateways that count the reasoning themselves report less than was billed for it.
+            // Gateways that count the reasoning themselves report less than was billed.
             let of_reasoning = at_most(reported).max(thought * halfway(reasoning));
             reported as f64 > thought * expected.unwrap_or(widest(reasoning)) + SLACK
                 || exceeds(
@@ -55,13 +57,13 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
     }
 }
 
-/// The most reasoning tokens for which this number is reported.
+/// The largest number of reasoning tokens that a provider could report as this number.
 fn at_most(reported: u64) -> f64 {
     let rounded = reported.is_multiple_of(ROUNDED_TO);
     (reported + if rounded { ROUNDED_TO - 1 } else { 0 }) as f64
 }
 
-/// Whether output tokens may have been speech or pictures, which are tokens without text.
+/// Whether some output tokens may be speech or pictures, which are tokens without text.
 fn is_textless(dialect: &Registration, generation: &Generation) -> bool {
     let usage = generation.usage();
     let details = usage.details;
@@ -76,8 +78,8 @@ fn is_textless(dialect: &Registration, generation: &Generation) -> bool {
     }
 }
 
-/// Whether `reported` tokens are more than a tokenizer that makes at most `most` of one of ours
-/// makes of `text` of ours and of the tool calls.
+/// Whether the provider reports more tokens than `text` and the tool calls explain. `text` is our
+/// count, of which the provider's tokenizer makes at most `most` times as many.
 fn exceeds(generation: &Generation, reported: f64, text: u64, most: f64) -> bool {
     let searches = generation.usage().details.searches.unwrap_or(0);
     let calls = generation.calls().saturating_add(searches);
@@ -85,33 +87,32 @@ fn exceeds(generation: &Generation, reported: f64, text: u64, most: f64) -> bool
     of_text > (text as f64 * most).max((text + AROUND) as f64)
 }
 
-/// A ratio halfway between one for one and `most`.
 fn halfway(most: f64) -> f64 {
     (1.0 + most) / 2.0
 }
 
-/// The reported output tokens without those that were billed and never sent.
+/// The reported output tokens without tokens that were billed but never sent.
 pub(crate) fn sendable(generation: &Generation) -> Option<u64> {
     let usage = generation.usage();
     let unsent = usage.details.unsent_output.unwrap_or(0);
     usage.output.map(|output| output.saturating_sub(unsent))
 }
 
-/// Reported tokens for each token of the answer, if that is known.
+/// The number of reported tokens for each token of the answer, if it is known.
 fn of_answer(generation: &Generation, output: u64, reasoning: u64) -> Option<f64> {
     let answered = generation.tokens().answered();
     let tells = answered >= MIN_ANSWER && generation.calls() == 0;
     tells.then(|| output.saturating_sub(reasoning) as f64 / answered as f64)
 }
 
-/// Whether the reasoning is part of the text of the answer, as with `<think>`.
+/// Whether the reasoning is part of the answer's text, for example in `<think>`.
 fn within_answer(generation: &Generation, output: u64, reasoning: u64) -> bool {
     let ratio = of_answer(generation, output, reasoning);
     generation.tokens().reasoning == 0 && ratio.is_some_and(|ratio| ratio < WITHIN_ANSWER)
 }
 
-/// The most reported tokens for each of ours, by the answer of the same call, if it is the same
-/// kind of text.
+/// The largest plausible number of reported tokens for each of ours, from the answer of this call.
+/// `None` if answer and reasoning have different scripts.
 fn by_answer(generation: &Generation, output: u64, reasoning: u64) -> Option<f64> {
     let [_, answer, thought] = generation.counts.scripts();
     let ratio = of_answer(generation, output, reasoning).filter(|_| answer == thought)?;
@@ -133,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What streamed these texts and reports this usage.
+    /// A generation that streamed these texts and reports this usage.
     fn generation(thought: &str, answer: &str, usage: Usage) -> Generation {
         let mut generation = Generation::default();
         for (channel, text) in [(Channel::Reasoning, thought), (Channel::Answer, answer)] {
@@ -188,7 +189,7 @@ mod tests {
     #[test]
     fn reasoning_that_a_gateway_counted_by_another_tokenizer_hides_nothing() {
         let (thought, answer) = (" word".repeat(1000), " word".repeat(100));
-        // 1.3 tokens of the provider's for each of ours.
+        // 1.3 tokens of the provider for each of ours.
         let counted = generation(&thought, &answer, usage(1430, 1000));
         assert!(!hidden(Dialect::OpenaiChat, &counted));
         let too_few = generation(&thought, &answer, usage(1100, 10));
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn reasoning_that_openai_rounds_down_hides_nothing() {
-        // A recording of `gpt-5` with a summary and a short call has these numbers.
+        // These numbers come from a recording of `gpt-5` with a summary and a short call.
         let summary = " word".repeat(91);
         let mut called = generation(&summary, "", usage(212, 128));
         let segment = segment(Channel::ToolCall);

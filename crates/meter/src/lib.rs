@@ -62,39 +62,39 @@ pub struct Meter {
     registry: Arc<Registry>,
 }
 
-/// Statistics about measuring itself, for exporters.
+/// Statistics about the measurement itself, for exporters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeterStats {
     /// Streams in flight by route and upstream.
     pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
-    /// Those whose last token is longer ago than the stall threshold.
+    /// Streams in flight whose last token is older than the stall threshold, by route and upstream.
     pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
     pub throughput: BTreeMap<RateKey, Rates>,
-    /// Chunks that were not measured for want of time or memory.
+    /// Chunks that were not measured because time or memory was short.
     pub lagged_chunks: u64,
-    /// Bodies that were not measured: over a bound, or the background was full.
+    /// Bodies that were not measured because they exceeded a limit or the background queue was
+    /// full.
     pub skipped_bodies: u64,
-    /// Calls whose usage has numbers under names that are not known.
+    /// Calls whose usage has numbers with unknown names.
     pub unknown_usages: u64,
-    /// Finished calls that were dropped because the subscribers were too slow.
     pub dropped_calls: u64,
-    /// Panics while measuring.
     pub panics: u64,
-    /// Bytes held for measuring now.
+    /// Bytes that measurement holds now.
     pub held_bytes: usize,
 }
 
 impl Meter {
-    /// A meter that hands finished calls to `subscribers`. Starts two threads, which end with
-    /// it. From now on panics while measuring are logged without their message, since that
-    /// could quote a prompt.
+    /// Creates a meter that sends finished calls to `subscribers`.
+    ///
+    /// Starts two threads, which end with the meter. From now on a panic during measurement is
+    /// logged without its message, because the message could quote a prompt.
     pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Arc<Meter> {
         Meter::with(measure, Accounting::default(), subscribers, None)
     }
 
-    /// The same with prices, budgets and quotas, and with spans from `tracer` if there is one.
+    /// Creates a meter with prices, budgets and quotas, and with spans if there is a `tracer`.
     pub fn with(
         measure: Measure,
         accounting: Accounting,
@@ -127,7 +127,6 @@ impl Meter {
         })
     }
 
-    /// The current prices, budgets and quotas.
     pub fn accounting(&self) -> Arc<Accounting> {
         self.shared.accounting.load_full()
     }
@@ -136,7 +135,7 @@ impl Meter {
         self.shared.measure.load_full()
     }
 
-    /// Applies new settings to future calls; those in flight keep the settings they began with.
+    /// Applies new settings to future calls. Calls in flight keep their settings.
     pub fn change(&self, measure: Measure, accounting: Accounting) {
         let (measuring, admission) = memory_parts(&measure, &accounting);
         self.shared.memory.resize(measuring);
@@ -145,8 +144,8 @@ impl Meter {
         self.shared.accounting.store(Arc::new(accounting));
     }
 
-    /// Drops the state of routes and upstreams that are not `configured` any more and have no
-    /// stream in flight.
+    /// Drops the state of routes and upstreams that are not `configured` and have no stream in
+    /// flight.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
         self.shared.route_stats.retain(configured);
         let all_stats = self.shared.route_stats.all();
@@ -159,24 +158,22 @@ impl Meter {
         self.shared.throughput.forget(known);
     }
 
-    /// The newest streams in flight, at most `limit`, as they are at `now`.
     pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
         self.registry.snapshot(now, limit)
     }
 
-    /// The tokens of all streams by the second in which they came.
+    /// Tokens of all streams, by the second in which they arrived.
     pub fn throughput(&self) -> &Arc<Throughput> {
         &self.shared.throughput
     }
 
-    /// What was added to the throughput since the last call. To be called once a second by the
-    /// one component that distributes it.
+    /// The tokens that were added to the throughput since the previous call. Only the one component
+    /// that distributes them may call this, once a second.
     pub fn tick(&self, now: Instant, wall: SystemTime) -> ThroughputTick {
         let unanswered = self.registry.unanswered();
         self.shared.throughput.tick(now, wall, &unanswered)
     }
 
-    /// Calls in flight by route and upstream; all other statistics are empty.
     pub fn in_flight(&self) -> MeterStats {
         let all_stats = self.shared.route_stats.all();
         let streams = all_stats.iter().map(|stats| {
@@ -193,7 +190,6 @@ impl Meter {
         self.registry.progress(visit);
     }
 
-    /// Statistics about measuring itself, as of `now`.
     pub fn stats(&self, now: Instant) -> MeterStats {
         let measure = self.shared.measure.load();
         let threshold = measure.stall_threshold;
@@ -221,21 +217,22 @@ impl Meter {
         }
     }
 
-    /// The metrics of `upstream` show that it has restarted: its next calls are its warm-up.
+    /// Starts a new warm-up of `upstream`, because its metrics show a restart.
     pub fn upstream_restarted(&self, upstream: &str) {
         self.shared.route_stats.restarted(upstream);
     }
 
-    /// Waits until every finished call has reached every subscriber and has been flushed by it;
-    /// `false` if any step took longer than `patience`. Blocks: for the end of the process and
-    /// for tests.
+    /// Waits until every finished call has reached every subscriber and every subscriber has
+    /// flushed. Returns `false` if a step takes longer than `patience`.
+    ///
+    /// This blocks the thread. Use it at the end of the process and in tests.
     pub fn flush(&self, patience: Duration) -> bool {
         self.shared.worker.flush(patience) && self.shared.subscribers.flush(patience)
     }
 }
 
-/// Bytes for measuring and for reading bodies before admission. The latter get half if a limit
-/// depends on bodies, so that measuring does not cause refusals.
+/// Bytes for measurement and for bodies that are read before admission. Admission gets half if a
+/// limit depends on bodies, so that measurement does not cause refusals.
 fn memory_parts(measure: &Measure, accounting: &Accounting) -> (usize, usize) {
     let all = measure.memory_bytes;
     let admission = if accounting.may_depend_on_bodies() {

@@ -1,4 +1,4 @@
-//! The streams in flight, for the live API and for objectives that judge them while they run.
+//! The streams in flight, for the live API and for objectives that evaluate running streams.
 
 use super::context::CallContext;
 use super::counts::ByChannel;
@@ -18,123 +18,120 @@ use tokengauge_core::pod::PodName;
 use tokengauge_core::time::Timestamp;
 use uuid::Uuid;
 
-/// The most streams that are listed; further ones are measured but not listed.
+/// The limit for listed streams. Further streams are measured but not listed.
 const MAX_LISTED: usize = 20_000;
-/// The most streams that are visited under the lock, so that others do not wait for long.
+/// The number of streams visited under one lock. It is small so that other threads do not wait for
+/// long.
 const LOCK_BATCH: usize = 256;
-/// The window of the current speed.
 const WINDOW: Duration = Duration::from_secs(5);
-/// The shortest time between two samples of the token count.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Samples that cover the window.
 const SAMPLES: usize = 7;
 
-/// A stream in flight, as the API gives it. Times are seconds.
+/// A stream in flight. All durations are in seconds.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Stream")]
 pub struct StreamNow {
-    /// The call's id.
+    /// The id of the call.
     pub id: String,
-    /// The route that matched.
+    /// The route that matched the request.
     pub route: String,
-    /// The upstream it went to.
+    /// The upstream that the request was sent to.
     pub upstream: String,
-    /// The model that answers, else the one asked for.
+    /// The model that the response names, or the requested model if the response names none.
     pub model: Option<String>,
-    /// Its workload, as far as it is known yet.
+    /// The workload of the call, if it is known yet.
     pub workload: Option<String>,
     /// The session that the agent named.
     pub session: Option<String>,
-    /// The agent, by its own name.
+    /// The name that the agent gives itself.
     pub agent: Option<String>,
-    /// The team that pays for it.
+    /// The team that pays for the call.
     #[serde(default)]
     pub team: Option<String>,
-    /// The cost center of that team.
+    /// The cost center of the team that pays for the call.
     #[serde(default)]
     pub cost_center: Option<String>,
-    /// The tenant for whom it is made.
+    /// The tenant for whom the call is made.
     #[serde(default)]
     pub tenant: Option<String>,
-    /// Wall-clock start, RFC 3339, milliseconds, UTC.
+    /// The wall-clock start of the call in RFC 3339 format, in UTC with milliseconds.
     pub started_at: Timestamp,
-    /// Since the request head had been read.
+    /// Seconds since the proxy had read the request head.
     pub seconds: f64,
-    /// Tokens so far, by channel.
+    /// The number of tokens received so far, by channel.
     pub tokens: TokensNow,
-    /// Tokens per second just now; `null` before the second chunk with tokens.
+    /// The current speed in tokens per second; `null` before the second chunk with tokens.
     pub tps: Option<f64>,
-    /// The last gap between chunks with tokens.
+    /// The last gap between two chunks with tokens, in seconds.
     pub last_gap: Option<f64>,
-    /// Since the last chunk with tokens.
+    /// Seconds since the last chunk with tokens.
     pub silent: Option<f64>,
-    /// The pod that it passes through; only where streams of several are together.
+    /// The pod that the stream passes through. Set only in a list of streams from several pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
 }
 
-/// Normalised tokens so far.
+/// The number of tokens received so far, counted with one tokenizer for all models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TokensNow {
-    /// Visible text.
+    /// Tokens of visible text.
     pub answer: u64,
-    /// Reasoning.
+    /// Tokens of reasoning.
     pub reasoning: u64,
-    /// Arguments of tool calls.
+    /// Tokens of the arguments of tool calls.
     pub tool_call: u64,
-    /// All channels.
+    /// Tokens of all channels.
     pub output: u64,
 }
 
-/// The progress of a call or a turn in flight, for objectives that judge it while it runs.
+/// The progress of a call or a turn in flight, for objectives that evaluate it while it runs.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// The id its record will have.
+    /// The id that its record will have.
     pub id: Uuid,
-    /// When its request head had been read.
+    /// When the proxy had read the request head.
     pub received: Instant,
     pub route: Arc<str>,
     pub upstream: Arc<str>,
-    /// Its workload, as far as it is known yet.
+    /// The workload, if it is known yet.
     pub workload: Option<Arc<str>>,
-    /// The model that answers, else the one asked for.
+    /// The model that the response names, or the requested model if the response names none.
     pub model: Option<String>,
-    /// The agent, by its own name.
+    /// The name that the agent gives itself.
     pub agent: Option<String>,
     pub payer: Arc<Payer>,
     /// The session that the agent named.
     pub session: Option<String>,
     /// The trace that the agent named.
     pub trace_id: Option<String>,
-    /// The class of its operation, as far as it is known yet.
+    /// The class of the operation, as far as it is known yet.
     pub operation_class: OperationClass,
-    /// Whether it is a stream, by its answer, else as it was asked for.
+    /// Whether the response is a stream. Before there is a response, whether a stream was
+    /// requested.
     pub streamed: Option<bool>,
     pub several_choices: bool,
-    /// Whether the upstream had just come up.
+    /// Whether the call is part of the upstream's warm-up.
     pub warm_up: bool,
-    /// The first chunk with tokens, and their number.
+    /// When the first chunk with tokens arrived, and the number of its tokens.
     pub first: Option<(Instant, u64)>,
-    /// Whether a token other than reasoning arrived.
     pub answered: bool,
-    /// The last chunk with tokens.
+    /// When the last chunk with tokens arrived.
     pub last: Option<Instant>,
     /// Tokens of all channels.
     pub tokens: u64,
     /// When the oldest chunk arrived that is not measured yet.
     pub unmeasured_since: Option<Instant>,
-    /// Whether tokens arrive that are not measured while it runs.
+    /// Whether tokens arrive that are not measured while the call runs.
     pub unseen: bool,
 }
 
-/// The call has ended: its record is being made or has been.
 const ENDED: u8 = 1;
 const WARM_UP: u8 = 2;
 const STREAM: u8 = 4;
 const BODY: u8 = 8;
 const UNSEEN: u8 = 16;
 
-/// The live state of one generation. Removed from the registry when dropped.
+/// Dropping it removes it from the registry.
 pub(crate) struct LiveCall {
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
@@ -145,21 +142,17 @@ pub(crate) struct LiveCall {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// What changes while the call is in flight.
 #[derive(Debug, Default)]
 struct LiveState {
     model: Option<Box<str>>,
     tokens: ByChannel,
-    /// The first chunk with tokens, and their number.
     first: Option<(Instant, u64)>,
-    /// The last two chunks with tokens.
     chunks: [Option<Instant>; 2],
-    /// Samples of the token count, as many as the window needs.
     samples: TokenSamples,
 }
 
 impl LiveCall {
-    /// Streams in flight on the upstream when this one began, itself included.
+    /// Streams in flight on the upstream when this one began, including this one.
     pub(crate) fn concurrency(&self) -> u32 {
         self.flight.concurrency
     }
@@ -168,7 +161,7 @@ impl LiveCall {
         self.flight.stats()
     }
 
-    /// By the wall clock that was read when the connection's first request came.
+    /// Computed from the wall clock that was read with the first request of the connection.
     fn started_at(&self) -> SystemTime {
         let context = &self.context;
         context.started_at + self.received.saturating_duration_since(context.received)
@@ -178,12 +171,11 @@ impl LiveCall {
         self.now.lock()
     }
 
-    /// The call has ended: it is not judged as running any more.
+    /// Marks the call as ended, so that it is no longer evaluated as running.
     pub(crate) fn mark_ended(&self) {
         self.flags.fetch_or(ENDED, Ordering::Relaxed);
     }
 
-    /// Whether the upstream had just come up.
     pub(crate) fn warm_up(&self, warm_up: bool) {
         let flag = if warm_up { WARM_UP } else { 0 };
         self.flags.fetch_or(flag, Ordering::Relaxed);
@@ -194,12 +186,11 @@ impl LiveCall {
         self.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
-    /// From now on chunks are not measured before the end, or not at all.
+    /// Records that further chunks are measured only at the end, or not at all.
     pub(crate) fn unseen(&self) {
         self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
     }
 
-    /// Its progress; `None` once it has ended.
     fn progress(&self) -> Option<Progress> {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & ENDED != 0 {
@@ -242,7 +233,6 @@ impl LiveCall {
         })
     }
 
-    /// The model's name became known.
     pub(crate) fn model(&self, model: &str) {
         let mut now = self.now();
         if now.model.as_deref() != Some(model) {
@@ -259,7 +249,7 @@ impl LiveCall {
             .add(at.saturating_duration_since(first), tokens.all());
     }
 
-    /// When the last chunk arrived after the first tokens, measured or not.
+    /// When the last chunk after the first tokens arrived, measured or not.
     fn last_chunk(&self) -> Option<Instant> {
         let waits = self
             .context
@@ -270,7 +260,6 @@ impl LiveCall {
         Some(waits.map_or(last, |newest| newest.max(last)))
     }
 
-    /// Whether tokens arrived, but none for longer than `threshold`.
     fn stalled(&self, at: Instant, threshold: Duration) -> bool {
         let last = self.last_chunk();
         last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
@@ -313,8 +302,8 @@ impl LiveCall {
 }
 
 impl LiveState {
-    /// The speed over the window that ends with the last measured chunk, or, if that is longer
-    /// ago than a chunk may wait, at that limit.
+    /// The speed in the window that ends with the last measured chunk. If that chunk is older than
+    /// a chunk may wait, the window ends at that limit.
     fn speed(&self, at: Instant) -> Option<f64> {
         let last = self.chunks[1].filter(|_| self.chunks[0].is_some())?;
         let measured = at.checked_sub(MAX_MEASURE_DELAY).unwrap_or(at);
@@ -331,16 +320,15 @@ impl LiveState {
     }
 }
 
-/// Samples of the token count over the time since the first chunk with tokens, in a ring.
+/// A ring of samples of the token count, from the first chunk with tokens on.
 #[derive(Debug, Default)]
 struct TokenSamples {
-    /// Milliseconds, and tokens by then.
+    /// Milliseconds since the first chunk, and the token count at that time.
     all: [(u32, u32); SAMPLES],
     count: u32,
 }
 
 impl TokenSamples {
-    /// `tokens` had arrived after `since`.
     fn add(&mut self, since: Duration, tokens: u64) {
         let sample = (
             u32::try_from(since.as_millis()).unwrap_or(u32::MAX),
@@ -357,7 +345,7 @@ impl TokenSamples {
         }
     }
 
-    /// The newest sample of `at` or before, else the oldest of all.
+    /// The newest sample that is not after `at`, or the oldest sample if all are after `at`.
     fn before(&self, at: Duration) -> Option<(Duration, u64)> {
         let samples = || self.all.iter().take(self.count as usize);
         let since = |sample: &(u32, u32)| Duration::from_millis(u64::from(sample.0));
@@ -374,7 +362,7 @@ impl Drop for LiveCall {
     }
 }
 
-/// The streams in flight, by id and so by start.
+/// The streams in flight, sorted by id and therefore by start.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     streams: Mutex<BTreeMap<Uuid, Weak<LiveCall>>>,
@@ -385,7 +373,7 @@ impl Registry {
         self.streams.lock()
     }
 
-    /// A stream begins; it ends when the returned value is dropped.
+    /// Adds a stream. It is removed when the returned value is dropped.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: Uuid,
@@ -408,7 +396,6 @@ impl Registry {
         live
     }
 
-    /// The number of stalled streams at `at`, by route and upstream; without those at 0.
     pub(crate) fn stalled(
         &self,
         at: Instant,
@@ -425,7 +412,8 @@ impl Registry {
         stalled
     }
 
-    /// Since when each upstream has had generations in flight that have sent nothing yet.
+    /// For each upstream, the start of the oldest generation in flight that has not sent anything
+    /// yet.
     pub(crate) fn unanswered(&self) -> HashMap<Arc<str>, Instant> {
         let mut since: HashMap<Arc<str>, Instant> = HashMap::new();
         self.each(|live| {
@@ -447,7 +435,7 @@ impl Registry {
         });
     }
 
-    /// Visits every stream, with the list locked for a few of them at a time.
+    /// Visits every stream. The list is locked for a few streams at a time.
     fn each(&self, mut visit: impl FnMut(&LiveCall)) {
         let mut from = Bound::Unbounded;
         loop {
@@ -465,7 +453,6 @@ impl Registry {
         }
     }
 
-    /// The newest streams, at most `limit`, as they are at `at`.
     pub(crate) fn snapshot(&self, at: Instant, limit: usize) -> Vec<StreamNow> {
         let mut newest = Vec::new();
         let mut before = Bound::Unbounded;

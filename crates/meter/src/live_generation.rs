@@ -1,4 +1,4 @@
-//! A running generation, its live state and the observers of its tokens.
+//! A generation in flight, its live state and the observers of its tokens.
 
 use super::context::CallContext;
 use super::counts::ByChannel;
@@ -13,10 +13,10 @@ use tokengauge_core::call::Channel;
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::throughput::{GenerationThroughput, RateSeries};
 
-/// The time from the first chunk with tokens after which the name of a model counts that no
-/// answer began with before. Current rates end 3 seconds ago, so they miss nothing.
+/// If a response begins with a model name that is new, this is how long after its first tokens the
+/// name is accepted. Current rates end 3 seconds ago, so they miss no tokens.
 const TRUSTED_AFTER: Duration = Duration::from_secs(2);
-/// Each of the first 16 chunks may decide on the name, and then every 16th.
+/// Each of the first 16 chunks, and then every 16th, may decide about the name of the model.
 const EARLY_CHUNKS: u64 = 16;
 
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
@@ -26,17 +26,12 @@ pub(crate) struct LiveGeneration {
     pub(crate) generation: Generation,
     pub(crate) live: Option<Arc<LiveCall>>,
     observers: Option<Box<[Box<dyn TokenObserver>]>>,
-    /// Tokens that were reported to the observers.
     reported: ByChannel,
-    /// Tokens that were charged to quotas.
     charged: u32,
-    /// The model that the response had named by its first token.
     first_named: NameHash,
-    /// The name of the model under which tokens are counted. Before it is known, they are held
-    /// back.
+    /// The model under which tokens are counted. Tokens are not reported until it is known.
     labelled: NameHash,
     throughput: GenerationThroughput,
-    /// Whether it arrived as one body.
     whole: bool,
 }
 
@@ -48,7 +43,6 @@ impl LiveGeneration {
         }
     }
 
-    /// A generation on a connection that has not begun yet.
     pub(crate) fn continuing(generation: Generation) -> LiveGeneration {
         LiveGeneration {
             generation,
@@ -56,10 +50,9 @@ impl LiveGeneration {
         }
     }
 
-    /// All events of a chunk were given.
     pub(crate) fn chunk(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         if !context.generates {
-            // Reading a stored answer has no generation speed.
+            // A stored answer is only read here, so it has no generation speed.
             self.generation.counts.chunk();
             return;
         }
@@ -68,7 +61,7 @@ impl LiveGeneration {
         }
     }
 
-    /// All events of a whole body were given: its tokens count, but have no speed.
+    /// Ends a whole body. Its tokens count, but have no speed.
     pub(crate) fn whole(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.whole = true;
         if self.generation.counts.chunk().text {
@@ -76,10 +69,9 @@ impl LiveGeneration {
         }
     }
 
-    /// No more text follows.
     pub(crate) fn finish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.generation.finish();
-        // The last tokens are final now: they arrived with the last text.
+        // The last tokens are final now. They arrived with the last text.
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);
         if self.generation.tokens().all() > 0 {
@@ -88,16 +80,17 @@ impl LiveGeneration {
         }
     }
 
-    /// Decides whether the name of the model is known, in which tokens are counted: the record
-    /// will have it. Most responses name it with their first token, some with the last, and some
-    /// name an alias before. The first answers that begin with a name show which it is.
+    /// Decides whether the name of the model is known that the record will have. Tokens are counted
+    /// under it. Most responses name it with their first token, some with the last token, and some
+    /// begin with an alias. The first responses that begin with a name show which of these an
+    /// upstream does.
     fn label(&mut self, context: &CallContext, is_last: bool) {
         if self.is_labelled() {
             return;
         }
         let span = self.generation.timeline.all;
         let chunks = span.map_or(0, |span| span.chunks);
-        // A look at the known names takes a lock.
+        // Looking up the known names takes a lock.
         if !is_last && chunks >= EARLY_CHUNKS && !chunks.is_multiple_of(EARLY_CHUNKS) {
             return;
         }
@@ -123,7 +116,6 @@ impl LiveGeneration {
         self.labelled != NameHash::default()
     }
 
-    /// The name of the model so far.
     fn named(&self, context: &CallContext) -> NameHash {
         match self.generation.model.as_deref() {
             Some(model) => NameHash::of(model),
@@ -135,7 +127,7 @@ impl LiveGeneration {
         self.throughput.counted = Some(at);
     }
 
-    /// Its record has been made: what it adds to the throughput is final.
+    /// Makes the contribution to the throughput final after the record has been made.
     pub(crate) fn conclude(&mut self, context: &CallContext, call: &FinishedCall, accepted: bool) {
         if !context.generates {
             return;
@@ -159,14 +151,14 @@ impl LiveGeneration {
             if self.first_named != last_named {
                 names.learn(upstream, self.first_named, Naming::Another);
             }
-            // The name at the end of an answer is not an alias.
+            // The name at the end of a response is not an alias.
             names.learn(upstream, last_named, Naming::Same);
         }
         self.throughput.end(&context.shared.throughput, ended);
     }
 
-    /// Takes back the tokens that were reported to the observers: how many there are is unknown
-    /// after all, or they are of another model than it seemed.
+    /// Withdraws the tokens that were reported to the observers, because their number is unknown
+    /// after all or they belong to another model.
     fn retract(&mut self, context: &CallContext, call: &FinishedCall, accepted: bool) {
         let Some(observers) = &mut self.observers else {
             return;
@@ -184,7 +176,6 @@ impl LiveGeneration {
         }
     }
 
-    /// Sets the throughput series in which its tokens are counted, if none is set.
     fn ensure_series(&mut self, context: &CallContext, accepted: bool) {
         if !self.throughput.has_series() {
             let series = self.series(context, accepted);
@@ -192,7 +183,6 @@ impl LiveGeneration {
         }
     }
 
-    /// The throughput series of the model that it has named by now.
     fn series(&self, context: &CallContext, accepted: bool) -> Arc<RateSeries> {
         let answered = self.generation.model.as_deref();
         let requested = match answered {
@@ -216,7 +206,6 @@ impl LiveGeneration {
         self.notify(context, at, accepted);
     }
 
-    /// Notifies the observers of tokens that were not reported yet.
     fn notify(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         // A stored answer was counted when it was generated.
         if !context.generates {
@@ -255,7 +244,6 @@ impl LiveGeneration {
     }
 }
 
-/// The observers of the tokens of a generation, by the model that it has named by now.
 fn watch(
     generation: &Generation,
     context: &CallContext,

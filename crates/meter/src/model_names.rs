@@ -1,5 +1,5 @@
-//! Which upstreams name another model at the end of an answer than at its beginning. Tokens are
-//! counted while they stream, and a counter cannot move to another label.
+//! Remembers which upstreams name one model at the start of a response and another at the end.
+//! Tokens are counted during the stream, and a counter cannot move to another label.
 
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, Hash};
@@ -7,18 +7,18 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock};
 use tokengauge_core::hash::{FastMap, RandomState};
 
-/// The most names that are known; beyond it all are forgotten.
+/// The limit for known names. Beyond it all names are forgotten.
 const MAX_KNOWN: usize = 1024;
 
-/// What calls of an upstream that began with a name ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     Same,
-    /// Another name, at least once.
+    /// A different name, in at least one response.
     Another,
 }
 
-/// A hash of a model's name: a running call needs no more of it. The default stands for no name.
+/// A hash of a model name. A running call needs no more than that. The default is the hash of no
+/// name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NameHash(Option<NonZeroU64>);
 
@@ -27,7 +27,7 @@ impl NameHash {
         NameHash::hashed(Some(name))
     }
 
-    /// That of an answer that names no model, to a request for this one.
+    /// The hash for a response that names no model, to a request for the `requested` model.
     pub(crate) fn nameless(requested: Option<&str>) -> NameHash {
         NameHash::hashed((None::<&str>, requested))
     }
@@ -38,20 +38,17 @@ impl NameHash {
     }
 }
 
-/// The names that answers begin with, by upstream.
 #[derive(Debug, Default)]
 pub(crate) struct ModelNames {
     known: Mutex<FastMap<Arc<str>, FastMap<NameHash, Naming>>>,
 }
 
 impl ModelNames {
-    /// What is known of answers that begin with `first`.
     pub(crate) fn naming(&self, upstream: &str, first: NameHash) -> Option<Naming> {
         let known = self.known.lock();
         known.get(upstream)?.get(&first).copied()
     }
 
-    /// An answer began with `first`, and its record has another name or not.
     pub(crate) fn learn(&self, upstream: &Arc<str>, first: NameHash, naming: Naming) {
         let mut known = self.known.lock();
         if known.values().map(|names| names.len()).sum::<usize>() >= MAX_KNOWN {

@@ -1,22 +1,20 @@
-//! Calls that are made on behalf of others. With a gateway between two routes of one proxy, or
-//! between two proxies, each call is measured twice; the trace tells which record is the outer
-//! one.
+//! Finds calls that are part of another measured call. If a gateway is between two routes of one
+//! proxy, or between two proxies, each call is measured twice. The trace shows which record is the
+//! outer one.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_core::trace::{CallTrace, PropagatedTrace, TraceContext};
 
-/// The calls in flight whose span is propagated to the upstream, by trace and span id.
 #[derive(Debug, Default)]
 pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), EnclosingCall>>);
 
-/// A call in flight, as far as calls nested in it need it.
 #[derive(Clone, Copy, Debug)]
 struct EnclosingCall {
     hop: u32,
-    /// Whether the next nested generation is the same generation, as behind a gateway, which
-    /// makes one call for each. An agent makes several: all but the first count on their own.
+    /// Whether the next nested generation is the same generation. A gateway makes one nested call
+    /// for each call. An agent makes several; all except the first count separately.
     absorbs_next_generation: bool,
 }
 
@@ -25,8 +23,8 @@ impl OpenSpans {
         self.0.lock()
     }
 
-    /// A call begins. `propagated` is what the previous proxy sent; `generates` is whether
-    /// anything is generated for it.
+    /// Registers a call. `propagated` comes from the previous proxy. `generates` says whether the
+    /// call generates anything.
     pub(crate) fn enter(
         self: &Arc<Self>,
         trace: &CallTrace,
@@ -36,8 +34,8 @@ impl OpenSpans {
         let mut open = self.open();
         let key = |at: TraceContext| (at.trace_id, at.span_id);
         let known = |at: TraceContext| open.contains_key(&key(at)).then_some(key(at));
-        // A gateway may have added a span of its own and forwarded the state, or have forwarded
-        // the parent alone.
+        // A gateway may have added another span and forwarded the state, or forwarded only the
+        // parent.
         let by_state = propagated.and_then(|propagated| known(propagated.request));
         let outer = by_state.or_else(|| trace.parent.and_then(known));
         let outer = outer.and_then(|span| open.get_mut(&span));
@@ -65,12 +63,13 @@ impl OpenSpans {
     }
 }
 
-/// The position of a call in the chain of proxies. The call is in flight until this is dropped.
+/// The position of a call in the chain of proxies. The call counts as in flight until this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ProxyHop {
-    /// How many instances of tokengauge it had passed before.
+    /// The number of tokengauge instances that the call passed before this one.
     pub(crate) number: u32,
-    /// Whether it is nested in a call of this process that counts for it in the session.
+    /// Whether the call is nested in a call of this process that represents it in the session.
     pub(crate) nested: bool,
     own: (u128, u64),
     spans: Arc<OpenSpans>,
@@ -139,7 +138,7 @@ mod tests {
             true,
         );
         assert_eq!((inner.number, inner.nested), (1, false));
-        // One that speaks like a model: its own answer stands for one of them.
+        // This agent answers like a model, so one of the nested calls is the same generation.
         let model = spans.enter(&trace(Some(1), 20), None, true);
         let embeds = spans.enter(
             &trace(Some(20), 21),

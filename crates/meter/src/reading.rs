@@ -1,4 +1,4 @@
-//! How the response body of a call is read: inline, deferred, or not at all.
+//! How the response body of a call is read: inline, deferred or not at all.
 
 use super::backlog::Backlog;
 use std::sync::Arc;
@@ -6,25 +6,24 @@ use std::time::Instant;
 use tokengauge_core::memory::Memory;
 use tokengauge_wire::Decoder;
 
-/// The longest compressed piece that is read inline; a longer one and what follows is deferred.
+/// The longest compressed piece that is read inline, in bytes. A longer piece and all later ones
+/// are deferred.
 const COMPRESSED_INLINE: usize = 64 * 1024;
-/// The longest first piece that is read inline of a body that is not a stream, since it may show
-/// that the body is one after all.
+/// The longest first piece that is read inline if the body is not declared as a stream, in bytes.
+/// That piece may show that the body is a stream after all.
 const SNIFF: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(crate) enum Reading {
-    /// Nothing is read: there is no body yet, its format is unknown, or it could not be read.
+    /// Nothing is read, because there is no body yet, its format is unknown, or it could not be
+    /// read.
     #[default]
     Nothing,
-    /// Events are read as chunks arrive.
     Inline {
         decoder: Box<Decoder>,
         compressed: bool,
-        /// Whether nothing has been read yet.
         fresh: bool,
     },
-    /// Everything from here on is read at the end.
     Deferred {
         decoder: Box<Decoder>,
         backlog: Box<Backlog>,
@@ -47,7 +46,7 @@ impl Reading {
         }
     }
 
-    /// Defers the body if a piece of `length` must not be read inline.
+    /// Defers the body if a piece of `length` bytes is too long to read inline.
     pub(crate) fn prepare(&mut self, length: usize, memory: &Arc<Memory>, limit: usize) {
         if let Reading::Inline {
             decoder,
@@ -73,7 +72,6 @@ impl Reading {
         }
     }
 
-    /// Buffers a chunk if the body is deferred; `false` if there is no room.
     #[must_use]
     pub(crate) fn buffer(&mut self, at: Instant, bytes: &[u8]) -> bool {
         match self {

@@ -1,7 +1,9 @@
-//! A connection with several answers (Realtime, responses over WebSocket, Gemini Live): one
-//! record for each. A turn begins with the message of the agent that asks for it, or, if the
-//! server starts one itself, with its first message. A connection on which nothing was
-//! generated makes one record of its own.
+//! Connections with several responses: Realtime, responses over WebSocket and Gemini Live. Each
+//! response makes one record.
+//!
+//! A turn begins with the agent's message that asks for it. If the server starts a turn itself, the
+//! turn begins with the server's first message. A connection that generated nothing makes one
+//! record.
 
 use super::call_state::CallState;
 use super::clip::clip;
@@ -22,38 +24,35 @@ use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
 use uuid::Uuid;
 
-/// The most requests that wait for an answer.
 const MAX_PENDING: usize = 16;
 
-/// How long a request that the server may ignore waits: a later turn is not its answer.
+/// How long to wait for the response to a request that the server may ignore. A later turn does not
+/// belong to that request.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most characters that are kept of the server's session id.
 const MAX_SESSION: usize = 200;
 
 pub(crate) struct RealtimeTurns {
     dialect: Dialect,
     registry: Arc<Registry>,
-    /// `None` once the upstream's messages cannot be read any more.
+    /// `None` after the upstream's messages became unreadable.
     decoder: Option<Box<Decoder>>,
-    /// Taken out while it reads, and `None` once it failed.
+    /// `None` while it reads, and after it failed.
     requests: Option<Box<SocketRequests>>,
-    /// Requests whose answer has not begun.
     pending: VecDeque<PendingResponse>,
     turn: Option<Turn>,
-    /// Concurrent answers: their turn ends with the last of them.
+    /// The number of concurrent responses. A turn ends with the last of them.
     depth: u32,
     recorded: u64,
-    /// The side that closed first.
     closed_by: Option<Side>,
 }
 
 struct PendingResponse {
     at: Instant,
     request: Option<Box<Request>>,
-    /// Whether it is certain to be answered, if only by an error.
+    /// Whether the server will certainly respond, if only with an error.
     is_certain: bool,
-    /// Whether it only prepares a later request and nothing is generated for it.
+    /// Whether the request only prepares a later one, so that nothing is generated for it.
     prepares: bool,
 }
 
@@ -73,15 +72,15 @@ struct Turn {
     id: Uuid,
     started_at: SystemTime,
     received: Instant,
-    /// When the model had finished, if that was before the end of the turn.
+    /// When the model finished, if the turn ended later.
     generated: Option<Instant>,
     prepares: bool,
-    /// Whether the agent asked for it; else the server began it by itself.
+    /// Whether the agent asked for this turn. Otherwise the server began it.
     is_asked: bool,
 }
 
 impl RealtimeTurns {
-    /// The turns of an upgraded connection; `None` if its dialect has none.
+    /// Creates the turns of an upgraded connection; `None` if the dialect has no turns.
     pub(crate) fn new(
         context: &CallContext,
         registry: &Arc<Registry>,
@@ -111,12 +110,10 @@ impl RealtimeTurns {
         })
     }
 
-    /// One side has closed.
     pub(crate) fn over(&mut self, from: Side) {
         self.closed_by.get_or_insert(from);
     }
 
-    /// Bytes arrived from one side.
     pub(crate) fn chunk(
         &mut self,
         context: &Arc<CallContext>,
@@ -157,7 +154,7 @@ impl RealtimeTurns {
                     ..PendingResponse::new(at, true)
                 }
             }
-            // Realtime refuses with an error that may be about something else.
+            // A Realtime server refuses a response with an error that may also have another cause.
             SocketRequest::Response(_) => {
                 PendingResponse::new(at, self.dialect == Dialect::GeminiLive)
             }
@@ -176,7 +173,6 @@ impl RealtimeTurns {
         }
     }
 
-    /// The request of a message that asks for an answer.
     fn request(&self, context: &CallContext, message: &[u8]) -> Option<Request> {
         let rules = &context.measure.attribution;
         let facts = request_facts(self.dialect, rules, message)?;
@@ -207,7 +203,6 @@ impl RealtimeTurns {
         }
     }
 
-    /// Stops reading the upstream's messages.
     pub(crate) fn give_up(&mut self) {
         self.decoder = None;
     }
@@ -249,8 +244,8 @@ impl RealtimeTurns {
                 state.run.generation.event(event);
             }
             Event::Error(_) if self.turn.is_none() => {
-                // The error may be about something else. A TTFT that begins too late is then less
-                // wrong than one from a request that was refused.
+                // The error may have another cause. A TTFT that starts too late is less wrong than
+                // a TTFT from a request that was refused.
                 if self.pending.front().is_some_and(|asked| !asked.is_certain) {
                     self.pending.pop_front();
                 }
@@ -260,8 +255,8 @@ impl RealtimeTurns {
         }
     }
 
-    /// Begins the next turn that was asked for, if none is in flight and it is certain to be
-    /// answered; otherwise the server begins it.
+    /// Begins the next requested turn, if no turn is in flight and the server will certainly
+    /// respond. Otherwise the server begins the turn.
     fn next(&mut self, context: &Arc<CallContext>, state: &mut CallState) {
         let read = self.decoder.is_some() || self.recorded == 0;
         let begins = |asked: &&PendingResponse| asked.is_certain && self.turn.is_none() && read;
@@ -271,7 +266,6 @@ impl RealtimeTurns {
         }
     }
 
-    /// Begins a turn if none is in flight.
     fn begin(&mut self, context: &Arc<CallContext>, state: &mut CallState, at: Instant) {
         if self.turn.is_some() {
             return;
@@ -289,7 +283,7 @@ impl RealtimeTurns {
         if let Some(request) = asked.and_then(|asked| asked.request) {
             *context.request() = *request;
         }
-        // The connection is the session of those that name none.
+        // If the agent names no session, the connection is the session.
         let _ = context
             .session
             .get_or_init(|| context.id.to_string().into());
@@ -308,12 +302,11 @@ impl RealtimeTurns {
         live.warm_up(state.warm_up);
         state.run.live = Some(live);
         state.run.sent(received);
-        // An error between turns belongs to neither.
+        // An error between two turns belongs to neither of them.
         state.run.generation.error = None;
         self.turn = Some(turn);
     }
 
-    /// Records the turn in flight and prepares for the next.
     fn record(&mut self, context: &CallContext, state: &mut CallState, at: Instant, end: &End) {
         let Some(turn) = self.turn.take() else {
             return;
@@ -346,8 +339,8 @@ impl RealtimeTurns {
         context.shared.subscribers.finished(finished_call);
     }
 
-    /// The spans of the turn just recorded: the first has those that were propagated to the
-    /// upstream, later ones are children in the same trace.
+    /// The spans of the recorded turn. The first turn has the spans that were propagated to the
+    /// upstream. Later turns are children in the same trace.
     fn trace(&self, context: &CallContext) -> Option<CallTrace> {
         let first = context.trace.as_deref().copied()?;
         if self.recorded <= 1 {
@@ -365,7 +358,7 @@ impl RealtimeTurns {
         end: &End,
     ) {
         if self.turn.is_some() {
-            // An upstream closes after the agent has: the turn was cancelled, not reset.
+            // If the agent closed before the upstream, the turn was cancelled and not reset.
             let end = match (self.closed_by, end) {
                 (Some(Side::Agent), End::Complete | End::UpstreamReset) => &End::ClientCancelled,
                 _ => end,
@@ -378,7 +371,7 @@ impl RealtimeTurns {
             closing.dialect = self.dialect;
             let mut finished_call = record::finished_call(context, state, closing);
             if finished_call.record.outcome == Outcome::Complete {
-                // Nothing was asked for.
+                // The agent asked for nothing.
                 finished_call.record.operation_class = OperationClass::Other;
             }
             context.shared.subscribers.finished(finished_call);
@@ -386,7 +379,7 @@ impl RealtimeTurns {
     }
 }
 
-/// Whether a `response.create` asks for nothing to be generated.
+/// Whether a `response.create` asks for no generation.
 fn prepares(message: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Create {

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A ring of the last finished calls.
 #[derive(Debug)]
 pub struct RecentCalls {
     capacity: AtomicUsize,
@@ -25,7 +24,7 @@ impl RecentCalls {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the capacity; the oldest calls are dropped if there are too many.
+    /// Changes the capacity. The oldest calls are dropped if there are too many.
     pub fn resize(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let mut calls = self.calls();
@@ -33,7 +32,6 @@ impl RecentCalls {
         calls.drain(..surplus);
     }
 
-    /// The newest calls first, at most `limit`.
     pub fn newest(&self, limit: usize) -> Vec<Arc<FinishedCall>> {
         self.calls().iter().rev().take(limit).cloned().collect()
     }

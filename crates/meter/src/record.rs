@@ -1,4 +1,4 @@
-//! Makes the record of a call from its final state, by the formulas of `docs/measurement.md`.
+//! Makes the record of a call from its final state, with the formulas of `docs/measurement.md`.
 
 use super::call_state::CallState;
 use super::context::CallContext;
@@ -21,24 +21,21 @@ use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
 
-/// What a record is made of: a whole call, or one turn of a connection.
 pub(crate) struct RecordInput<'a> {
     pub(crate) id: Uuid,
     pub(crate) started_at: SystemTime,
     pub(crate) received: Instant,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
-    /// Whether the agent asked for it. If the server began it by itself, with its first token,
-    /// there was no wait for it.
+    /// Whether the agent asked for the generation. If the server began it, the first token is its
+    /// start and there was no wait.
     pub(crate) asked: bool,
     pub(crate) ended: Instant,
     pub(crate) end: &'a End,
     pub(crate) streamed: Option<bool>,
     pub(crate) dialect: Dialect,
-    /// Prompt tokens by our own count.
     pub(crate) input: Option<u64>,
     pub(crate) trace: Option<CallTrace>,
-    /// The class, if it differs from that of the call.
     pub(crate) class: Option<OperationClass>,
 }
 
@@ -99,9 +96,9 @@ pub(crate) fn finished_call(
         broken: state.broken,
         asks_for_text: context.generates
             && context.operation.class() == OperationClass::Generation
-            // Any server may answer there.
+            // Any kind of server may answer at `/`.
             && &*context.path != "/"
-            // Other servers also have some of the paths, and stream other events.
+            // Other servers use some of these paths too, and stream other events.
             && (!is_foreign || names_model || closing.input.is_some()),
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
@@ -115,7 +112,7 @@ pub(crate) fn finished_call(
     closing.input = closing.input.filter(|_| processed);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let mut who = context.attributed(asked);
-    // That of the server's span if there is one, else that of the agent.
+    // The trace of the server's span has priority over the agent's.
     let own = closing.trace.map(|trace| trace.server.trace_id);
     let trace_id = own.or(who.trace_id);
     who.trace_id = trace_id;
@@ -195,14 +192,12 @@ pub(crate) fn finished_call(
     }
 }
 
-/// How a call ended, and why its speed may be unknown.
 struct CallVerdict {
     facts: Facts,
     outcome: Outcome,
     unavailable: Option<TpsUnavailable>,
 }
 
-/// The record without its price.
 fn record(
     context: &CallContext,
     state: &CallState,
@@ -289,7 +284,8 @@ fn record(
     }
 }
 
-/// Sets the cost of the call, or why it is unknown. Our own count is an estimate of the billed tokens.
+/// Sets the cost of the call, or the reason why it is unknown. Our own count is an estimate of the
+/// billed tokens.
 fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     let (usd, source) = match prices.cost(record, known) {
         Ok(cost) => cost,
@@ -306,7 +302,6 @@ fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     }
 }
 
-/// The operation and its class, once the answer is known.
 fn operation_of(
     context: &CallContext,
     generation: &Generation,
@@ -327,7 +322,8 @@ fn operation_of(
     }
 }
 
-/// Whether a server does not support WebSockets: agents then fall back to HTTP.
+/// Whether this status means that a server does not support WebSockets. Agents then fall back to
+/// HTTP.
 fn refuses_sockets(status: Option<u16>) -> bool {
     matches!(status, Some(404 | 405 | 426 | 501))
 }
@@ -355,7 +351,7 @@ fn status(upstream: Option<u16>, end: &End) -> Option<u16> {
     upstream.or(ours)
 }
 
-/// The name of an error: ours, that in the body, else the status.
+/// The error type: the proxy's own, or the error in the body, or the status.
 fn error_type(
     outcome: Outcome,
     facts: &Facts,
@@ -377,15 +373,15 @@ fn error_type(
     }
 }
 
-/// Whether a response that was generated in the background shows its usage for the first time.
+/// Whether a response that was generated in the background reports its usage for the first time.
 fn counts_now(context: &CallContext, generation: &Generation) -> bool {
     let id = generation.response_id.as_deref();
     let known = id.filter(|_| generation.usage().output.is_some());
     known.is_some_and(|id| context.shared.background.counts_now(id))
 }
 
-/// The token counts. Those of text that was not completely read, or was generated for another
-/// call, are unknown, not small.
+/// The token counts. They are unknown if the text was not read completely or was generated for
+/// another call.
 fn tokens(
     context: &CallContext,
     generation: &Generation,
@@ -413,7 +409,7 @@ fn tokens(
         output: known.then_some(counted.all()),
         input: input.filter(|_| !queued),
     };
-    // An error in place of an answer is not billed, whatever usage a gateway writes into it.
+    // An error instead of an answer is not billed, even if a gateway reports usage for it.
     let reported = match verdict.outcome {
         Outcome::HttpError => Usage::default(),
         _ => generation.usage(),
@@ -425,7 +421,7 @@ fn tokens(
     }
 }
 
-/// The source of the output count: the provider, else our count; if nothing is generated, the
+/// The source of the output count: the provider, or our own count. If nothing is generated, the
 /// source of the input count.
 fn source(reported: &Usage, normalised: &Normalised) -> Option<Source> {
     let by_provider = |known: Option<u64>| known.map(|_| Source::Reported);
@@ -490,15 +486,13 @@ fn speeds(
     }
 }
 
-/// The decode speed in the provider's tokens.
 fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
     let reported = hidden::sendable(generation).filter(|tokens| *tokens > 0)? as f64;
     let normalised = generation.tokens().all() as f64;
     Some(output? * reported / normalised).filter(|rate| rate.is_finite())
 }
 
-/// Input tokens that were not cached, for each second from the request's last byte to the
-/// first token.
+/// Uncached input tokens per second between the last byte of the request and the first token.
 fn prefill_rate(closing: &RecordInput<'_>, generation: &Generation) -> Option<f64> {
     let usage = generation.usage();
     let input = usage.input.or(closing.input)?;

@@ -1,5 +1,5 @@
-//! The request of a call: a bounded copy of its body, read once for its facts and kept until
-//! the provider reports the input tokens, else counted.
+//! The request of a call. A bounded copy of the body is read once for its facts. The copy is kept
+//! until the provider reports the input tokens; otherwise its tokens are counted.
 
 use std::sync::Arc;
 use tokengauge_accounting::attribution::{Conversations, Rules, request_facts};
@@ -9,32 +9,28 @@ use tokengauge_core::memory::{Buffer, Memory, Share};
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire as wire;
 
-/// The longest request body, in bytes, that is read inline; longer ones are read by the worker.
+/// The longest request body that is read inline, in bytes. The worker reads longer ones.
 pub(crate) const INLINE_BYTES: usize = 64 * 1024;
-/// Bytes of a prompt that are counted before yielding: about 50 µs.
+/// How many bytes of a prompt are counted before the thread yields. They take about 50 µs.
 const SLICE_BYTES: usize = 4 * 1024;
 
-/// A request, as far as it is kept.
 #[derive(Debug)]
 pub(crate) struct Request {
     dialect: Dialect,
     copy: Option<Buffer>,
-    /// How the copy is encoded, until it has been decoded.
     encoded: Option<Box<EncodedBody>>,
     complete: bool,
-    /// Whether the facts have been read.
     read: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
-    /// The generation parameters; read only if a span is recorded.
     pub(crate) settings: Option<Box<GenerationSettings>>,
     traced: bool,
-    /// Whether it is not read before the response shows a dialect.
+    /// Whether reading waits until the response shows a dialect.
     waits: bool,
 }
 
 impl Request {
-    /// A request whose body is copied up to `limit`; in a dialect without prompts it is not
-    /// copied.
+    /// Creates a request whose body is copied up to `limit` bytes. In a dialect without prompts
+    /// nothing is copied.
     pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
         let prompts = wire::DIALECTS.registration(dialect).request_in_body;
         Request {
@@ -50,8 +46,8 @@ impl Request {
         }
     }
 
-    /// A request to an unknown path: its body is copied up to `limit`, and read only once
-    /// [`Request::is_of`] says its dialect.
+    /// Creates a request to an unknown path. Its body is copied up to `limit` bytes, and read only
+    /// after [`Request::is_of`] sets the dialect.
     pub(crate) fn waiting(memory: &Arc<Memory>, limit: usize) -> Request {
         Request {
             copy: Some(Buffer::new(memory, limit)),
@@ -60,20 +56,17 @@ impl Request {
         }
     }
 
-    /// The response shows that it is of this dialect.
     pub(crate) fn is_of(&mut self, dialect: Dialect) {
         self.dialect = dialect;
         self.waits = false;
     }
 
-    /// The response is of no dialect: nothing of the body counts.
     pub(crate) fn forget(&mut self) {
         self.release();
         (self.facts, self.settings) = (None, None);
     }
 
-    /// The same request, whose body has these content encodings, if any, and without them at
-    /// most `limit` bytes.
+    /// Sets the content encodings of the body, and the `limit` in bytes for a body without any.
     pub(crate) fn encoded(
         self,
         names: Option<Box<str>>,
@@ -91,7 +84,6 @@ impl Request {
         }
     }
 
-    /// The same request, and whether its spans are recorded.
     pub(crate) fn traced(self, traced: bool) -> Request {
         Request { traced, ..self }
     }
@@ -111,8 +103,8 @@ impl Request {
         }
     }
 
-    /// Adds a piece of the body. Returns `false` once, when it does not fit any more, unless the path
-    /// is unknown.
+    /// Adds a piece of the body. Returns `false` once, for the first piece that does not fit,
+    /// unless the path is unknown.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(copy) = &mut self.copy else {
             return true;
@@ -124,7 +116,6 @@ impl Request {
         fits || self.waits
     }
 
-    /// The body is whole.
     pub(crate) fn complete(&mut self) {
         self.complete = true;
         if self.length() == 0 {
@@ -132,23 +123,20 @@ impl Request {
         }
     }
 
-    /// Bytes of the copy; 0 without one.
     pub(crate) fn length(&self) -> usize {
         self.copy.as_ref().map_or(0, Buffer::len)
     }
 
-    /// Whether the body is too expensive to be read inline.
     pub(crate) fn is_long(&self) -> bool {
         self.encoded.is_some() || self.length() > INLINE_BYTES
     }
 
-    /// Whether there is a whole body whose facts have not been read.
     pub(crate) fn is_unread(&self) -> bool {
         self.countable() && !self.read
     }
 
-    /// Reads the facts, once. Returns `false` if the body cannot be decoded within its bounds;
-    /// the copy is dropped then.
+    /// Reads the facts, once. Returns `false` and drops the copy if the body cannot be decoded
+    /// within its limits.
     pub(crate) fn read(&mut self, rules: &Rules) -> bool {
         if !self.is_unread() {
             return true;
@@ -165,7 +153,6 @@ impl Request {
         decodes
     }
 
-    /// Guesses the session by the beginning of the conversation; `seed` identifies the agent.
     pub(crate) fn guess_session(
         &mut self,
         conversations: &Conversations,
@@ -181,7 +168,6 @@ impl Request {
         facts.prefix_session = conversations.session(&prefixes, new);
     }
 
-    /// Puts the decoded body in the place of the copy.
     fn decode(&mut self) -> bool {
         let Some(encoded) = self.encoded.take() else {
             return true;
@@ -192,23 +178,22 @@ impl Request {
         self.copy.is_some()
     }
 
-    /// Drops the copy: the input tokens are known or will not be needed.
+    /// Drops the copy, because the input tokens are known or not needed.
     pub(crate) fn release(&mut self) {
         self.copy = None;
     }
 
-    /// Takes a long copy, so that it can be dropped on another thread.
+    /// Takes the copy if it is long, so that another thread can drop it.
     pub(crate) fn take_long(&mut self) -> Option<Buffer> {
         self.copy.take_if(|copy| copy.len() > INLINE_BYTES)
     }
 
-    /// Whether there is a whole body whose tokens can be counted.
     pub(crate) fn countable(&self) -> bool {
         self.complete && !self.waits && self.copy.is_some()
     }
 
-    /// Counts the tokens of the prompt's texts, each as one string; `None` for a body without
-    /// any, which was not understood.
+    /// Counts the tokens of the prompt's texts, each as one string. Returns `None` if no text was
+    /// found, because such a body was not understood.
     pub(crate) fn count(&self) -> Option<u64> {
         let copy = self.copy.as_ref().filter(|_| self.complete)?;
         let _scratch = scratch(copy);
@@ -224,7 +209,6 @@ impl Request {
 struct EncodedBody {
     names: Box<str>,
     memory: Arc<Memory>,
-    /// The most bytes that it may decode to.
     limit: usize,
 }
 
@@ -234,8 +218,8 @@ impl EncodedBody {
     }
 }
 
-/// Accounts for the longest string of a body, which is copied if it has escapes. One body is
-/// read at a time, so it may exceed the limit.
+/// Reserves memory for the longest string of a body, which is copied if it has escapes. Only one
+/// body is read at a time, so this may exceed the limit.
 fn scratch(body: &Buffer) -> Option<Share> {
     (body.len() > INLINE_BYTES).then(|| {
         let mut share = body.empty_share();
@@ -244,8 +228,8 @@ fn scratch(body: &Buffer) -> Option<Share> {
     })
 }
 
-/// The tokens of a text as one string. A prompt may be megabytes: yields to traffic every few
-/// kilobytes.
+/// Counts the tokens of a text as one string. A prompt may have megabytes, so this yields to
+/// traffic every few kilobytes.
 fn count_yielding(text: &str) -> u64 {
     let mut counter = tokens::Counter::new();
     for piece in text.as_bytes().chunks(SLICE_BYTES) {

@@ -1,5 +1,5 @@
-//! State per route and upstream: streams in flight, and whether the upstream has just come up.
-//! Bounded by the routes and upstreams of the configuration.
+//! State for each route and upstream: the streams in flight, and whether the upstream has just come
+//! up. The configuration limits the number of routes and upstreams.
 
 use crate::settings::Measure;
 use parking_lot::{Mutex, RwLock};
@@ -16,14 +16,12 @@ pub(crate) struct RouteStats {
     state: Arc<UpstreamState>,
 }
 
-/// One upstream, whatever the route.
 #[derive(Debug, Default)]
 struct UpstreamState {
     in_flight: AtomicU32,
     up: Mutex<Up>,
 }
 
-/// Since when an upstream has been up, and how many calls it has received since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Up {
     since: Option<Instant>,
@@ -35,10 +33,12 @@ impl RouteStats {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// A call reached the upstream at `at`. Returns whether it falls into the warm-up:
-    /// it is among the first `warm_up_calls` since the upstream came up, or it comes
-    /// within `warm_up_for` of the first of them. An upstream comes up with the first
-    /// call of the process, and again after each time it was unreachable.
+    /// Records that a call reached the upstream at `at`. Returns whether the call is part of the
+    /// warm-up.
+    ///
+    /// The warm-up consists of the first `warm_up_calls` calls after the upstream came up, and of
+    /// all calls within `warm_up_for` after the first. An upstream comes up with the first call of
+    /// the process, and again after each time it was unreachable.
     pub(crate) fn reached(&self, at: Instant, measure: &Measure) -> bool {
         let mut up = self.state.up.lock();
         let since = *up.since.get_or_insert(at);
@@ -47,12 +47,10 @@ impl RouteStats {
             || at.saturating_duration_since(since) < measure.warm_up_for
     }
 
-    /// The upstream could not be reached, or has restarted.
     pub(crate) fn unreachable(&self) {
         *self.state.up.lock() = Up::default();
     }
 
-    /// Whether a call that reached the upstream at `at` would fall into the warm-up.
     fn warming(&self, at: Instant, measure: &Measure) -> bool {
         let up = *self.state.up.lock();
         let since = up.since.unwrap_or(at);
@@ -61,11 +59,10 @@ impl RouteStats {
     }
 }
 
-/// A stream in flight, until dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     stats: Arc<RouteStats>,
-    /// Streams in flight on the upstream when it began, itself included.
+    /// Streams in flight on the upstream when this one began, including this one.
     pub(crate) concurrency: u32,
 }
 
@@ -99,7 +96,6 @@ pub(crate) struct AllRouteStats {
 }
 
 impl AllRouteStats {
-    /// The stats of `route` and `upstream`, created on first use.
     pub(crate) fn of(&self, route: &Arc<str>, upstream: &Arc<str>) -> Arc<RouteStats> {
         let key = (Arc::clone(route), Arc::clone(upstream));
         let known = self.all_stats.read();
@@ -128,7 +124,6 @@ impl AllRouteStats {
         Arc::clone(stats)
     }
 
-    /// The upstream has restarted: its warm-up begins again.
     pub(crate) fn restarted(&self, upstream: &str) {
         let all_stats = self.all();
         let stats = all_stats.iter().find(|stats| &*stats.upstream == upstream);
@@ -137,7 +132,6 @@ impl AllRouteStats {
         }
     }
 
-    /// Every upstream that was called, and whether it warms up at `at`.
     pub(crate) fn warming(&self, at: Instant, measure: &Measure) -> Vec<(Arc<str>, bool)> {
         let mut upstreams: Vec<(Arc<str>, bool)> = Vec::new();
         for stats in self.all() {
@@ -149,8 +143,8 @@ impl AllRouteStats {
         upstreams
     }
 
-    /// Drops the stats of routes and upstreams that are not `configured` any more and have no
-    /// stream in flight.
+    /// Drops the state of routes and upstreams that are not `configured` and have no stream in
+    /// flight.
     pub(crate) fn retain(&self, configured: impl Fn(&str, &str) -> bool) {
         let mut all_stats = self.all_stats.write();
         all_stats.retain(|(route, upstream), stats| {

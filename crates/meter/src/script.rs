@@ -1,38 +1,32 @@
-//! The script of a text: it largely decides how many tokens other tokenizers make of a text,
+//! The script of a text. It largely decides how many tokens other tokenizers make of a text,
 //! compared with o200k_base.
 
-/// Shorter pieces of text give one letter.
+/// A piece of text gives one letter for each of these many bytes.
 const STRIDE: usize = 32;
-/// Letters that one piece of text gives at most.
 const MAX_LETTERS: usize = 64;
-/// Characters that are looked at for a letter.
 const WINDOW: usize = 8;
-/// From this share of digits on a text is one of numbers.
+/// A text with at least this share of digits is a text of numbers.
 const MANY_DIGITS: f64 = 0.3;
 /// A script with a smaller share of the letters does not count.
 const MIN_SHARE: f64 = 0.1;
 
-/// Scripts distinguished by how tokenizers differ on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Script {
-    /// Western European, and code.
     #[default]
     Latin,
     Cyrillic,
-    /// Chinese and Japanese.
     Han,
-    /// With the letters of Vietnamese, Polish, Turkish.
+    /// Latin with additional letters, such as Vietnamese, Polish and Turkish.
     LatinExtended,
     Hebrew,
     Greek,
     Hangul,
     Arabic,
-    /// Thai, Lao, Burmese, Khmer.
     SoutheastAsian,
-    /// Hindi, Bengali, Tamil and the others of India.
+    /// Hindi, Bengali, Tamil and other scripts of India.
     Indic,
     Other,
-    /// Tables of numbers: some tokenizers make a token of each digit.
+    /// Tables of numbers. Some tokenizers make one token of each digit.
     Digits,
 }
 
@@ -70,8 +64,9 @@ impl Script {
         }
     }
 
-    /// The most tokens that a tokenizer in use makes of one o200k_base token. Measured on
-    /// those of Llama 2 and 3, Mistral, Claude 2 and cl100k_base (docs/measurement.md), rounded up.
+    /// The largest number of tokens that a common tokenizer makes of one o200k_base token, rounded
+    /// up. Measured with the tokenizers of Llama 2 and 3, Mistral and Claude 2 and with cl100k_base
+    /// (docs/measurement.md).
     pub(crate) fn most_tokens(self) -> f64 {
         match self {
             Script::Latin | Script::Cyrillic => 2.0,
@@ -88,17 +83,15 @@ impl Script {
     }
 }
 
-/// The scripts of a text's letters, by a sample of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scripts {
     letters: [u16; ALL.len()],
-    /// Digits, and all characters among which they were counted.
+    /// The number of digits, and of all characters among which digits were counted.
     digits: u16,
     characters: u16,
 }
 
 impl Scripts {
-    /// More text came. Takes time that does not depend on how much.
     pub(crate) fn push(&mut self, text: &str) {
         let stride = (text.len() / MAX_LETTERS).max(STRIDE);
         let starts = (0..text.len()).step_by(stride).take(MAX_LETTERS);
@@ -116,7 +109,6 @@ impl Scripts {
         }
     }
 
-    /// Those of both texts together.
     pub(crate) fn and(mut self, other: &Scripts) -> Scripts {
         for (count, more) in self.letters.iter_mut().zip(other.letters) {
             *count = count.saturating_add(more);
@@ -126,7 +118,7 @@ impl Scripts {
         self
     }
 
-    /// Of the scripts with a relevant share, the one of which tokenizers make the most tokens.
+    /// The script with the largest [`Script::most_tokens`] among those with a relevant share.
     pub(crate) fn widest(&self) -> Script {
         let all: f64 = self.letters.iter().map(|count| f64::from(*count)).sum();
         let matters = |script: &Script| {
@@ -141,7 +133,8 @@ impl Scripts {
     }
 }
 
-/// One of the first letters, preferably outside of ASCII, which tells more.
+/// One of the first letters. A letter outside of ASCII is preferred, because it tells more about
+/// the script.
 fn letter(text: &str) -> Option<char> {
     let start = &text.as_bytes()[..text.len().min(WINDOW)];
     if start.is_ascii() {

@@ -1,4 +1,4 @@
-//! How calls are measured, as the configuration says.
+//! How calls are measured, from the configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,36 +9,32 @@ use tokengauge_core::upstream_facts::UpstreamFacts;
 
 #[derive(Clone, Debug)]
 pub struct Measure {
-    /// Tokens after the first chunk that an `output_tps` needs.
+    /// The number of tokens after the first chunk that an `output_tps` needs.
     pub min_output_tokens: u64,
-    /// Tokens per second of one stream above which it must have been buffered upstream.
+    /// A stream with more tokens per second than this must have been buffered upstream.
     pub buffered_above: f64,
-    /// A longer gap between chunks with tokens is a stall.
+    /// A gap between chunks with tokens that is longer than this is a stall.
     pub stall_threshold: Duration,
-    /// Calls after an upstream comes up that are marked `warm_up`, and for how long.
+    /// The number of calls after an upstream comes up that are marked `warm_up`.
     pub warm_up_calls: u32,
     /// How long after an upstream comes up calls are marked `warm_up`.
     pub warm_up_for: Duration,
-    /// Bytes of one request or response body that is read whole to measure it.
+    /// The limit for a request or response body that is read whole to measure it, in bytes.
     pub body_bytes: usize,
-    /// The most bytes that all measuring together may hold.
+    /// The limit for the memory of all measurement, in bytes.
     pub memory_bytes: usize,
-    /// Finished calls kept for the API.
     pub recent_calls: usize,
-    /// Distinct model names that become labels.
     pub max_models: usize,
-    /// Where session, agent and user are written.
     pub attribution: Arc<Rules>,
-    /// Which calls belong together; at most 64.
+    /// Workloads group calls. There are at most 64.
     pub workloads: Arc<[Workload]>,
-    /// What `<think>` in an answer means, by upstream; [`ThinkTags::Auto`] for others.
+    /// What `<think>` in an answer means, by upstream. The default is [`ThinkTags::Auto`].
     pub think_tags: Arc<HashMap<Arc<str>, ThinkTags>>,
-    /// The configured facts about engines and hardware, by upstream.
     pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
 }
 
 impl Measure {
-    /// The longest body of a request or a response that is read on an unknown path.
+    /// The longest request or response body that is read on an unknown path, in bytes.
     pub(crate) fn sniffed_bytes(&self) -> usize {
         self.body_bytes.min(256 * 1024)
     }
@@ -48,12 +44,11 @@ impl Measure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkTags {
-    /// An answer that begins with it begins with reasoning, up to `</think>`.
+    /// If an answer begins with `<think>`, the text up to `</think>` is reasoning.
     #[default]
     Auto,
-    /// Every answer begins within the reasoning, as the prompt ends with the tag.
+    /// The prompt ends with `<think>`, so every answer begins with reasoning.
     Opened,
-    /// Nothing: it is part of the answer.
     Answer,
 }
 

@@ -1,4 +1,4 @@
-//! What all calls share.
+//! State that all calls share.
 
 use super::background::BackgroundResponses;
 use super::model_names::ModelNames;
@@ -20,44 +20,38 @@ use tokengauge_core::throughput::Throughput;
 use tokengauge_core::trace::Tracer;
 use tokengauge_wire::Limits;
 
-/// The most bytes that one response body may decompress to: far more than any stream of text,
-/// and little enough not to block a thread for long.
+/// The limit for one decompressed response body, in bytes. It is far above any stream of text, and
+/// low enough not to block a thread for long.
 const DECODED_BYTES: u64 = 128 << 20;
 
-/// The most names of an unknown usage that are logged.
 const MAX_LOGGED_USAGE: usize = 256;
 
-/// Whether it is the name of a member, and not a text that a server put in its place.
+/// Whether this is the name of a JSON member, and not a text that a server put in its place.
 fn is_word(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     name.len() <= 100 && name.bytes().all(plain)
 }
 
 pub(crate) struct Shared {
-    /// Loaded once per call, which keeps using it.
+    /// Loaded once per call, which then keeps these settings.
     pub(crate) measure: ArcSwap<Measure>,
-    /// The same of prices, budgets and quotas.
+    /// Prices, budgets and quotas, also loaded once per call.
     pub(crate) accounting: ArcSwap<Accounting>,
     pub(crate) memory: Arc<Memory>,
-    /// Memory for bodies that have to be read before their request is admitted.
     pub(crate) admission_memory: AdmissionMemory,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
     pub(crate) route_stats: AllRouteStats,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
-    /// Calls in flight whose span is propagated to the upstream.
     pub(crate) spans: Arc<OpenSpans>,
-    /// The conversations by which sessions are guessed.
     pub(crate) conversations: Conversations,
-    /// Which upstreams name the model late.
     pub(crate) model_names: ModelNames,
     pub(crate) counters: Counters,
-    /// Creates the spans of calls, if tracing is on.
+    /// Creates the spans of calls; `None` if tracing is off.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
-/// Bounds of the decoder of an HTTP body.
 pub(crate) fn limits(measure: &Measure) -> Limits {
     Limits {
         body_bytes: measure.body_bytes,
@@ -66,7 +60,6 @@ pub(crate) fn limits(measure: &Measure) -> Limits {
     }
 }
 
-/// Counters of what could not be measured.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     lagged_chunks: AtomicU64,
@@ -85,7 +78,7 @@ impl Counters {
         self.skipped_bodies.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A usage has numbers under these names, which are not known. Each is logged once.
+    /// Counts a usage that has numbers under these unknown names, and logs each name once.
     pub(crate) fn unknown_usage(&self, dialect: Dialect, names: &[Box<str>]) {
         if names.is_empty() {
             return;
@@ -95,8 +88,8 @@ impl Counters {
         for name in names {
             let is_new = logged.len() < MAX_LOGGED_USAGE && logged.insert((dialect, name.clone()));
             if is_new && is_word(name) {
-                tracing::warn!(?dialect, %name, "a usage has a number under a name that is not understood: \
-                    it counts for nothing; please report the name");
+                tracing::warn!(?dialect, %name, "the usage in a response has a number with an unknown name, \
+                    which is not counted; please report the name");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Hands finished calls to the subscribers, on a thread of their own.
+//! Hands finished calls to the subscribers, on a separate thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,15 @@ use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// The most finished calls that wait for the subscribers' thread; further ones are dropped and
-/// counted.
+/// The limit for finished calls that wait for the subscribers' thread. Further calls are dropped
+/// and counted.
 const QUEUE: usize = 8192;
-/// How long finished calls gather after others were handed over, unless they are many or one is urgent. Waking the thread
-/// for a single call takes about as much processor time as two events of a stream.
+/// How long finished calls are gathered into a batch. A batch ends earlier if it is large or one
+/// call is urgent. Waking the thread for one call takes about as much processor time as two events
+/// of a stream.
 const GATHER_TIME: Duration = Duration::from_millis(50);
-/// Subscribers do their housekeeping after so many finished calls, or so long after the last.
+/// Subscribers do their housekeeping after this number of finished calls, or when [`TIDY_AFTER`]
+/// has passed.
 const TIDY_EVERY: u32 = 256;
 const TIDY_AFTER: Duration = Duration::from_secs(1);
 
@@ -37,7 +39,7 @@ impl Subscribers {
         let (subscribers, messages) = (Arc::clone(&all), Arc::clone(&queue));
         let run = move || deliver(&subscribers, &messages);
         if let Err(error) = background::spawn("subscribers", BackgroundWork::Steady, run) {
-            tracing::error!(%error, "no thread for finished calls: none will be recorded");
+            tracing::error!(%error, "cannot start the thread for finished calls: no call will be recorded");
         }
         Subscribers {
             all,
@@ -46,15 +48,14 @@ impl Subscribers {
         }
     }
 
-    /// The observers of all subscribers that want to observe `stream`.
     pub(crate) fn watch(&self, stream: &Stream<'_>) -> Box<[Box<dyn TokenObserver>]> {
         let all = self.all.iter();
         all.filter_map(|subscriber| subscriber.watch(stream))
             .collect()
     }
 
-    /// Queues a finished call; drops and counts it if the queue is full. One that counts for a
-    /// blocking budget is delivered at once, since the next call may depend on it.
+    /// Queues a finished call, or drops and counts it if the queue is full. A call that counts for
+    /// a blocking budget is delivered at once, because the next call may depend on it.
     pub(crate) fn finished(&self, finished_call: FinishedCall) {
         let urgent = !finished_call.charges.is_empty();
         let message = Message::Finished(Arc::new(finished_call));
@@ -68,12 +69,11 @@ impl Subscribers {
         }
     }
 
-    /// Finished calls that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything handed over has been taken and flushed, at most `patience`.
+    /// Waits at most `patience` until all queued calls have been taken and flushed.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
         let queue = |done| self.queue.push_urgent(Message::Flush(done)).is_ok();
         wait_behind(queue, patience)
@@ -117,12 +117,14 @@ fn deliver(all: &[Arc<dyn Subscriber>], messages: &BatchQueue<Message>) {
     each(all, |subscriber| subscriber.flush());
 }
 
-/// Calls each subscriber. One that panics loses that call; the others still get it.
+/// Calls each subscriber. A subscriber that panics loses this call; the others still get it.
 fn each(all: &[Arc<dyn Subscriber>], act: impl Fn(&dyn Subscriber)) {
     for subscriber in all {
         let act = std::panic::AssertUnwindSafe(|| act(subscriber.as_ref()));
         if std::panic::catch_unwind(act).is_err() {
-            tracing::error!("a subscriber of the meter panicked");
+            tracing::error!(
+                "a subscriber panicked and may have lost a finished call; other subscribers are not affected"
+            );
         }
     }
 }

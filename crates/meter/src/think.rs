@@ -1,5 +1,5 @@
-//! Reasoning in the answer itself, between `<think>` and `</think>`: engines without a reasoning
-//! parser send it so.
+//! Separates reasoning between `<think>` and `</think>` from the answer. Engines without a
+//! reasoning parser send it in the text of the answer.
 
 use crate::settings::ThinkTags;
 use tokengauge_core::call::{Channel, Segment};
@@ -7,40 +7,34 @@ use tokengauge_core::call::{Channel, Segment};
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// The most choices after the first whose answers are split.
 const MAX_OTHERS: usize = 255;
 
 #[derive(Debug, Default)]
 pub(crate) struct ThinkSplit {
     pub(crate) tags: ThinkTags,
-    /// The place in choice 0.
     first: Place,
-    /// The places in other choices, by their numbers.
     others: Vec<(u32, Place)>,
 }
 
-/// Where the answer of one choice is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     state: ThinkPosition,
-    /// The beginning of a tag at the end of the text so far.
+    /// The length of a partial tag at the end of the text so far.
     held: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThinkPosition {
-    /// No text but white space yet.
     #[default]
     Beginning,
-    /// Between the tags.
     Reasoning,
-    /// Behind them, or there are none.
+    /// After the tags, or in a text without them.
     Answer,
 }
 
 impl ThinkSplit {
-    /// Splits the next piece of a text, and gives the parts by their channels. The tags belong
-    /// to the reasoning.
+    /// Splits the next piece of a text, and passes the parts with their channels to `give`. The
+    /// tags belong to the reasoning.
     pub(crate) fn push(
         &mut self,
         (segment, text): (Segment, &str),
@@ -60,7 +54,7 @@ impl ThinkSplit {
                 place.push(tags, (segment, text), give);
             }
             Some(place) => {
-                // The engine has a parser, so its answers have no reasoning.
+                // This engine has a reasoning parser, so its answers contain no reasoning.
                 place.finish(segment.choice, give);
                 place.state = ThinkPosition::Answer;
                 give(segment, text);
@@ -69,7 +63,7 @@ impl ThinkSplit {
         }
     }
 
-    /// No more text follows: gives what was held back.
+    /// Passes a partial tag at the end of the text to `give`.
     pub(crate) fn finish(&mut self, give: &mut dyn FnMut(Segment, &str)) {
         self.first.finish(0, give);
         for (choice, place) in &mut self.others {
@@ -77,7 +71,7 @@ impl ThinkSplit {
         }
     }
 
-    /// Where the answer of a choice is; `None` if there are too many.
+    /// The place in the answer of a choice; `None` if there are too many choices.
     fn place(&mut self, choice: u32) -> Option<&mut Place> {
         if choice == 0 {
             return Some(&mut self.first);
@@ -111,7 +105,7 @@ impl Place {
             ThinkPosition::Reasoning => CLOSE,
             ThinkPosition::Beginning => OPEN,
         };
-        // What was held back is the beginning of the tag, so it need not be kept.
+        // The withheld text is the beginning of the tag, so it need not be stored.
         let whole;
         let text = match self.held {
             0 => text,
@@ -208,7 +202,6 @@ mod tests {
         channel: Channel::Answer,
     };
 
-    /// Reasoning and answer of a text in pieces.
     fn split(tags: ThinkTags, pieces: &[&str]) -> (String, String) {
         let mut split = ThinkSplit {
             tags,
@@ -229,7 +222,7 @@ mod tests {
         (reasoning, answer)
     }
 
-    /// Reasoning and answer of each choice, of pieces of `(choice, channel, text)`.
+    /// Reasoning and answer of each choice. The pieces are `(choice, channel, text)`.
     fn split_choices(
         tags: ThinkTags,
         pieces: &[(u32, Channel, &str)],

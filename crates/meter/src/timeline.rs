@@ -1,36 +1,32 @@
-//! The instants of one generation and what is computed from them, by the formulas of
-//! `docs/measurement.md`. Time is an argument.
+//! The instants of one generation and the values computed from them, with the formulas of
+//! `docs/measurement.md`. Functions take the time as an argument.
 
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{SEGMENT_SECONDS, ServerTool, SpeedSegment, seconds};
 use tokengauge_core::inter_token::{ClassifiedLatency, InterToken};
 
 const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
-/// The most segments of one generation, an hour of them. Later tokens count in the last one.
+/// The limit for segments of one generation, which covers an hour. Later tokens count in the last
+/// segment.
 const MAX_SEGMENTS: usize = 360;
 
-/// The most stalls of one generation that are kept; further ones are only counted.
+/// The limit for stalls of one generation that are kept. Further stalls are only counted.
 const MAX_STALLED: usize = 16;
 
-/// Running token counts after a chunk that carried generated text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Running {
-    /// Tokens of all channels so far.
     pub(crate) all: u64,
-    /// Tokens of the channels other than reasoning so far.
     pub(crate) answer: u64,
-    /// Whether the chunk carried a channel other than reasoning.
     pub(crate) answered: bool,
 }
 
-/// The chunks of one run of tokens: all channels, or the answer alone.
+/// The chunks of a run of tokens, either of all channels or of the answer only.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub(crate) first: Instant,
     pub(crate) first_tokens: u64,
     pub(crate) last: Instant,
     pub(crate) chunks: u64,
-    /// The milliseconds for which the provider ran hosted tools between them.
     paused_millis: u32,
 }
 
@@ -54,7 +50,6 @@ impl Span {
         }
     }
 
-    /// How long the provider ran hosted tools between the first chunk and the last.
     pub(crate) fn paused(&self) -> Duration {
         Duration::from_millis(u64::from(self.paused_millis))
     }
@@ -64,76 +59,59 @@ impl Span {
         self.paused_millis = self.paused_millis.saturating_add(millis);
     }
 
-    /// From the first chunk to the last, without the time of the provider's own tools.
     pub(crate) fn duration(&self) -> Duration {
         let all = self.last.saturating_duration_since(self.first);
         all.saturating_sub(self.paused())
     }
 
-    /// Tokens after the first chunk, of `total`.
     pub(crate) fn decoded(&self, total: u64) -> u64 {
         total.saturating_sub(self.first_tokens)
     }
 
-    /// (n − n_first) / (last − first); infinite where everything came at once, and
-    /// `None` where nothing came after the first chunk.
+    /// (n − n_first) / (last − first). It is infinite if all tokens came at once, and `None` if no
+    /// token came after the first chunk.
     pub(crate) fn rate(&self, total: u64) -> Option<f64> {
         let decoded = self.decoded(total);
         (decoded > 0).then(|| decoded as f64 / self.duration().as_secs_f64())
     }
 }
 
-/// When the chunks of one generation came.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    /// Chunks with generated text on any channel.
     pub(crate) all: Option<Span>,
-    /// Chunks with generated text on a channel other than reasoning.
     pub(crate) answer: Option<Span>,
-    /// The longest gap between chunks with generated text.
     pub(crate) longest_gap: Option<Duration>,
-    /// Gaps over the threshold.
     pub(crate) stalls: u64,
-    /// When the first stalls ended, and how long they took.
     pub(crate) stalled: Vec<(Instant, Duration)>,
-    /// Latencies by token.
     pub(crate) inter_token: Option<Box<InterToken>>,
-    /// Gaps between chunks with generated text, however many tokens those carry.
+    /// Gaps between chunks with generated text, regardless of the number of tokens in them.
     pub(crate) inter_chunk: Option<Box<InterToken>>,
-    /// The highest running count so far: merging can lower the count.
+    /// The highest running count so far. A merge of tokens can lower the current count.
     highest: u64,
-    /// The last chunk that raised the highest count.
     grown: Option<Instant>,
-    /// Tokens by segment, those of the first chunk left out.
     segments: Vec<u32>,
-    /// Waits for the agent, if there were any.
+    /// Waits for the agent; `None` if there were none.
     blocked: Option<Box<AgentBlocked>>,
-    /// The provider's own tools, if it ran any.
     server_tools: Option<Box<ServerTools>>,
 }
 
-/// When the provider ran hosted tools.
 #[derive(Debug, Default)]
 struct ServerTools {
-    /// How many run, and since when there are any.
+    /// The number of running tools, and since when at least one runs.
     running: u32,
     since: Option<Instant>,
-    /// For how long they ran since the last chunk with generated text.
     new: Duration,
 }
 
-/// For how long the proxy waited for the agent to read.
 #[derive(Debug, Default)]
 struct AgentBlocked {
     all: Duration,
-    /// The part of it after the last chunk with generated text.
     since: Duration,
-    /// The part of it between the first of them and the last.
     decoding: Duration,
 }
 
 impl Timeline {
-    /// The agent did not read for `waited` before the next chunk could be read.
+    /// Adds the time during which the agent did not read, before the next chunk could be read.
     pub(crate) fn blocked(&mut self, waited: Duration) {
         if waited > Duration::ZERO {
             let blocked = self.blocked.get_or_insert_default();
@@ -142,12 +120,10 @@ impl Timeline {
         }
     }
 
-    /// For how long the agent did not read in all.
     pub(crate) fn agent_blocked(&self) -> Duration {
         self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
     }
 
-    /// Takes the time that the agent did not read since the last chunk with generated text.
     fn blocked_since(&mut self) -> Duration {
         let Some(blocked) = &mut self.blocked else {
             return Duration::ZERO;
@@ -159,7 +135,6 @@ impl Timeline {
         since
     }
 
-    /// A tool of the provider's begins, or has ended.
     pub(crate) fn server_tool(&mut self, at: Instant, tool: ServerTool) {
         let tools = self.server_tools.get_or_insert_default();
         match tool {
@@ -178,28 +153,27 @@ impl Timeline {
         }
     }
 
-    /// Takes the time of the provider's tools since the last chunk with generated text.
     fn paused_since(&mut self) -> Duration {
         let tools = self.server_tools.as_mut();
         tools.map_or(Duration::ZERO, |tools| std::mem::take(&mut tools.new))
     }
 
-    /// Whether the agent decided the pace: the proxy waited for it during more than a tenth of
-    /// the time from the first token to the last.
+    /// Whether the agent set the pace: the proxy waited for it during more than a tenth of the time
+    /// from the first to the last token.
     pub(crate) fn is_agent_limited(&self) -> bool {
         let decoding = self.all.map(|span| span.duration()).unwrap_or_default();
         let blocked = self.blocked.as_ref().map(|it| it.decoding);
         blocked.is_some_and(|blocked| blocked > decoding / 10)
     }
 
-    /// A chunk with generated text came at `at`, and brought the counts to `running`.
+    /// Adds a chunk with generated text that arrived at `at` and raised the counts to `running`.
     pub(crate) fn chunk(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
         let paused = self.paused_since();
         if let Some(tools) = &mut self.server_tools
             && let Some(since) = &mut tools.since
         {
-            // The model still writes the call: the tool runs from now on at the earliest.
+            // The model still writes the call, so the tool cannot run before now.
             *since = at;
         }
         let mut classified = None;
@@ -216,7 +190,7 @@ impl Timeline {
                 inter_chunk.record_classified(latency, 1);
                 classified = Some(latency);
             } else {
-                // Tokens of this gap were not read at once, or not generated.
+                // The tokens of this gap were read late, or were not generated.
                 self.grown = None;
             }
             if gap > stall_threshold {
@@ -238,8 +212,8 @@ impl Timeline {
         }
     }
 
-    /// Puts the chunk's tokens into its segment. One that comes at the end of a segment is
-    /// of it.
+    /// Adds the chunk's tokens to its segment. A chunk exactly at the end of a segment belongs to
+    /// that segment.
     fn fill(&mut self, at: Instant, new: u64) {
         let Some(first) = self.all.map(|span| span.first) else {
             return;
@@ -255,9 +229,9 @@ impl Timeline {
         }
     }
 
-    /// The speed within a stream of `total` tokens that took longer than one segment; empty
-    /// for others, and where the provider ran tools meanwhile. The tokens add up to those after the
-    /// first chunk.
+    /// The speed of each segment of a stream of `total` tokens. The tokens add up to the tokens
+    /// after the first chunk. The list is empty for a stream that is no longer than one segment, or
+    /// during which the provider ran tools.
     pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
         let is_long = |span: &Span| span.duration() > SEGMENT && span.paused_millis == 0;
         let Some(span) = self.all.filter(is_long) else {
@@ -275,15 +249,15 @@ impl Timeline {
         let before = SEGMENT * (segments.len() as u32).saturating_sub(1);
         if let Some(last) = segments.last_mut() {
             last.seconds = seconds(span.duration().saturating_sub(before));
-            // The end of the text can merge tokens, or make one of what was held back.
+            // The end of the text can merge tokens, or turn withheld text into a token.
             last.tokens = (last.tokens + span.decoded(total)).saturating_sub(counted);
         }
         segments
     }
 
-    /// Adds the chunk's inter-token latencies. A chunk that finishes no token leaves
-    /// its gap to the next one that does. `chunk_gap` is the time since the previous chunk:
-    /// mostly the latency of one token.
+    /// Adds the inter-token latencies of a chunk. If a chunk completes no token, its gap counts for
+    /// the next chunk that does. `chunk_gap` is the time since the previous chunk, which usually is
+    /// the latency of one token.
     fn weigh(&mut self, at: Instant, tokens: u64, chunk_gap: Option<ClassifiedLatency>) {
         let new = tokens.saturating_sub(self.highest);
         self.highest = self.highest.max(tokens);
@@ -309,7 +283,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Plays chunks of (milliseconds, running count of all channels), all answers.
+    /// Plays chunks of (milliseconds, running count of all channels). All text is answer.
     fn timeline(start: Instant, chunks: &[(u64, u64)]) -> Timeline {
         let mut timeline = Timeline::default();
         for (millis, tokens) in chunks {

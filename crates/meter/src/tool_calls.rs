@@ -1,5 +1,5 @@
-//! The tool calls of one generation: the names of the tools, and a hash of each call, so that the same call can be
-//! recognised. Arguments are not kept, and the key of the hashes is that of this process.
+//! The tool calls of one generation: the names of the tools, and a hash of each call that shows
+//! repetitions. Arguments are not kept. The key of the hashes is random in each process.
 
 use super::clip::remember;
 use std::collections::BTreeSet;
@@ -8,13 +8,13 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::sync::LazyLock;
 use tokengauge_core::call::Segment;
 
-/// The most calls of one answer that are looked at.
+/// The limit for calls of one response that are hashed.
 const MAX_CALLS: usize = 32;
-/// The most characters that are kept of a tool's name: those that OpenAI and Bedrock allow.
+/// The limit for a tool's name, in characters. OpenAI and Bedrock have the same limit.
 const MAX_NAME: usize = 64;
-/// The most characters of all names together: those of a name in the API.
+/// The limit for all names together, in characters. The API has this limit for a name.
 const MAX_NAMES: usize = 200;
-/// Stands for the names that are too many.
+/// Replaces the names beyond the limit.
 const MORE: &str = "+other";
 
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -29,7 +29,6 @@ struct ToolCall {
 }
 
 impl ToolCalls {
-    /// The tool that the call of `segment` is for. Some servers repeat it.
     pub(crate) fn name(&mut self, segment: Segment, name: &str) {
         if let Some(call) = self.call(segment) {
             remember(&mut call.name, name, MAX_NAME);
@@ -59,12 +58,10 @@ impl ToolCalls {
         }
     }
 
-    /// How many they are, up to [`MAX_CALLS`].
     pub(crate) fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// A hash of name and arguments of each.
     pub(crate) fn hashes(&self) -> Box<[u64]> {
         let of = |call: &ToolCall| {
             let arguments = call.arguments.as_ref().map(Hasher::finish);
@@ -73,8 +70,8 @@ impl ToolCalls {
         self.0.iter().map(of).collect()
     }
 
-    /// The names of the tools: each once, in order, with a `+` between them; `None` where there is none. Those that are
-    /// too many are one `other`.
+    /// The distinct names of the tools, in order and joined with `+`; `None` if there are none.
+    /// Names beyond the limit become one `other`.
     pub(crate) fn names(&self) -> Option<String> {
         let names = self.0.iter().filter_map(|call| call.name.as_deref());
         let names: BTreeSet<String> = names.map(function_name).collect();
@@ -94,7 +91,7 @@ impl ToolCalls {
     }
 }
 
-/// A name as functions have: what is not in `[A-Za-z0-9_.-]` becomes `_`.
+/// A valid function name: every character outside of `[A-Za-z0-9_.-]` becomes `_`.
 fn function_name(name: &str) -> String {
     let letters = name.chars();
     letters

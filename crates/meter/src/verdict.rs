@@ -7,38 +7,35 @@ use tokengauge_core::call::{Dialect, EMPTY_RESPONSE, NOT_JSON, Outcome, TpsUnava
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_wire::{BeyondText, DIALECTS};
 
-/// Chunks with generated text that an `output_tps` needs.
+/// The number of chunks with generated text that an `output_tps` needs.
 const MIN_CHUNKS: u64 = 4;
 
-/// What the outcome and the availability of speeds depend on, besides the generation.
+/// Facts, in addition to the generation, that decide the outcome and the availability of speeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
-    /// The dialect of the path, also if a stream had nothing of it.
+    /// The dialect of the path, even if the stream had no content of this dialect.
     pub(crate) expected: Dialect,
-    /// The upstream's status, where it answered.
     pub(crate) status: Option<u16>,
-    /// Whether the answer came as a stream, where one came.
     pub(crate) streamed: Option<bool>,
-    /// Whether the body was read to its end, so that the answer's end is known.
+    /// Whether the body was read to its end, so that the end of the answer is known.
     pub(crate) readable: bool,
-    /// Whether the framing or the encoding of the body broke.
+    /// Whether the framing or the encoding of the body was broken.
     pub(crate) broken: bool,
-    /// Whether the request asked a model to write text.
     pub(crate) asks_for_text: bool,
     pub(crate) lagged: bool,
     pub(crate) choices: Option<u32>,
-    /// Whether more was generated than streamed.
     pub(crate) hidden: bool,
 }
 
-/// How the call ended. A failure of the proxy comes first, then what the upstream sent (status,
-/// error event), then how the body ended. An agent that leaves after the terminator has the
-/// whole response.
+/// How the call ended. A failure of the proxy has priority. Next come the upstream's status and
+/// error events, then the end of the body. An agent that leaves after the terminator has the whole
+/// response.
 pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outcome {
     let refused = facts.status.is_some_and(|status| status >= 400);
     match end {
-        // The upstream's status and errors come first, as for an agent that left.
+        // If sending to the agent timed out, the upstream's status and errors have priority, as if
+        // the agent had left.
         End::Failed(kind) if *kind != FailureKind::AgentSendTimeout => failed(*kind),
         _ if refused => Outcome::HttpError,
         _ if generation.failure().is_some() => Outcome::ErrorEvent,
@@ -51,9 +48,9 @@ pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outc
     }
 }
 
-/// Whether the upstream worked on the prompt, so that it counts as input where the provider
-/// does not say so itself: it was `sent` as a whole or `answered`, and not refused, be it by
-/// an error in a 200 before anything was generated.
+/// Whether the upstream processed the prompt, so that our own count of it is valid. The prompt must
+/// be completely `sent` or `answered`. The upstream must not have refused it, not even with an
+/// error in a 200 before anything was generated.
 pub(crate) fn processed(
     outcome: Outcome,
     facts: &Facts,
@@ -71,7 +68,6 @@ pub(crate) fn processed(
     }
 }
 
-/// How a call ended that the proxy could not forward.
 pub(crate) fn failed(kind: FailureKind) -> Outcome {
     match kind {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls => Outcome::Unreachable,
@@ -92,8 +88,8 @@ pub(crate) fn failed(kind: FailureKind) -> Outcome {
     }
 }
 
-/// A stream that ended cleanly, but with neither terminator nor finish reason, in a
-/// dialect that has either.
+/// Whether a stream ended cleanly, but without terminator and finish reason, in a dialect that has
+/// one of them.
 fn unterminated(facts: &Facts, generation: &Generation) -> bool {
     let has_an_end = DIALECTS.registration(facts.dialect).ends_streams;
     let answered = facts.status.is_none_or(|status| status < 300);
@@ -105,16 +101,16 @@ fn unterminated(facts: &Facts, generation: &Generation) -> bool {
         && !generation.concluded()
 }
 
-/// The `error_type` of a 200 to a request for text that has no answer, if it is one: nothing at
-/// all, nothing but events that are not of the dialect, such as pings, or nothing but what is no
-/// JSON, such as a page of HTML or a part of an answer.
+/// The `error_type` of a 200 without an answer to a request for text; `None` if there is an answer.
+/// Such a response is empty, or has only events outside of the dialect, such as pings, or only
+/// invalid JSON, such as an HTML page or a part of an answer.
 pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'static str> {
     let dialect = DIALECTS.registration(facts.expected);
     // Sounds and pictures are not JSON.
     let of_json = dialect.generates && facts.expected != Dialect::OpenaiMedia;
     let should = facts.asks_for_text && of_json && matches!(facts.status, Some(200 | 201));
     let [unread, damaged, skipped] = generation.lost();
-    // A body that could not be decoded, or had no memory left, may be an answer.
+    // A body that could not be decoded, or for which there was no memory, may contain an answer.
     let is_unknown = facts.lagged || facts.broken && unread == 0;
     if !should || is_unknown || !generation.is_empty() {
         return None;
@@ -130,14 +126,17 @@ pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'stat
     }
 }
 
-/// Why there is no `output_tps`; `None` where there is one.
+/// Why there is no `output_tps`; `None` if there is one.
 ///
-/// Several reasons can hold at once. The first of these is recorded: there was no answer
-/// (`ended_early`); the tokens are not known (`unparsed`, `lagged`); they have no
-/// pace (`not_streamed`, `multiple_choices`); a bad end came before there was enough
-/// (`ended_early`); there is not enough (`too_few_tokens`); the pace is not the
-/// model's (`agent_limited`, `buffered`); there is not enough still (`too_few_frames`); the tokens
-/// are not all (`hidden_output`).
+/// Several reasons can apply at once. The first one in this order is recorded:
+/// 1. `ended_early`: there was no answer.
+/// 2. `unparsed`, `lagged`: the tokens are unknown.
+/// 3. `not_streamed`, `multiple_choices`: the tokens have no pace.
+/// 4. `ended_early`: the call failed before there were enough tokens.
+/// 5. `too_few_tokens`: there are not enough tokens.
+/// 6. `agent_limited`, `buffered`: the pace is not the model's.
+/// 7. `too_few_frames`: there are not enough chunks.
+/// 8. `hidden_output`: some tokens were not streamed.
 pub(crate) fn unavailable(
     measure: &Measure,
     outcome: Outcome,
@@ -164,7 +163,7 @@ pub(crate) fn unavailable(
     pace(measure, outcome, facts, generation)
 }
 
-/// Why there is no `total_tps`; `None` where there is one.
+/// Why there is no `total_tps`; `None` if there is one.
 pub(crate) fn total_unavailable(facts: &Facts, generation: &Generation) -> Option<TpsUnavailable> {
     let answered = facts.status.is_some_and(|status| status < 400);
     if !answered {
@@ -195,7 +194,7 @@ fn pace(
     let rate = span.and_then(|span| span.rate(total)).unwrap_or(0.0);
     let too_few_tokens = decoded < measure.min_output_tokens.max(1);
     let too_few_chunks = chunks < MIN_CHUNKS;
-    // Enough tokens, and all of them at once: a proxy before us held them back.
+    // If enough tokens arrived all at once, a proxy before us held them back.
     let at_once = span.is_some_and(|span| span.first_tokens >= measure.min_output_tokens.max(1));
     if outcome != Outcome::Complete && (too_few_tokens || too_few_chunks) {
         Some(TpsUnavailable::EndedEarly)
@@ -216,8 +215,8 @@ fn pace(
     }
 }
 
-/// The speed from the first answer on, reasoning left out: under the same conditions
-/// as `output_tps`, held against the answer's own chunks and tokens.
+/// The speed of the answer without reasoning. It needs the conditions of `output_tps`, applied to
+/// the chunks and tokens of the answer.
 pub(crate) fn answer_rate(measure: &Measure, generation: &Generation) -> Option<f64> {
     let answered = generation.tokens().answered();
     let span = generation.timeline.answer?;

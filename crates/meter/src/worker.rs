@@ -1,4 +1,4 @@
-//! The one background thread for what is too big to be measured inline.
+//! The background thread for work that is too expensive to do inline.
 
 use super::guard::guarded;
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use tokengauge_core::background::{self, BackgroundWork, wait_behind};
 use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
 use tokengauge_core::memory::{Memory, Reclaim};
 
-/// Jobs that can wait, besides those that were taken. What they hold is bounded by the memory of all calls.
+/// The limit for queued jobs, without the batch that is running. The memory limit of all calls
+/// bounds what they hold.
 const QUEUE: usize = 4096;
-/// How long jobs gather after others were done, unless they are many or one is urgent.
+/// How long jobs are gathered into a batch. A batch ends earlier if it is large or one job is
+/// urgent.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 
 pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Executor {
-    /// On the background thread: it may take long.
     Background,
-    /// On a thread of traffic, since the queue is full: only what is cheap.
+    /// On a thread of traffic, because the queue is full. Only cheap work is done there.
     Traffic,
 }
 
@@ -44,24 +45,25 @@ impl Worker {
         if let Err(error) = background::spawn("meter", BackgroundWork::Bursts, move || {
             work(&jobs, reclaim)
         }) {
-            tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
+            tracing::error!(%error, "cannot start the measuring thread: large bodies will not be measured");
             queue.close();
         }
         Worker { queue }
     }
 
-    /// Queues a job; returns it if the queue is full. It may wait for
-    /// [`GATHER_TIME`] even where there are no others.
+    /// Queues a job, or returns it if the queue is full. The job may wait for [`GATHER_TIME`] even
+    /// if there are no others.
     pub(crate) fn queue(&self, job: Job) -> Result<(), Job> {
         self.queue.push(Message::Job(job)).map_err(job_of)
     }
 
-    /// Queues a job whose result somebody waits for: after all others, but without a wait for more.
+    /// Queues a job whose result somebody waits for. It runs after all queued jobs, but does not
+    /// wait for further ones.
     pub(crate) fn queue_urgent(&self, job: Job) -> Result<(), Job> {
         self.queue.push_urgent(Message::Job(job)).map_err(job_of)
     }
 
-    /// Waits until everything queued is done, at most `patience`.
+    /// Waits at most `patience` until all queued jobs are done.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
         wait_behind(
             |done| self.queue.push_urgent(Message::Flush(done)).is_ok(),
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn a_job_that_panics_does_not_take_the_thread_along() {
         let worker = Worker::with_queue(8, &Memory::unbounded());
-        // Without the hook, which takes seconds to print a backtrace on a busy machine.
+        // This skips the panic hook, which takes seconds to print a backtrace on a busy machine.
         let panics = |_: Executor| std::panic::resume_unwind(Box::new("in a test"));
         assert!(worker.queue(Box::new(panics)).is_ok());
         let (done, seen) = channel();

@@ -1,4 +1,4 @@
-//! Addresses to listen on, as text, and listening sockets.
+//! Listen addresses and listening sockets.
 
 use serde::Deserialize;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -6,14 +6,14 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// The backlog: connections in the kernel's queue until they are accepted.
+/// Backlog: how many connections the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
-/// TCP keep-alive, which detects dead peers.
+/// TCP keep-alive detects dead peers.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(15));
 
-pub const EXPECTED: &str = "is no address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
+pub const EXPECTED: &str = "is not an address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
                                    (all addresses of this host, IPv4 and IPv6)";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub struct InvalidAddress {
     pub text: String,
 }
 
-/// `IP:PORT`, or `*:PORT` for `[::]:PORT`, which is all addresses of both families.
+/// Parses `IP:PORT`. `*:PORT` means `[::]:PORT`, which is all IPv4 and IPv6 addresses.
 ///
 /// # Errors
 /// What is wrong with the text.
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, InvalidAddress> {
         })
 }
 
-/// An address as a configuration has it.
+/// A listen address in a configuration file.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Written(pub SocketAddr);
@@ -51,11 +51,11 @@ impl TryFrom<String> for Written {
     }
 }
 
-/// Listens on an address, not blocking. `[::]` is all addresses of both families, whatever
-/// the host's default is, and `0.0.0.0` where the host has no IPv6.
+/// Opens a non-blocking listener. `[::]` accepts IPv4 and IPv6 whatever the host's default is, and falls back to
+/// `0.0.0.0` on a host without IPv6.
 ///
 /// # Errors
-/// Why the address cannot be had.
+/// Why the address cannot be bound.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let every_family = address.is_ipv6() && address.ip().is_unspecified();
     match bound(address, every_family) {
@@ -75,14 +75,14 @@ fn bound(address: SocketAddr, every_family: bool) -> io::Result<TcpListener> {
     if every_family {
         socket.set_only_v6(false)?;
     }
-    // Accepted sockets inherit it.
+    // Accepted sockets inherit the option.
     socket.set_tcp_keepalive(&KEEPALIVE)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Whether the host does not support the address family.
+/// Whether the error says that the host does not support the address family.
 fn has_no_family(error: &io::Error) -> bool {
     let unknown = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.raw_os_error() == Some(unknown) || error.kind() == io::ErrorKind::AddrNotAvailable

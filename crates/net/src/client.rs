@@ -1,5 +1,5 @@
-//! The HTTP client for everything but upstreams: receivers of alerts, OTLP collectors, engines'
-//! metrics, the API of a running proxy.
+//! HTTP client for everything except proxied calls: alert receivers, OTLP collectors, metrics of engines, and the API
+//! of a running proxy.
 
 use crate::endpoint::Protocol;
 use crate::tls::{ClientTls, Connector, Invalid};
@@ -19,12 +19,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// The default limit on a response body, in bytes.
+/// Default limit on a response body, in bytes.
 const MAX_BODY: usize = 32 << 20;
-/// How long a connection that takes no requests any more may take to end.
+/// How long a connection that accepts no further requests may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// A complete response.
 #[derive(Clone, Debug)]
 pub struct ClientResponse {
     pub status: StatusCode,
@@ -34,7 +33,7 @@ pub struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// The value of `retry-after`, where it is in seconds.
+    /// The value of `retry-after` if it is a number of seconds.
     pub fn retry_after(&self) -> Option<Duration> {
         let value = self.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
         value.parse().ok().map(Duration::from_secs)
@@ -43,9 +42,8 @@ impl ClientResponse {
 
 #[derive(Debug, thiserror::Error)]
 pub enum NoClient {
-    #[error("the URL names no host")]
+    #[error("the URL has no host")]
     NoHost,
-    /// Its scheme is neither `http` nor `https`.
     #[error("the URL must start with http:// or https://")]
     Scheme,
     #[error(transparent)]
@@ -54,19 +52,19 @@ pub enum NoClient {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No connection, or no TLS on it.
+    /// The connection or its TLS handshake failed.
     #[error("{0}")]
     Connect(io::Error),
-    /// The connection was lost, or the response is not HTTP.
+    /// The connection was lost, or the response is not valid HTTP.
     #[error("{}", with_causes(.0))]
     Exchange(#[from] hyper::Error),
-    /// The response is larger than this many bytes.
+    /// The response body exceeds the limit, in bytes.
     #[error("sent more than {0} bytes")]
     TooLarge(usize),
 }
 
-/// The error and its causes: a server that wants a certificate says so in an alert of TLS, which is the cause of a
-/// `connection error`.
+/// Formats the error with its causes. For example, a server that requires a client certificate sends a TLS alert, which
+/// is the cause of a `connection error`.
 fn with_causes(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -77,7 +75,7 @@ fn with_causes(error: &hyper::Error) -> String {
     text
 }
 
-/// Sends requests to one address.
+/// Sends requests to one server.
 #[derive(Debug)]
 pub struct Client {
     host: String,
@@ -86,19 +84,18 @@ pub struct Client {
     tls: Option<Connector>,
     http2: bool,
     max_body: usize,
-    /// Where to connect, in place of what the host's name resolves to.
+    /// Connects to this address instead of resolving the host name.
     at: Option<SocketAddr>,
-    /// The idle connection, with keep-alive.
+    /// The idle keep-alive connection.
     kept: Option<Mutex<Option<Connection>>>,
 }
 
 impl Client {
-    /// A client for the address in `url`, with a connection for each request. HTTP/2 without TLS
-    /// is spoken where `protocol` is HTTP/2.
+    /// Creates a client for the server in `url` that opens a connection for each request. Without TLS, HTTP/2 is used
+    /// only if `protocol` is HTTP/2.
     ///
     /// # Errors
-    /// Where the URL names no host or is neither `http` nor `https`, or a file that TLS needs
-    /// cannot be used.
+    /// If the URL has no host, its scheme is neither `http` nor `https`, or a TLS file cannot be used.
     pub fn new(url: &Uri, tls: &ClientTls, protocol: Protocol) -> Result<Client, NoClient> {
         let authority = url.authority().ok_or(NoClient::NoHost)?;
         let secure = match url.scheme() {
@@ -127,13 +124,13 @@ impl Client {
         Client { max_body, ..self }
     }
 
-    /// Enables keep-alive; requests then wait for each other.
+    /// Enables keep-alive. Requests are then sent one after the other.
     pub fn keep_alive(self) -> Client {
         let kept = Some(Mutex::default());
         Client { kept, ..self }
     }
 
-    /// Connects to this address, whatever the host's name resolves to.
+    /// Connects to this address instead of resolving the host name.
     pub fn at(self, address: SocketAddr) -> Client {
         let at = Some(address);
         Client { at, ..self }
@@ -144,11 +141,11 @@ impl Client {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Sends a request and returns the complete response, without a timeout. If an idle connection
-    /// turns out to be closed, the request is sent again over a new one, so it must be idempotent.
+    /// Sends a request and returns the complete response, without a timeout. The request must be idempotent: if an idle
+    /// connection turns out to be closed, it is sent again over a new one.
     ///
     /// # Errors
-    /// Where there is no complete response.
+    /// If no complete response arrives.
     pub async fn send(&self, request: &Request<Bytes>) -> Result<ClientResponse, Failure> {
         let Some(kept) = &self.kept else {
             return self.connect().await?.send(self, request).await;
@@ -166,10 +163,10 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends a request over a connection of its own; the response's body is read as it comes.
+    /// Sends a request over a separate connection and returns when the response head has arrived.
     ///
     /// # Errors
-    /// Where there is no head of a response.
+    /// If no response head arrives.
     pub async fn stream(&self, request: &Request<Bytes>) -> Result<StreamedResponse, Failure> {
         let mut connection = self.connect().await?;
         let (head, body) = connection.begin(self, request).await?.into_parts();
@@ -197,7 +194,7 @@ impl Client {
     }
 }
 
-/// A connection, which is closed when it is dropped.
+/// A connection, closed on drop.
 #[derive(Debug)]
 struct Connection {
     sender: Sender,
@@ -249,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection was lost, where that was before the request went out: its task knows.
+    /// Returns why the connection was lost before the request was sent, which only the connection's task knows.
     async fn cause(&mut self, error: hyper::Error) -> hyper::Error {
         if !error.is_canceled() && !error.is_closed() {
             return error;
@@ -271,7 +268,7 @@ impl Connection {
                 sender.ready().await?;
                 sender.send_request(request).await
             }
-            // HTTP/1 has the path in the target and the address in `host`.
+            // In HTTP/1, the target has only the path, and the address is in `host`.
             Sender::Http1(sender) => {
                 let target = request.uri().path_and_query().cloned();
                 *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
@@ -284,7 +281,7 @@ impl Connection {
     }
 }
 
-/// A response whose body is read as it comes; dropping it closes the connection.
+/// A response with a streamed body. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct StreamedResponse {
     pub status: StatusCode,
@@ -293,10 +290,10 @@ pub struct StreamedResponse {
 }
 
 impl StreamedResponse {
-    /// The next bytes of the body; `None` at its end.
+    /// Returns the next bytes of the body, or `None` at its end.
     ///
     /// # Errors
-    /// Where the connection was lost.
+    /// If the connection is lost.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(bytes) = frame?.into_data() {
@@ -328,19 +325,18 @@ async fn whole(response: Response<Incoming>, max_body: usize) -> Result<ClientRe
     })
 }
 
-/// Sends `request`, whose target is a whole URL, and waits at most `timeout` for all
-/// of the answer.
+/// Sends `request` to its absolute URL and waits at most `timeout` for the complete response.
 ///
 /// # Errors
-/// Where there is no answer; the text says why.
+/// If no complete response arrives in time. The text says why.
 pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<ClientResponse> {
     fetch_with(request, timeout, &ClientTls::default()).await
 }
 
-/// The same with TLS settings.
+/// [`fetch`] with TLS settings.
 ///
 /// # Errors
-/// Where there is no answer; the text says why.
+/// If no complete response arrives in time. The text says why.
 pub async fn fetch_with(
     request: Request<Bytes>,
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! The endpoint of a server: scheme, host, port and base path.
+//! Address of an upstream server: scheme, host, port and base path.
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
@@ -6,16 +6,15 @@ use http::uri::{Authority, Scheme};
 /// One server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// `http` or `https`.
     pub scheme: Scheme,
-    /// Host and, where it is not the scheme's own, port.
+    /// Host, and port unless it is the default of the scheme.
     pub authority: Authority,
-    /// Put before the path of every request; no trailing slash, may be empty.
+    /// Prefix for the path of every request. May be empty, has no trailing slash.
     pub base_path: String,
 }
 
 impl Endpoint {
-    /// Its URL, where the base path is the whole path.
+    /// The URL of the base path.
     pub fn url(&self) -> Uri {
         let path = match self.base_path.as_str() {
             "" => "/",
@@ -25,19 +24,18 @@ impl Endpoint {
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
             .path_and_query(path);
-        url.build().expect("its parts were those of a URL")
+        url.build().expect("the parts are from a valid URL")
     }
 }
 
-/// The HTTP version towards an upstream.
+/// HTTP version for connections to an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// What ALPN chooses over TLS, HTTP/1.1 otherwise.
+    /// With TLS, ALPN chooses. Without TLS, HTTP/1.1.
     #[default]
     Auto,
-    /// HTTP/1.1 always.
     Http1,
-    /// HTTP/2 always: by ALPN over TLS, by prior knowledge otherwise.
+    /// HTTP/2 always: negotiated by ALPN with TLS, by prior knowledge without.
     Http2,
 }

@@ -1,5 +1,4 @@
-//! TLS for agents and upstreams. Both sides read their files again when these change, for new
-//! connections.
+//! TLS for connections from agents and to upstreams. Both sides reload changed files for new connections.
 
 mod files;
 mod reload;
@@ -27,29 +26,29 @@ pub use files::Invalid;
 const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// TLS towards agents. Files are read again when they change.
+/// TLS for connections from agents. Changed files are reloaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerTls {
-    /// Certificate chain, PEM.
+    /// PEM.
     pub certificate: PathBuf,
-    /// Private key, PEM.
+    /// PEM.
     pub key: PathBuf,
-    /// Authorities; agents must present a certificate signed by one of them.
+    /// If set, agents must present a certificate that one of these authorities signed.
     pub client_ca: Option<PathBuf>,
 }
 
-/// TLS towards an upstream. Files are read again when they change.
+/// TLS for connections to an upstream. Changed files are reloaded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientTls {
-    /// Trusted roots, PEM, in place of the system's.
+    /// Trusted root certificates, PEM. They override the system's.
     pub ca: Option<PathBuf>,
-    /// Our own certificate chain and key, PEM.
+    /// Client certificate chain and key, PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name to ask for and check, in place of the endpoint's host.
+    /// Server name for SNI and verification. It overrides the endpoint's host.
     pub server_name: Option<String>,
 }
 
-/// The TLS client for connections to an upstream.
+/// TLS client for connections to an upstream.
 #[derive(Debug)]
 pub struct Connector {
     config: Reloading<ClientConfig>,
@@ -61,7 +60,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or does not hold what it should.
+    /// If a file cannot be read or its content cannot be used.
     pub fn new(tls: &ClientTls, protocol: Protocol) -> Result<Connector, Invalid> {
         Connector::with_alpn(
             tls,
@@ -73,11 +72,11 @@ impl Connector {
         )
     }
 
-    /// The same for a protocol that is not HTTP: ALPN is not used.
+    /// A connector without ALPN, for protocols other than HTTP.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or does not hold what it should.
+    /// If a file cannot be read or its content cannot be used.
     pub fn without_alpn(tls: &ClientTls) -> Result<Connector, Invalid> {
         Connector::with_alpn(tls, &[])
     }
@@ -104,13 +103,12 @@ impl Connector {
         })
     }
 
-    /// Performs the handshake. `host` is the endpoint's, with or without the brackets of an IPv6
-    /// address; it is sent as SNI and verified, unless the settings have another name. The stream
-    /// has the protocol that ALPN chose.
+    /// Performs the handshake. `host` is the endpoint's host, with or without the brackets of an IPv6 address. It is
+    /// sent as SNI and verified unless `server_name` is set. The returned stream knows the protocol that ALPN chose.
     ///
     /// # Errors
     ///
-    /// When the handshake fails; the message says what the operator can do.
+    /// If the handshake fails. The message says what the operator can do.
     pub async fn connect<T>(&self, tcp: T, host: &str) -> io::Result<client::TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -127,7 +125,7 @@ impl Connector {
     }
 }
 
-/// The TLS server for connections of agents.
+/// TLS server for connections from agents.
 #[derive(Debug)]
 pub struct Acceptor {
     config: Reloading<ServerConfig>,
@@ -138,7 +136,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or does not hold what it should.
+    /// If a file cannot be read or its content cannot be used.
     pub fn new(tls: &ServerTls) -> Result<Acceptor, Invalid> {
         let files = [&tls.certificate, &tls.key]
             .into_iter()
@@ -154,7 +152,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// When the handshake fails.
+    /// If the handshake fails.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
         TlsAcceptor::from(self.config.current(Instant::now()))
             .accept(tcp)
@@ -204,7 +202,8 @@ fn server_config(tls: &ServerTls) -> Result<ServerConfig, Invalid> {
     Ok(config)
 }
 
-/// The clock of the machine. That of rustls panics where it is before 1970; then no certificate is valid, and nothing else fails.
+/// The system clock. The clock of rustls panics if the system time is before 1970. With this one, certificate
+/// verification fails instead.
 #[derive(Debug)]
 struct WallClock;
 
@@ -215,7 +214,7 @@ impl TimeProvider for WallClock {
     }
 }
 
-/// A builder with an explicit crypto provider, since a process may have a second one compiled in.
+/// Names the crypto provider explicitly, because a process may have a second one compiled in.
 fn client_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(WallClock))
         .with_safe_default_protocol_versions()
@@ -228,7 +227,7 @@ fn server_builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
         .expect("ring has the suites of TLS 1.2 and 1.3")
 }
 
-/// The system's roots: read once, shared by all upstreams.
+/// The system's root certificates, read once and shared by all upstreams.
 fn system_roots() -> Result<Arc<RootCertStore>, Invalid> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {
@@ -253,7 +252,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, Invalid> {
     })
 }
 
-/// Adds what the operator can do to rustls' message.
+/// Appends advice for the operator to the message of rustls.
 fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
     let Some(cause) = error
         .get_ref()
@@ -267,24 +266,27 @@ fn explain(error: io::Error, name: &ServerName<'_>) -> io::Error {
     };
     let name = name.to_str();
     let advice = match cause {
-        // An authority with the same name but another key gives a bad signature.
+        // If an authority has the expected name but a different key, verification fails with a bad signature.
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
-            "no trusted authority signed its certificate; `tls.ca` names others to trust".to_owned()
+            "no trusted authority signed its certificate; set `tls.ca` to trust another one"
+                .to_owned()
         }
         rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
             "its certificate has expired".to_owned()
         }
         rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
-            format!("its certificate is not for `{name}`; `tls.server_name` asks for another name")
+            format!(
+                "its certificate is not for `{name}`; set `tls.server_name` to expect another name"
+            )
         }
         rustls::Error::InvalidMessage(_) => "it does not speak TLS on this port".to_owned(),
         rustls::Error::AlertReceived(alert) => {
             format!(
-                "it refused the handshake ({alert:?}); it may want a certificate (`tls.certificate`, `tls.key`)"
+                "it refused the handshake ({alert:?}); it may require a client certificate (`tls.certificate`, `tls.key`)"
             )
         }
         rustls::Error::NoApplicationProtocol => {
-            "it does not speak the protocol asked for".to_owned()
+            "it does not support the requested protocol".to_owned()
         }
         other => other.to_string(),
     };

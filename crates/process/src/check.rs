@@ -1,4 +1,4 @@
-//! What the start of a process opens and reads, for `check`, which leaves nothing behind.
+//! For the command `check`: opens and reads what a process needs at its start, and leaves nothing behind.
 
 use crate::spending::Spending;
 use crate::{ProcessError, notify, objectives, operators, quota_store, sinks};
@@ -7,15 +7,15 @@ use tokengauge_admin::Access;
 use tokengauge_config::Config;
 use tokengauge_net::tls;
 
-/// The folder that `run` keeps its state in, as it opens it, but leaves nothing behind.
+/// Checks that `run` could open the folder for its state. Leaves nothing behind.
 pub fn state(config: &Config) -> Result<(), ProcessError> {
     objectives::check(config)?;
     Spending::check(config)?;
     notify::check_state(config)
 }
 
-/// What receivers, sinks, the quota store and scrapers read at the start. Addresses are not bound: the process that is checked
-/// for may run.
+/// Reads the files that receivers, sinks, the quota store and scrapers need at the start. Binds no address, because a
+/// process with this configuration may be running.
 pub fn started(config: &Config) -> Result<(), ProcessError> {
     notify::check(config)?;
     quota_store::check(config)?;
@@ -23,7 +23,7 @@ pub fn started(config: &Config) -> Result<(), ProcessError> {
     operators::check(config)
 }
 
-/// Reads certificates and keys, so that errors show now and not with the first connection.
+/// Reads certificates and keys, so that errors appear at the start and not with the first connection.
 pub fn files(config: &Config) -> Result<(), ProcessError> {
     for tls in config
         .listeners

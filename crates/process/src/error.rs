@@ -1,35 +1,35 @@
-//! Why a process ends with an error.
+//! Errors that end a process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::{error, io};
 
-/// Why a command fails. `main` has a separate exit code for each variant.
+/// Why a command fails. `main` maps each variant to an exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// The operator's configuration cannot be used; the text names line and key.
+    /// The configuration cannot be used. The text names line and key.
     #[error("{0}")]
     Configuration(String),
-    /// Something failed while running; the text says what and what to do.
+    /// Something failed while running. The text says what failed and what to do.
     #[error("tokengauge: {0}")]
     Failed(#[source] Box<dyn error::Error + Send + Sync>),
-    /// The command was done except for a part, which the text names.
+    /// The command finished except for a part, which the text names.
     #[error("tokengauge: {0}")]
     LeftOut(String),
-    /// The command was done, and what it looks for is there.
+    /// The command finished and found what it searches for, such as a fault.
     #[error("tokengauge: {0}")]
     Found(String),
-    /// The command was done, and what it was asked is not known yet.
+    /// The command finished, but the question is still undecided.
     #[error("tokengauge: {0}")]
     Undecided(String),
-    /// An address cannot be listened on: another configuration would not help. The text says
-    /// which, why and what to do.
+    /// An address cannot be listened on, for reasons outside of the configuration. The text names the address, the
+    /// reason and the fix.
     #[error("tokengauge: {0}")]
     Address(String),
-    /// Work was stopped by a signal before its end; what was done until then is written.
+    /// A signal stopped the work early. The finished part is written.
     #[error("tokengauge: {0}")]
     Interrupted(String),
-    /// Standard output was closed by its reader, as by `| head -1`: there is nothing more to do.
+    /// The reader of standard output closed it, as `| head -1` does.
     #[error("tokengauge: nobody reads standard output")]
     OutputClosed,
 }
@@ -40,7 +40,7 @@ impl From<tokengauge_config::Invalid> for ProcessError {
     }
 }
 
-/// An error that ends a command. Its text names what failed, so that `?` can make it a [`ProcessError::Failed`].
+/// An error that ends a command. Its text names what failed, so that `?` can turn it into [`ProcessError::Failed`].
 pub trait Fatal: error::Error + Send + Sync + 'static {}
 
 impl<E: Fatal> From<E> for ProcessError {
@@ -54,7 +54,6 @@ impl Fatal for tokengauge_sink::SendError {}
 impl Fatal for tokengauge_store::export::ExportError {}
 impl Fatal for tokengauge_store::ledger::QueryError {}
 
-/// A request to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
     #[error("cannot listen on {0}: {1}")]

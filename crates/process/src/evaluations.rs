@@ -1,4 +1,4 @@
-//! What is evaluated in the background of a running proxy.
+//! Background evaluations of a running proxy.
 
 pub(crate) mod drift;
 pub mod experiments;

@@ -1,6 +1,6 @@
-//! The fallback of a sidecar whose configuration cannot be used at the start: the upstreams
-//! and routes from its injection, so that the application can go on. Calls are still refused
-//! where the configuration may have limits, unless the injection says otherwise.
+//! The fallback configuration of an injected sidecar whose own configuration cannot be used at the start. It has the
+//! upstreams and routes from the injection, so that the application keeps working. Calls are still refused if the
+//! unusable configuration may have limits, unless the injection allows them.
 
 use crate::ProcessError;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use tokengauge_admin::Running;
 use tokengauge_config::environment::OnRefusedConfig;
 use tokengauge_config::{Config, may_guard_metrics, may_have_token, may_limit};
 
-/// A configuration that is in use until the one in `file` can be used.
+/// A configuration that is used until the one in `file` can be used.
 #[derive(Clone)]
 pub struct Fallback {
     config: Config,
@@ -18,7 +18,7 @@ pub struct Fallback {
     file: PathBuf,
 }
 
-/// The content of the file that was refused.
+/// The content of the refused configuration file.
 enum Refused {
     Missing,
     Unreadable,
@@ -34,7 +34,7 @@ impl Fallback {
         }
     }
 
-    /// The fallback's configuration, which depends on the file's present content. Blocks on the disk.
+    /// Builds the fallback's configuration, which depends on the file's current content. Blocks on the disk.
     pub fn config(&self) -> Config {
         let refused = self.refused();
         let mut config = self.config.clone();
@@ -53,7 +53,6 @@ impl Fallback {
         }
     }
 
-    /// The error message for agents.
     fn refusal(&self) -> Arc<str> {
         let limits = match self.policy {
             OnRefusedConfig::Refuse => "",
@@ -71,7 +70,7 @@ impl Fallback {
 
     fn refused(&self) -> Refused {
         match std::fs::read(&self.file) {
-            // UTF-16, with or without a byte order mark, is not read.
+            // A file in UTF-16, with or without a byte order mark, is unreadable.
             Ok(bytes) if bytes.contains(&0) => Refused::Unreadable,
             Ok(bytes) => String::from_utf8(bytes).map_or(Refused::Unreadable, Refused::Text),
             Err(error) if error.kind() == ErrorKind::NotFound => Refused::Missing,
@@ -79,27 +78,26 @@ impl Fallback {
         }
     }
 
-    /// Logs why the fallback is in use, and what becomes of calls.
+    /// Logs why the fallback is in use and whether calls are forwarded or refused.
     pub fn log(&self, reason: &str, running: Running) {
         let reason = reason.replace('\n', "; ");
         let calls = match running {
             Running::Refusing => {
-                "calls are refused, since it may limit them or the injection wants it so"
+                "calls are refused, because the configuration may limit them or the injection requires it"
             }
             _ => "calls are forwarded and measured with defaults",
         };
         tracing::error!(
             reason,
             calls,
-            "the configuration was refused at the start, a fault of whoever wrote it; the fallback of the \
-             injection is in use. Mend the configuration: it is read again when it changes"
+            "the configuration was refused at the start; the fallback of the injection is in use. \
+             Fix the configuration: it is reloaded when it changes"
         );
     }
 }
 
 impl Refused {
-    /// Whether the file's text may satisfy `say`: no where there is no file, yes where it cannot
-    /// be read.
+    /// Whether the file's text may satisfy `say`. `false` if there is no file, `true` if it cannot be read.
     fn may(&self, say: impl Fn(&str) -> bool) -> bool {
         match self {
             Refused::Missing => false,
@@ -109,7 +107,6 @@ impl Refused {
     }
 }
 
-/// Whether the fallback forwards or refuses calls.
 pub fn running(config: &Config) -> Running {
     match config.refusal {
         Some(_) => Running::Refusing,
@@ -117,9 +114,9 @@ pub fn running(config: &Config) -> Running {
     }
 }
 
-/// The error with both reasons, where the fallback cannot be used either.
+/// An error with both reasons, for a fallback that also cannot be used.
 pub fn both(refused: &ProcessError, fallback: &ProcessError) -> ProcessError {
     ProcessError::Configuration(format!(
-        "{refused}\nthe fallback cannot be used either: {fallback}"
+        "{refused}\nthe fallback also cannot be used: {fallback}"
     ))
 }

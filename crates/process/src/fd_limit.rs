@@ -1,45 +1,44 @@
-//! The limit on open files: it is raised at the start and divided among connections.
+//! Raises the limit on open files at the start and divides it among connections.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokengauge_proxy::settings::Limits;
 
-/// Descriptors of a call: a connection of an agent, and one to its upstream.
+/// File descriptors per call: a connection from an agent and one to an upstream.
 const PER_CONNECTION: u64 = 2;
-/// Streams of HTTP/2 for each connection to an upstream: those that wait for a connection need no
-/// descriptor, and an upstream may take many over one connection.
+/// HTTP/2 streams that are assumed for each connection to an upstream. Streams that wait for a connection need no
+/// descriptor, and an upstream may accept many streams on one connection.
 const STREAMS_PER_CONNECTION: usize = 8;
-/// Descriptors reserved for everything else, where there are many: admin connections, listeners,
-/// logs, the ledger, exporters, DNS.
+/// Upper limit on descriptors reserved for everything else: admin connections, listeners, logs, the ledger, exporters,
+/// DNS.
 const RESERVED: u64 = 512;
-/// The same where there are few: what an idle process and one admin connection need.
+/// Lower limit on reserved descriptors, for an idle process with one admin connection and one traffic thread.
 const RESERVED_LEAST: u64 = 32;
-/// Those of a thread of traffic: two of epoll, one that wakes it, one for signals. The least has those of one thread.
+/// Descriptors of each further traffic thread: two for epoll, one to wake it, one for signals.
 const PER_THREAD: u64 = 4;
 
-/// The greatest initial size of the table of open files, which then has a megabyte.
+/// Maximum size to which the table of open files is grown at the start. It then takes one megabyte.
 const MOST: u64 = 128 * 1024;
 
-/// How many connections may be open, so that descriptors are left for everything else.
+/// How many connections may be open, so that descriptors remain for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdLimits {
-    /// Connections of agents, at most as many as are configured.
+    /// Connections from agents, at most the configured number.
     pub(crate) agents: usize,
-    /// Connections to all upstreams together. Agents with HTTP/2 may need more upstream
-    /// connections than they have themselves.
+    /// Connections to all upstreams together. Agents with HTTP/2 may need more upstream connections than agent
+    /// connections.
     pub(crate) upstreams: usize,
 }
 
 impl FdLimits {
-    /// Lowers `limits` to what the descriptors allow.
     pub(crate) fn apply(self, limits: &mut Limits) {
         limits.connections = self.agents;
         let most = self.upstreams.saturating_mul(STREAMS_PER_CONNECTION);
         limits.total_http2_streams = limits.total_http2_streams.min(most);
     }
 
-    /// Agents get at most half of what is not reserved, upstreams the rest.
+    /// Agents get at most half of the descriptors that are not reserved. Upstreams get the rest.
     fn of(files: u64, connections: usize, threads: usize) -> FdLimits {
         let reserved = (files / 4).clamp(RESERVED_LEAST, RESERVED) + of_other_threads(threads);
         let free = usize::try_from(files.saturating_sub(reserved)).unwrap_or(usize::MAX);
@@ -51,17 +50,17 @@ impl FdLimits {
     }
 }
 
-/// Descriptors of the threads of traffic but one.
+/// Descriptors of all traffic threads except the first.
 fn of_other_threads(threads: usize) -> u64 {
     PER_THREAD.saturating_mul(threads.saturating_sub(1) as u64)
 }
 
-/// Raises the limit on open files to the hard limit, and logs where that is not enough for
-/// `connections` connections of agents, served by so many threads. Returns how many connections may be open.
+/// Raises the limit on open files to the hard limit and returns how many connections may be open. Logs a warning if
+/// that is not enough for `connections` connections from agents on `threads` traffic threads.
 ///
-/// The kernel doubles a process's table of open files when it is full. In a process with
-/// several threads it then waits for all processors, 10 ms or more, in which the thread that
-/// opens a connection moves no traffic. So the table is enlarged at the start.
+/// The kernel doubles a process's table of open files when it is full. In a process with several threads it then waits
+/// for all processors, 10 ms or more, during which the thread that opens a connection moves no traffic. So the table is
+/// grown at the start.
 pub fn raise(connections: usize, threads: usize) -> FdLimits {
     let theirs = (connections as u64).saturating_mul(PER_CONNECTION);
     let others = RESERVED.saturating_add(of_other_threads(threads));
@@ -79,12 +78,11 @@ pub fn raise(connections: usize, threads: usize) -> FdLimits {
     limits
 }
 
-/// Raises the limit for the start of so many threads of traffic.
 pub(crate) fn raise_for(threads: usize) {
     raised(RESERVED.saturating_add(of_other_threads(threads)));
 }
 
-/// Raises the soft limit to the hard limit, or at least to `wanted`; returns the new limit.
+/// Raises the soft limit to the hard limit if possible, otherwise to `wanted`. Returns the new limit.
 fn raised(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // Some systems allow less than their hard limit.
@@ -102,7 +100,7 @@ fn raised(wanted: u64) -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
-/// Enlarges the table to the size it has when this many files are open.
+/// Grows the table to the size that it has with this many open files.
 fn grow(files: u64) {
     let last = i32::try_from(files).unwrap_or(i32::MAX) - 1;
     // If this fails, the table grows later, when it is full.

@@ -1,4 +1,4 @@
-//! Where finished calls go: metrics, events, the call log, the ledger and the sinks.
+//! Destinations of finished calls: metrics, events, the call log, the ledger and the sinks.
 
 use crate::ledger;
 use crate::marks::{self, WarmUps};
@@ -18,7 +18,7 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::slo;
 
 pub(crate) struct FinishedCalls {
-    /// The subscribers, in the order in which they get each finished call.
+    /// In the order in which they receive each finished call.
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) prometheus: Arc<Prometheus>,
     pub(crate) recent: Arc<RecentCalls>,
@@ -30,7 +30,6 @@ pub(crate) struct FinishedCalls {
 }
 
 impl FinishedCalls {
-    /// Opens the files and starts the sinks.
     pub(crate) fn open(
         config: &Config,
         call_log: Option<&Path>,

@@ -1,4 +1,4 @@
-//! The ledger of a running proxy: its writer thread, its metrics, and its reader.
+//! The ledger of a running proxy: its writer thread, metrics and reader.
 
 use crate::SystemError;
 use rustix::time::{ClockId, clock_gettime};
@@ -12,7 +12,7 @@ use tokengauge_store::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, 
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 
-/// Starts the ledger that is configured. `unwritten` get the calls that it cannot write.
+/// `unwritten` receives the calls that the ledger cannot write.
 pub(crate) fn start(
     config: &Config,
     prometheus: &Prometheus,
@@ -47,7 +47,7 @@ pub(crate) fn start(
     started.map(Some).map_err(failed)
 }
 
-/// Why the ledger that is configured could not be written to; a proxy would run without it. Leaves nothing behind.
+/// Why the configured ledger cannot be written to. A proxy would run without it. Leaves nothing behind.
 pub fn unwritable(config: &Config) -> Option<String> {
     let path = &config.ledger.as_ref()?.path;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
@@ -56,14 +56,13 @@ pub fn unwritable(config: &Config) -> Option<String> {
     let error = writable.err()?;
     let path = path.display();
     Some(format!(
-        "ledger {path}: {error}: no finished call would be kept; name another path, or make this one writable"
+        "ledger {path}: {error}: finished calls cannot be stored; set another path or make this one writable"
     ))
 }
 
-/// Gives the ledger access to the calls in progress.
 pub(crate) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
-        tracing::error!(%error, "no thread: the ledger knows no capacity");
+        tracing::error!(%error, "cannot start a thread of the ledger; it records no capacity");
     }
 }
 
@@ -71,9 +70,9 @@ pub(crate) fn reader(ledger: &Ledger) -> Arc<Reader> {
     ledger.reader(work_clock, TIME_LIMIT)
 }
 
-/// A clock that measures the cost of a query: the processor time of the thread, and a tenth of the time on the
-/// wall. So a query is not refused because other programs had the processor, which queries leave
-/// to traffic; and yet none waits for longer than ten times its limit.
+/// A clock that measures the cost of a query: the processor time of the thread plus a tenth of the wall time. A query
+/// is therefore not refused because other programs used the processor, and yet no query waits longer than ten times its
+/// limit.
 pub fn work_clock() -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let spent = clock_gettime(ClockId::ThreadCPUTime);

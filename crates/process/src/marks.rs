@@ -1,5 +1,5 @@
-//! The marks that the process adds by itself: reloads, prices, restarts and warm-ups of upstreams, alerts. Those of drift are
-//! beside its evaluation.
+//! Marks that the process adds automatically: reloads, price changes, restarts and warm-ups of upstreams, alerts. The
+//! marks of drift are added by its evaluation.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,10 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The tags of the marks at both ends of an alert.
+/// Tags of the marks at the start and the end of an alert.
 const BEGIN: &str = "begin";
 const END: &str = "end";
 
-/// Marks in the ledger where there is one.
 pub(crate) fn open(
     ledger: Option<Arc<Ledger>>,
     reader: Option<Arc<Reader>>,
@@ -37,7 +36,6 @@ pub(crate) fn open(
     Marks::new(ledger.zip(reader), metrics)
 }
 
-/// Adds a mark of now.
 pub(crate) fn now(marks: &Marks, kind: MarkKind, text: String, subject: MarkSubject) {
     marks.add(NewMark {
         at: SystemTime::now(),
@@ -55,16 +53,16 @@ fn upstream(name: &str) -> MarkSubject {
     }
 }
 
-/// Marks each restart of an engine that its own metrics show.
+/// Marks each engine restart that the engine's own metrics show.
 pub(crate) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::RestartHook {
     let marks = Arc::clone(marks);
     Arc::new(move |name| {
-        let text = format!("{name} restarted, as its own metrics say");
+        let text = format!("{name} restarted, according to its own metrics");
         now(&marks, MarkKind::Restart, text, upstream(name));
     })
 }
 
-/// Marks each time an upstream warms up again, after calls that were not of its warm-up.
+/// Marks each time an upstream warms up again after calls outside of a warm-up.
 pub(crate) struct WarmUps {
     marks: Arc<Marks>,
     seen: Mutex<warm_ups::WarmUps>,
@@ -83,14 +81,14 @@ impl Subscriber for WarmUps {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let record = &finished_call.record;
         let started = finished_call.timestamps.started_at;
-        // A call that did not reach the upstream says nothing of its warm-up.
+        // A call that did not reach the upstream says nothing about a warm-up.
         let reached = record.status.is_some();
         let name = &record.upstream;
         if reached && self.seen.lock().began(name, record.warm_up, started) {
             self.marks.add(NewMark {
                 at: started,
                 kind: MarkKind::WarmUp,
-                text: format!("{name} came up again and warms up: its next calls are in no speed"),
+                text: format!("{name} warms up again; its next calls do not count in speeds"),
                 tags: Vec::new(),
                 subject: upstream(name),
             });
@@ -98,19 +96,19 @@ impl Subscriber for WarmUps {
     }
 }
 
-/// Marks where alerts on objectives, budgets and sessions that run away begin and end.
+/// Marks the start and end of alerts on objectives, budgets and runaway sessions.
 pub(crate) struct AlertMarks {
     marks: Arc<Marks>,
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
     session_watch: Arc<SessionWatch>,
     firing: FiringAlerts,
-    /// The alerts that have begun and not ended; unknown until those of before a restart are read.
+    /// Alerts that have started and not ended. `None` until the marks from before a restart are read.
     open: Option<BTreeSet<String>>,
 }
 
 impl AlertMarks {
-    /// Looks at them for as long as the process runs. Needs a runtime, of which it uses a blocking thread.
+    /// Watches the alerts as long as the process runs. Needs a runtime and uses one of its blocking threads.
     pub(crate) fn start(
         marks: &Arc<Marks>,
         slos: &Arc<Slos>,
@@ -153,7 +151,7 @@ impl AlertMarks {
         });
     }
 
-    /// The alerts that had begun and not ended when the last process ended; `None` where the ledger does not answer.
+    /// The alerts that had started and not ended when the last process ended. `None` if the ledger does not answer.
     fn begun_before(&self) -> Option<BTreeSet<String>> {
         let query = MarkQuery {
             kind: Some(MarkKind::Alert),
@@ -162,7 +160,7 @@ impl AlertMarks {
         };
         let marks = self.marks.find(&query).ok()?;
         let mut last: BTreeMap<String, bool> = BTreeMap::new();
-        // The newest come first.
+        // The newest marks come first.
         for Mark { tags, .. } in marks {
             if let [key, end] = &tags[..] {
                 last.entry(key.clone()).or_insert(end == BEGIN);
@@ -183,14 +181,14 @@ async fn again(mut this: AlertMarks) {
         match tokio::task::spawn_blocking(step).await {
             Ok(back) => this = back,
             Err(error) => {
-                tracing::error!(%error, "the marks of alerts are over; alerts themselves go on");
+                tracing::error!(%error, "alerts are no longer marked; they are still sent");
                 return;
             }
         }
     }
 }
 
-/// The mark of an alert that begins or, without one, ends.
+/// The mark for the start of an alert or, without a status, for its end.
 fn mark(
     at: SystemTime,
     key: &str,
@@ -202,7 +200,7 @@ fn mark(
             format!("alert ({}): {}", alert.severity, alert.summary),
             BEGIN,
         ),
-        None => (format!("alert over: {key}"), END),
+        None => (format!("alert resolved: {key}"), END),
     };
     NewMark {
         at,
@@ -213,7 +211,7 @@ fn mark(
     }
 }
 
-/// What an alert is about: the calls that its objective selects. A pattern of several models is no name.
+/// The calls that the objective of an alert selects. A pattern that matches several models is not used as a name.
 fn subject(alert: &str, statuses: &[Status]) -> MarkSubject {
     let objective = alert.rsplit_once('/').map(|(name, _)| name);
     let mut all = statuses.iter();

@@ -1,5 +1,3 @@
-//! Sends alerts to receivers while the proxy runs.
-
 use crate::ProcessError;
 use crate::page_link::PageLink;
 use std::collections::HashSet;
@@ -22,12 +20,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long a claim on an alert holds in the quota store: when the process that has it is killed, another one sends what
-/// is due within this time and one look.
+/// How long a claim on an alert is valid in the quota store. If the process that holds it is killed, another process
+/// sends due notifications after this time plus one check.
 const CLAIM_HOLDS: Duration = Duration::from_secs(15);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A receiver, and the state of its alerts.
 struct Channel {
     receiver: Receiver,
     secrets: Secrets,
@@ -38,16 +35,16 @@ struct Channel {
     session_watch: Arc<SessionWatch>,
     page: PageLink,
     failures: Counter,
-    /// Where processes agree on who sends.
+    /// Set if processes coordinate who sends.
     quota_store: Option<Arc<QuotaStore>>,
 }
 
-/// The receivers, each with a task of its own, so that a slow one does not delay others.
+/// The receivers. Each one has a separate task, so that a slow receiver does not delay others.
 pub(crate) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
     session_watch: Arc<SessionWatch>,
-    /// The file with what was sent, where there is a state directory.
+    /// The file that records what was sent. `None` without a state directory.
     delivery_state: Option<Arc<DeliveryState>>,
     page: PageLink,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
@@ -61,13 +58,11 @@ pub(crate) struct PreparedReceivers {
     channels: Vec<Channel>,
 }
 
-/// The file that remembers what was sent to receivers; `None` without a state directory.
 pub(crate) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, ProcessError> {
     let opened = config.state_dir.as_deref().map(DeliveryState::open);
     opened.transpose().map_err(|error| unusable(&error))
 }
 
-/// Whether [`delivery_state`] would succeed. Leaves nothing behind.
 pub(crate) fn check_state(config: &Config) -> Result<(), ProcessError> {
     let checked = config.state_dir.as_deref().map(DeliveryState::check);
     checked
@@ -76,7 +71,6 @@ pub(crate) fn check_state(config: &Config) -> Result<(), ProcessError> {
         .map_err(|error| unusable(&error))
 }
 
-/// Whether what the receivers of `config` need can be read.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config
         .receivers
@@ -90,7 +84,6 @@ fn unusable(error: &io::Error) -> ProcessError {
 }
 
 impl Receivers {
-    /// Without receivers.
     pub(crate) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
@@ -112,7 +105,6 @@ impl Receivers {
         }
     }
 
-    /// Prepares the receivers of `wanted` that are new, and reads their files.
     pub(crate) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, ProcessError> {
         let new = wanted.iter().filter(|wanted| !self.is_running(wanted));
         Ok(PreparedReceivers {
@@ -121,7 +113,7 @@ impl Receivers {
         })
     }
 
-    /// Replaces the receivers. Needs a runtime.
+    /// Needs a runtime.
     pub(crate) fn change(&mut self, next: PreparedReceivers) {
         self.running.retain(|(receiver, task)| {
             let stays = next.wanted.contains(receiver);
@@ -159,7 +151,7 @@ impl Receivers {
     }
 }
 
-/// What a message needs that may stand in files.
+/// Parts of a notification request that may be read from files.
 struct Secrets {
     url: String,
     routing_key: String,
@@ -224,7 +216,7 @@ impl Channel {
         let (kind, secrets) = (self.receiver.kind, &self.secrets);
         let messages = match messages(kind, &secrets.url, &secrets.routing_key, now(), &due) {
             Ok(messages) => messages,
-            Err(error) => return self.failed(&format!("its URL is none: {error}"), None),
+            Err(error) => return self.failed(&format!("its URL is invalid: {error}"), None),
         };
         for (request, notices) in messages {
             match fetch(request, TIMEOUT).await {
@@ -242,18 +234,20 @@ impl Channel {
         }
     }
 
-    /// Reads the files again, which may have been replaced. Where that fails, what they had last is used.
+    /// Reads the files again, because they may have been replaced. On an error, the previous values are used.
     async fn read_secrets(&mut self) {
         let receiver = self.receiver.clone();
         match tokio::task::spawn_blocking(move || Secrets::of(&receiver)).await {
             Ok(Ok(secrets)) => self.secrets = secrets,
-            Ok(Err(error)) => tracing::warn!(%error, "what was read before is used"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot read the files of a receiver again; the previous values are used")
+            }
             Err(_) => {}
         }
     }
 
-    /// Those of `due` that this process is to send. The others are sent by another process that shares the quota store,
-    /// or were.
+    /// Returns the notifications in `due` that this process must send. Other processes that share the quota store send
+    /// the rest, or have sent it.
     async fn claimed(
         &mut self,
         firing: &[AlertNotification],
@@ -263,7 +257,7 @@ impl Channel {
             return due;
         };
         let wanted: HashSet<_> = due.iter().map(AlertNotification::key).collect();
-        // Also those of which nothing is due: others learn that they fire here.
+        // Alerts without a due notification are also reported, so that other processes know that they fire here.
         let quiet = firing
             .iter()
             .filter(|notice| !wanted.contains(&notice.key()));
@@ -274,7 +268,7 @@ impl Channel {
             let key = notice.key();
             let is_due = wanted.contains(&key);
             let awaits_cause = is_due && self.outbox.awaits_cause(&notice);
-            // One timeout is enough.
+            // After one timeout, the quota store is not asked again.
             let mut claim = if away {
                 quota_store.alerts.alone(is_due)
             } else {
@@ -316,7 +310,8 @@ impl Channel {
         quota_store.alerts.claim(state).await
     }
 
-    /// Claims to send an alert again with its cause: that it was sent without does not say that it was sent with it.
+    /// Claims the second notification of an alert, which names its cause. It has a separate key, because the delivery
+    /// of the first notification does not count for the second.
     async fn claim_cause(&self, quota_store: &QuotaStore, notice: &AlertNotification) -> Claim {
         let alert = notice.cause_key();
         let state = AlertState {
@@ -331,7 +326,6 @@ impl Channel {
         quota_store.alerts.claim(state).await
     }
 
-    /// Says to the processes that share the quota store what was delivered.
     async fn tell_others(&self, notices: &[AlertNotification]) {
         let Some(quota_store) = &self.quota_store else {
             return;
@@ -342,7 +336,7 @@ impl Channel {
                 .alerts
                 .delivered(receiver, &alert, notice.firing)
                 .await;
-            // With the end the cause is over, too: the next incident has another one.
+            // When an alert ends, its cause also ends. The next incident has a new cause.
             if notice.cause_known || !notice.firing {
                 let alert = notice.cause_key();
                 quota_store
@@ -359,7 +353,7 @@ impl Channel {
         tracing::warn!(
             receiver,
             reason,
-            "an alert could not be delivered; it will be tried again"
+            "an alert could not be delivered; it will be retried"
         );
         self.failures.increment(1);
         self.outbox.failed(now(), retry_after);
@@ -373,13 +367,13 @@ impl Channel {
         let outbox = self.outbox.clone();
         let kept = tokio::task::spawn_blocking(move || delivery_state.keep(&name, outbox)).await;
         if let Ok(Err(error)) = kept {
-            tracing::warn!(%error, "what was delivered cannot be kept; after a restart it is sent again");
+            tracing::warn!(%error, "cannot save which alerts were delivered; after a restart they are sent again");
         }
     }
 }
 
-/// Looks for causes before an alert is sent, with less priority than traffic. Without a thread, and where it panics, the alert
-/// has the cause of before, or none.
+/// Looks for causes before an alert is sent, at a lower priority than traffic. If no thread can be started or the
+/// search panics, the alert has the previous cause or none.
 async fn look_for_causes(slos: &Arc<Slos>) {
     let slos = Arc::clone(slos);
     let (done, over) = oneshot::channel();

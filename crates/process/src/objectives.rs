@@ -1,4 +1,4 @@
-//! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
+//! Threads of the objectives: one evaluates every second, one looks for causes, one saves the counts.
 
 use crate::ProcessError;
 use parking_lot::Mutex;
@@ -16,19 +16,17 @@ use tokengauge_sessions::SessionWatch;
 use tokengauge_slo::{Circumstances, Slos, StateFolder, changes};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is checked whether a cause is to be looked for.
+/// How often the thread checks whether it must look for a cause.
 const CAUSES_EVERY: Duration = Duration::from_secs(5);
-/// How often the counts are saved: half of what may be lost by a kill, since a slow disk may
-/// take the other half.
+/// How often the counts are saved. A kill may lose twice this time, because saving on a slow disk may take as long
+/// again.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// The threads of the objectives. They save the counts at the end.
 pub(crate) struct Objectives {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The objectives of `config` with the counts that were saved, and the folder that saves them.
 pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), ProcessError> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
@@ -42,12 +40,11 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), 
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
         .map_err(failed)?;
     slos.restore(&kept, wall);
-    // Saved at once, so that after a kill no change is audited again.
+    // Saved at once, so that a restart after a kill does not write the same changes to the audit log again.
     slos.keep_again();
     Ok((slos, Some(state_folder)))
 }
 
-/// Whether [`open`] could use the folder. Leaves nothing behind.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.state_dir.as_deref().map_or(Ok(()), |folder| {
         StateFolder::check(folder).map_err(|error| unusable(folder, &error))
@@ -57,7 +54,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
 fn unusable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
     ProcessError::Configuration(format!(
-        "state_dir {folder}: {error}; it must be a folder that can be written to"
+        "state_dir {folder}: {error}; it must be a writable directory"
     ))
 }
 
@@ -70,8 +67,8 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
     }
 }
 
-/// Writes to the audit log what `config` changes in the objectives. A write error is logged
-/// and does not prevent the change.
+/// Writes the changes that `config` makes to the objectives to the audit log. A write error is logged and does not
+/// prevent the change.
 pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
@@ -82,11 +79,10 @@ pub(crate) fn audit(state_folder: &Mutex<StateFolder>, slos: &Slos, config: &Con
     let lines = changes(&kept, &config.slos, &under(config, wall));
     let state_folder = state_folder.lock();
     if let Err(error) = state_folder.audit(&lines) {
-        tracing::error!(%error, "a change of the objectives cannot be written into the audit log");
+        tracing::error!(%error, "cannot write a change of the objectives to the audit log");
     }
 }
 
-/// The names of user and host.
 fn who() -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = variable("USER").or_else(|| variable("LOGNAME"));
@@ -157,7 +153,9 @@ impl Objectives {
                 self.stop.push(stop);
                 self.threads.push(thread);
             }
-            Err(error) => tracing::error!(%error, name, "no thread: objectives are not kept up"),
+            Err(error) => {
+                tracing::error!(%error, name, "cannot start a thread; objectives are not updated")
+            }
         }
     }
 
@@ -172,12 +170,12 @@ impl Objectives {
     }
 }
 
-/// Calls `act` at intervals until it is stopped. A panic costs one call.
+/// Calls `act` at intervals until it is stopped. After a panic, the next call still happens.
 fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);
         if std::panic::catch_unwind(act).is_err() {
-            tracing::error!("counting for objectives panicked");
+            tracing::error!("a task of the objectives panicked; it runs again");
         }
     }
 }
@@ -190,11 +188,13 @@ fn keep(state_folder: &Mutex<StateFolder>, slos: &Slos) {
     match state_folder.save(&kept) {
         Ok(true) => {}
         Ok(false) => {
-            tracing::warn!("another process keeps its counts in state_dir; ours are not kept");
+            tracing::warn!(
+                "another process uses state_dir; the objective counts of this process are not saved"
+            );
             slos.keep_again();
         }
         Err(error) => {
-            tracing::error!(%error, "the counts of the objectives cannot be kept");
+            tracing::error!(%error, "cannot save the counts of the objectives");
             slos.keep_again();
         }
     }

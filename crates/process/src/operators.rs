@@ -1,5 +1,4 @@
-//! What runs on a thread of its own, apart from traffic: the admin address, and the scrapers
-//! of upstreams' own metrics.
+//! Runs on a separate thread, apart from traffic: the admin address and the scrapers of the upstreams' metrics.
 
 use crate::{ProcessError, SystemError};
 use std::net::{SocketAddr, TcpListener};
@@ -26,7 +25,6 @@ pub struct Operators {
     access: Access,
 }
 
-/// The scrapers of upstreams' own metrics.
 pub(crate) struct Watchers {
     handle: Handle,
     prometheus: Arc<Prometheus>,
@@ -41,7 +39,6 @@ pub(crate) struct PreparedWatchers {
     new: Vec<(Scrape, Watcher)>,
 }
 
-/// Whether the scrapers of `config` could be started.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     let mut scrapes = config.scrapes.iter();
     scrapes.try_for_each(|scrape| Watcher::check(scrape).map_err(|error| unusable(scrape, &error)))
@@ -52,7 +49,6 @@ fn unusable(scrape: &Scrape, error: &NoClient) -> ProcessError {
 }
 
 impl Watchers {
-    /// Prepares the scrapers of `wanted` that are new.
     pub(crate) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, ProcessError> {
         let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
         let new = wanted.iter().filter(|wanted| !known(wanted));
@@ -89,7 +85,7 @@ impl Watchers {
 }
 
 impl Operators {
-    /// Binds the addresses and reads every file, so that errors show at the start.
+    /// Binds the addresses and reads every file, so that errors appear at the start.
     pub fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, ProcessError> {
         let runtime =
             AdminRuntime::start().map_err(|error| SystemError::Task("start a thread", error))?;
@@ -103,7 +99,6 @@ impl Operators {
         })
     }
 
-    /// A set of scrapers on the same thread, without any.
     pub(crate) fn watchers(
         &self,
         prometheus: &Arc<Prometheus>,
@@ -127,7 +122,7 @@ impl Operators {
         self.metrics.as_ref()?.local_addr().ok()
     }
 
-    /// Serves the addresses until the runtime that it returns is dropped, also while streams drain.
+    /// Serves the addresses until the returned runtime is dropped, also while streams drain.
     pub fn start(self, services: Services) -> AdminRuntime {
         let handle = self.runtime.handle();
         if self.admin.is_some() || self.metrics.is_some() {
@@ -137,7 +132,6 @@ impl Operators {
     }
 }
 
-/// Updates the series of event listeners.
 pub fn refresh(registry: &Registry, event_bus: &EventBus) {
     let listening = event_bus.listening();
     let gauge = registry.series(&names::EVENT_LISTENERS, &());
@@ -164,19 +158,19 @@ async fn serve(
 fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
     let listener = tokio::net::TcpListener::from_std(listener);
     let failed = |error: &std::io::Error| {
-        tracing::error!(%error, "an address for operators is not served; traffic goes on");
+        tracing::error!(%error, "cannot serve the admin or metrics address; calls are still forwarded");
     };
     listener.inspect_err(failed).ok()
 }
 
-/// Binds `address`; errors name `option`, the command-line option that replaces it.
+/// Binds `address`. Errors name `option`, the command-line option that overrides it.
 fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, ProcessError> {
     let Some(address) = address else {
         return Ok(None);
     };
     address::listen(address).map(Some).map_err(|error| {
         ProcessError::Address(format!(
-            "cannot listen on the admin address {address}: {error}; name another with {option}"
+            "cannot listen on the admin address {address}: {error}; set another address with {option}"
         ))
     })
 }

@@ -1,12 +1,12 @@
-//! Output of commands. Names of models, sessions and agents come from requests, and their
-//! control characters would be commands to a terminal, so they are written as `\u{1b}`. A
-//! reader that closes the pipe (`tokengauge check | head -1`) is no error.
+//! Output of commands. Names of models, sessions and agents come from requests. Their control characters could control
+//! a terminal, so they are printed as `\u{1b}`. A reader that closes the pipe (`tokengauge check | head -1`) is not an
+//! error.
 
 use crate::error::{ProcessError, SystemError};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 pub use tokengauge_core::printable::{printable, printable_lines as lines};
 
-/// A name within Markdown: as [`printable`], and neither markup nor a cell's end.
+/// Escapes a name for Markdown: like [`printable`], and without markup and cell separators.
 pub fn markdown(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for one in printable(name).chars() {
@@ -18,32 +18,31 @@ pub fn markdown(name: &str) -> String {
     escaped
 }
 
-/// Writes a whole text to standard output: exactly, unless that is a terminal.
+/// Writes a whole text to standard output. Control characters are escaped only for a terminal.
 ///
 /// # Errors
-/// [`ProcessError::OutputClosed`] where its reader has closed it.
+/// [`ProcessError::OutputClosed`] if the reader has closed it.
 pub fn print(text: &str) -> Result<(), ProcessError> {
     let mut output = stdout();
     let written = output.write_all(text.as_bytes());
     written.and_then(|()| output.flush()).map_err(failed)
 }
 
-/// Writes a line to standard error; ignores that it may be closed.
+/// Writes a line to standard error. Ignores that it may be closed.
 pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{}", lines(line));
 }
 
-/// The width of the terminal that standard output is, in characters.
+/// The width in characters, if standard output is a terminal.
 pub fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // A terminal that does not know its size says 0.
+    // A terminal that does not know its size reports 0.
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
-/// The error for a failure to write to standard output.
 pub fn failed(error: io::Error) -> ProcessError {
     match error.kind() {
         ErrorKind::BrokenPipe => ProcessError::OutputClosed,
@@ -52,13 +51,12 @@ pub fn failed(error: io::Error) -> ProcessError {
 }
 
 impl ProcessError {
-    /// Prints the error on standard error, without control characters.
     pub fn print(&self) {
         note(&self.to_string());
     }
 }
 
-/// Standard output, for whole lines. A terminal gets them without control characters.
+/// Standard output for whole lines. For a terminal, control characters are escaped.
 pub fn stdout() -> Box<dyn Write + Send> {
     if io::stdout().is_terminal() {
         Box::new(Lines::new(io::stdout()))
@@ -67,7 +65,7 @@ pub fn stdout() -> Box<dyn Write + Send> {
     }
 }
 
-/// Writes lines without control characters, each when it is complete.
+/// Writes each line when it is complete, with control characters escaped.
 struct Lines<W> {
     inner: W,
     line: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What judges and limits calls: objectives, budgets, quotas and runaway sessions, and who is told.
+//! Evaluates and limits calls: objectives, budgets, quotas, runaway sessions, and the receivers of their alerts.
 
 use crate::ProcessError;
 use crate::notify::{self, Receivers};
@@ -18,7 +18,6 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 
 pub(crate) struct Oversight {
     pub(crate) slos: Arc<Slos>,
-    /// Saves the counts of the objectives.
     pub(crate) state_folder: Option<Arc<Mutex<StateFolder>>>,
     pub(crate) spending: Spending,
     pub(crate) shared_limits: SharedLimits,
@@ -27,7 +26,7 @@ pub(crate) struct Oversight {
 }
 
 impl Oversight {
-    /// Loads what the last process saved. Adds what counts finished calls to `subscribers`.
+    /// Loads what the last process saved. Adds subscribers that count finished calls to `subscribers`.
     pub(crate) fn open(
         config: &Config,
         prometheus: &Arc<Prometheus>,

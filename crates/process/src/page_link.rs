@@ -1,29 +1,29 @@
-//! Where alerts say that the live page is.
+//! Links to the live page in alerts.
 
 use std::net::SocketAddr;
 use tokengauge_admin::RUNBOOKS;
 use tokengauge_config::Admin;
 use tokengauge_slo::{AlertNotification, AlertSubject, alert_name};
 
-/// The page, as whoever gets an alert opens it.
+/// Where the receiver of an alert can open the page.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PageLink {
-    /// At this URL, which has no slash at its end.
+    /// A URL without a trailing slash.
     Url(String),
-    /// At a URL that leads there only after a command, or on a host.
+    /// A URL that works only after running a command, or only on one host.
     By {
-        /// The command, with what leads from it to the URL.
+        /// The command and the words between it and the URL.
         before: String,
-        /// The URL, without a slash at its end.
+        /// The URL, without a trailing slash.
         url: String,
         after: String,
     },
-    /// There is no address for operators.
+    /// No admin address is configured.
     Nowhere,
 }
 
 impl PageLink {
-    /// By the configuration and, in a pod, the variables of the downward API.
+    /// Derives the link from the configuration and, in a pod, from the variables of the downward API.
     pub(crate) fn new(admin: &Admin, variable: impl Fn(&str) -> Option<String>) -> PageLink {
         let Some(address) = admin.address else {
             return PageLink::Nowhere;
@@ -57,7 +57,7 @@ impl PageLink {
         PageLink::Url(format!("{scheme}://{address}"))
     }
 
-    /// How a view is opened, by its path and query.
+    /// Tells how to open a view, given by its path and query.
     fn to(&self, view: &str) -> Option<String> {
         match self {
             PageLink::Url(url) => Some(format!("{url}/{view}")),
@@ -66,7 +66,7 @@ impl PageLink {
         }
     }
 
-    /// Adds the view of the page and, where they have none of their own, the runbook to alerts.
+    /// Adds to alerts the view of the page and, unless they have their own, the runbook.
     pub(crate) fn add_to(&self, notices: &mut [AlertNotification]) {
         for notice in notices {
             notice.page = self.to(&notice.view);

@@ -1,18 +1,18 @@
-//! What is evaluated again and again in the background of a running proxy.
+//! Periodic evaluations in the background of a running proxy.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork};
 
-/// An evaluation in the background, which ends when this is dropped.
+/// Dropping it ends the evaluation.
 pub(crate) struct Periodic {
     changed: SyncSender<()>,
 }
 
 impl Periodic {
-    /// Runs `evaluate` on a thread of lower priority than traffic: after `first`, then at intervals of `every`. If it panics,
-    /// the next evaluation still runs.
+    /// Runs `evaluate` on a thread of lower priority than traffic: first after `first`, then every `every`. If it
+    /// panics, the next evaluation still runs.
     pub(crate) fn start(
         name: &'static str,
         first: Duration,
@@ -24,20 +24,23 @@ impl Periodic {
             let mut pause = first;
             while changes.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
                 if catch_unwind(AssertUnwindSafe(&evaluate)).is_err() {
-                    tracing::error!(name, "an evaluation panicked; the next one is made in time");
+                    tracing::error!(
+                        name,
+                        "a periodic evaluation panicked; the next one runs as scheduled"
+                    );
                 }
                 pause = every;
             }
         };
         if let Err(error) = background::spawn(name, BackgroundWork::Steady, run) {
-            tracing::error!(%error, name, "no thread can be started: it is not evaluated");
+            tracing::error!(%error, name, "cannot start a thread; this periodic evaluation does not run");
         }
         Periodic { changed }
     }
 
-    /// Evaluates again soon, since the configuration has changed.
+    /// Evaluates again soon, because the configuration has changed.
     pub(crate) fn look_again(&self) {
-        // A full queue says so already.
+        // If the queue is full, an evaluation is already pending.
         let _ = self.changed.try_send(());
     }
 }
@@ -47,8 +50,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    // It waits without a limit, since a busy machine may keep a thread of low priority waiting for long; nextest ends a test that
-    // hangs.
+    // The test waits without a limit, because a busy machine may delay a thread of low priority. Nextest ends a test
+    // that hangs.
     #[test]
     fn it_is_evaluated_after_a_panic_and_a_change_until_it_is_dropped() {
         let (done, evaluated) = channel();

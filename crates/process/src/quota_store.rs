@@ -16,13 +16,12 @@ pub(crate) struct SharedLimits {
     meter: Arc<OnceLock<Weak<Meter>>>,
 }
 
-/// How the limits of `config` are shared, if they are.
 pub(crate) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
     let settings = config.quota_store.as_ref()?;
     Some(Arc::new(Sharing::new(settings.sharing, Instant::now)))
 }
 
-/// Whether the quota store of `config` could be talked to by its settings.
+/// Checks that the settings of the quota store can be used. Does not connect.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.quota_store.as_ref().map_or(Ok(()), |settings| {
         QuotaStore::check(settings).map_err(|error| unusable(&error))
@@ -34,7 +33,7 @@ fn unusable(error: &io::Error) -> ProcessError {
 }
 
 impl SharedLimits {
-    /// Starts to talk to the quota store that is configured. Nothing is shared before [`SharedLimits::measure`].
+    /// Connects to the configured quota store. Nothing is shared before [`SharedLimits::measure`].
     pub(crate) fn start(
         config: &Config,
         accounting: &Accounting,
@@ -56,11 +55,11 @@ impl SharedLimits {
     }
 
     pub(crate) fn measure(&self, meter: &Arc<Meter>) {
-        // There is one meter.
+        // A process has only one meter, so this is set only once.
         let _ = self.meter.set(Arc::downgrade(meter));
     }
 
-    /// Gives everything back that is held of limits, within `within`. Blocks.
+    /// Returns everything that this process holds of shared limits. Blocks, at most for `within`.
     pub(crate) fn finish(&self, within: Duration) {
         if self
             .quota_store
@@ -68,7 +67,7 @@ impl SharedLimits {
             .is_some_and(|quota_store| !quota_store.finish(within))
         {
             tracing::warn!(
-                "the quota store did not take the leases back in time; they expire by themselves"
+                "the quota store did not take back the leases of this process in time; they will expire"
             );
         }
     }

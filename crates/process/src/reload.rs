@@ -1,4 +1,4 @@
-//! Reloads the configuration of a running proxy: on SIGHUP, and when its file changes.
+//! Reloads the configuration of a running proxy on SIGHUP and when its file changes.
 
 use crate::fallback::{Fallback, running};
 use crate::reload_status::Reloads;
@@ -12,25 +12,24 @@ use tokengauge_config::reload::WatchedFile;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-/// How often the file is checked; a change must be seen twice.
+/// How often the file is checked. A change must be seen in two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often a refused configuration is tried again: a certificate or an address may be there by then.
+/// How often a refused configuration is tried again, because a missing certificate or address may be available by then.
 const RETRY_EVERY: Duration = Duration::from_secs(30);
 
 /// How often the log repeats that the fallback is in use.
 const REMIND_EVERY: Duration = Duration::from_secs(600);
 
-/// How a configuration is read each time.
+/// Reads the configuration, and says when to read it again.
 pub struct Source {
     read: Box<dyn Fn() -> Result<Config, ProcessError> + Send + Sync>,
     file: Option<WatchedFile>,
     hangup: Signal,
-    /// The fallback that is in use, and why the configuration was refused.
     fallback: Option<(Fallback, String)>,
 }
 
 impl Source {
-    /// A source that calls `read` when `file` changes and on SIGHUP. Needs a runtime.
+    /// Creates a source that calls `read` when `file` changes and on SIGHUP. Needs a runtime.
     pub fn new(
         file: Option<&Path>,
         read: impl Fn() -> Result<Config, ProcessError> + Send + Sync + 'static,
@@ -45,21 +44,20 @@ impl Source {
         })
     }
 
-    /// Sets the fallback that is in use, and why the configuration was refused.
+    /// Sets the fallback in use and why the configuration was refused.
     pub fn instead_of(mut self, fallback: Option<(Fallback, String)>) -> Source {
         self.fallback = fallback;
         self
     }
 }
 
-/// Changes a running proxy.
 pub(crate) struct Reload {
     live: RunningProxy,
     read: Box<dyn Fn() -> Result<Config, ProcessError> + Send + Sync>,
     status: Reloads,
-    /// Why the last configuration was refused, and when.
+    /// Why and when the last configuration was refused.
     refused: Option<(String, Instant)>,
-    /// The fallback that is in use, and when the log last said so.
+    /// The fallback in use, and when the log last mentioned it.
     fallback: Option<(Fallback, Instant)>,
 }
 
@@ -67,11 +65,11 @@ pub(crate) struct Reload {
 enum ReloadTrigger {
     Signal,
     Changed,
-    /// It was refused before.
+    /// A refused configuration is tried again.
     Again,
 }
 
-/// Reloads the configuration of `live` at each change of `source`, without end.
+/// Reloads the configuration of `live` at each change of `source`. Never returns.
 pub(crate) async fn run(live: RunningProxy, source: Source, status: Reloads) {
     let Source {
         read,
@@ -106,7 +104,7 @@ pub(crate) async fn run(live: RunningProxy, source: Source, status: Reloads) {
         match step.await {
             Ok(back) => (reload, file) = back,
             Err(error) => {
-                tracing::error!(%error, "reloading is over; the proxy goes on as it is");
+                tracing::error!(%error, "reloading stopped; the proxy keeps its current configuration");
                 return;
             }
         }
@@ -143,7 +141,7 @@ impl Reload {
                 self.status.applied.increment(1);
                 tracing::info!(
                     digest,
-                    "the configuration was read again and is in use; what is under way ends under the old one"
+                    "the configuration was reloaded; calls in flight end under the previous one"
                 );
             }
             Err(error) => self.refuse(because, &error),
@@ -168,12 +166,12 @@ impl Reload {
         let reason = reason.replace('\n', "; ");
         tracing::error!(
             reason,
-            "the configuration was refused; the one before stays in use"
+            "the configuration was refused; the previous one is kept"
         );
     }
 
-    /// Goes on with the fallback, where no configuration has ever been in use: what was refused
-    /// decides whether calls are refused, too.
+    /// Updates the fallback, because no configuration has been usable since the start. The content of the refused file
+    /// decides whether calls are refused.
     fn fall_back(
         &mut self,
         because: ReloadTrigger,
@@ -184,7 +182,7 @@ impl Reload {
         let now = Instant::now();
         let known = self.refused.take().map(|(known, _)| known);
         let reason = match (because, known) {
-            // The same configuration was refused for the same reason.
+            // The same configuration was refused again for the same reason.
             (ReloadTrigger::Again, Some(known)) => known,
             _ => {
                 self.status.refused.increment(1);
@@ -198,7 +196,7 @@ impl Reload {
         if config.refusal != self.live.config.load().refusal {
             remind = true;
             if let Err(error) = self.live.change(config) {
-                tracing::error!(%error, "the fallback stays as it is");
+                tracing::error!(%error, "the fallback cannot be updated");
             }
         }
         let state = running(&self.live.config.load());

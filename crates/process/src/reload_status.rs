@@ -1,4 +1,4 @@
-//! Reports which configuration is in use, by metrics and health checks.
+//! Reports which configuration is in use, in metrics and health checks.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +8,6 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::registry::{Counter, Gauge};
 use tokengauge_telemetry::export::{labels, names};
 
-/// The metrics of reloads, and the readiness.
 pub(crate) struct Reloads {
     prometheus: Arc<Prometheus>,
     readiness: Arc<Readiness>,
@@ -20,7 +19,6 @@ pub(crate) struct Reloads {
 }
 
 impl Reloads {
-    /// Reports that `config` is in use from the start.
     pub(crate) fn new(
         prometheus: &Arc<Prometheus>,
         readiness: &Arc<Readiness>,
@@ -42,7 +40,6 @@ impl Reloads {
         status
     }
 
-    /// Reports that another configuration is in use.
     pub(crate) fn runs(&mut self, digest: &str) {
         let registry = self.prometheus.registry();
         let labels = labels::Digest { digest };
@@ -59,7 +56,6 @@ impl Reloads {
         self.is(Running::Configured);
     }
 
-    /// Sets whether the newest configuration, an older one or the fallback is in use.
     pub(crate) fn is(&self, running: Running) {
         let successful = running == Running::Configured;
         self.successful.set(f64::from(u8::from(successful)));

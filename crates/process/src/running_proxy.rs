@@ -28,9 +28,7 @@ pub(crate) struct RunningProxy {
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) forwarder: Arc<Forwarder>,
     pub(crate) listening: Arc<ActiveListeners>,
-    /// The number of those that serve agents.
     pub(crate) threads: usize,
-    /// What it shares with the admin address.
     pub(crate) services: Services,
     pub(crate) process: Arc<ProcessServices>,
     pub(crate) recent: Arc<RecentCalls>,
@@ -41,14 +39,14 @@ pub(crate) struct RunningProxy {
 }
 
 impl RunningProxy {
-    /// Applies the configuration `next`, or none of it where that fails. Calls in progress end
-    /// under the old one. Needs a runtime; reads files.
+    /// Applies the configuration `next` completely, or none of it if an error occurs. Calls in flight end under the old
+    /// configuration. Needs a runtime and reads files.
     pub(crate) fn change(&mut self, mut next: Config) -> Result<(), ProcessError> {
         let now = self.config.load_full();
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
             return Err(ProcessError::Configuration(format!(
-                "{}: `{}` cannot change while the process runs; restart it, or change them back",
+                "{}: `{}` cannot change while the process runs; restart the process or revert the change",
                 next.origin,
                 fixed.join("`, `")
             )));
@@ -64,7 +62,7 @@ impl RunningProxy {
         let watchers = self.watchers.prepare(&next.scrapes)?;
         let listeners = self.listening.prepare(&next.listeners, &next.limits);
         let listeners = listeners.map_err(|error| wrong(error.to_string()))?;
-        // Nothing fails from here on, so that all of it is applied or nothing.
+        // Nothing can fail after this line, so `next` is applied completely.
         self.forwarder.limit_descriptors(fd_limits.upstreams);
         self.measure_by(&now, &next);
         self.receivers.change(receivers);
@@ -89,7 +87,6 @@ impl RunningProxy {
         Ok(())
     }
 
-    /// Marks that another configuration is in use, and other prices.
     fn mark(&self, now: &Config, next: &Config) {
         let add = |kind, text| marks::now(&self.services.marks, kind, text, MarkSubject::default());
         add(
@@ -97,14 +94,11 @@ impl RunningProxy {
             format!("configuration {} is in use", next.digest),
         );
         if now.prices != next.prices {
-            add(
-                MarkKind::Prices,
-                "another list of prices is in use".to_owned(),
-            );
+            add(MarkKind::Prices, "the price list has changed".to_owned());
         }
     }
 
-    /// Applies the settings of measuring, before the new routes get their first request.
+    /// Applies the measurement settings before the new routes receive a request.
     fn measure_by(&self, now: &Config, next: &Config) {
         self.services
             .prometheus
@@ -122,7 +116,7 @@ impl RunningProxy {
         let price = cache_price(&accounting.prices);
         self.process.session_watch.change(&next.runaway, price);
         self.process.meter.change(next.measure.clone(), accounting);
-        // After the meter has the new accounting, since a scrape before would add the series again.
+        // Runs after the meter has the new accounting. Otherwise a scrape in between would add the series again.
         cost::forget(
             self.services.prometheus.registry(),
             &now.labelled(),
@@ -153,8 +147,8 @@ impl RunningProxy {
     }
 }
 
-/// The price function for sessions: what a call would have cost, in US dollars, with that number of its input tokens from
-/// a cache.
+/// The price function for sessions: returns the price of a call in US dollars if a given number of its input tokens
+/// came from a cache.
 pub(crate) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
     let prices = Arc::clone(prices);
     Arc::new(move |record, cached| prices.cost_if_cached(record, cached))

@@ -1,4 +1,4 @@
-//! Metrics that are updated before every scrape.
+//! Updates metrics before every scrape.
 
 use crate::finished_calls::FinishedCalls;
 use crate::operators;
@@ -14,7 +14,6 @@ use tokengauge_telemetry::export::names::{self, Family};
 use tokengauge_telemetry::export::registry::{Gauge, Registry};
 use tokengauge_telemetry::export::{cost, labels, quota, runtime, slo};
 
-/// The sources of the metrics that are updated before every scrape.
 pub(crate) struct Sources<'a> {
     pub(crate) calls: &'a FinishedCalls,
     pub(crate) oversight: &'a Oversight,
@@ -24,7 +23,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) shutdown: &'a Shutdown,
 }
 
-/// Installs the hooks that update metrics before every scrape.
 pub(crate) fn install(sources: &Sources<'_>) {
     let &Sources {
         calls,
@@ -42,7 +40,7 @@ pub(crate) fn install(sources: &Sources<'_>) {
         counter(&names::AGENT_IDLE_CONNECTIONS_CLOSED).absolute(closed);
         counter(&names::AGENT_STREAMS_REFUSED).absolute(of_agents.streams_refused());
     });
-    // Weak, because the forwarder already holds the exporter through the meter.
+    // A weak reference, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {
         let panics = registry.series(&names::OBSERVER_PANICS, &());
@@ -136,7 +134,7 @@ fn connections(registry: &Registry, upstream: &UpstreamConnections) {
     resent.absolute(upstream.resent);
 }
 
-/// Who sends alerts, among the processes that share a quota store.
+/// Counts which process sent alerts, among the processes that share a quota store.
 fn alerts(registry: &Registry, counts: ClaimCounts) {
     for (result, count) in [
         ("claimed", counts.claimed),

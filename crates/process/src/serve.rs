@@ -1,5 +1,5 @@
-//! The running proxy: puts all crates together, from bound sockets to the last drained
-//! stream. `run` and `demo` share it.
+//! The running proxy: puts all crates together, from bound sockets to the last drained stream. `run` and `demo` share
+//! it.
 
 use crate::ProcessError;
 use crate::finished_calls::FinishedCalls;
@@ -28,7 +28,7 @@ use tokengauge_sink::Sinks;
 use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 
-/// How long finished calls may take to reach the call log at the end of the process.
+/// How long writing finished calls to the call log may take at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A proxy with bound sockets that does not serve yet.
@@ -50,8 +50,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Binds every socket and opens every file, so that errors show at the start. `commit` is
-    /// what the program is built from. Needs a runtime.
+    /// Binds every socket and opens every file, so that errors appear at the start. `commit` is the commit that the
+    /// program was built from. Needs a runtime.
     pub async fn bind(
         mut config: Config,
         call_log: Option<&Path>,
@@ -69,8 +69,8 @@ impl Proxy {
         let mut calls = FinishedCalls::open(&config, call_log)?;
         let oversight = Oversight::open(&config, &calls.prometheus, &mut calls.subscribers)?;
         crate::check::files(&config)?;
-        // From here on only binding addresses can fail. Where something above fails, all of it is
-        // repeated with the fallback, and OTLP must not be started twice.
+        // Only binding addresses can fail after this line. If an earlier step fails, all steps are repeated with the
+        // fallback, and OTLP must not be started twice.
         let otlp = start_otlp(&config, &calls.prometheus);
         let meter = start_meter(&config, &oversight, &mut calls, &otlp);
         let observer: Arc<dyn Observer> = meter.clone();
@@ -138,7 +138,6 @@ impl Proxy {
         self.shutdown.clone()
     }
 
-    /// The first address on which agents connect.
     pub fn address(&self) -> SocketAddr {
         self.bound[0].address()
     }
@@ -147,7 +146,7 @@ impl Proxy {
         self.operators.address()
     }
 
-    /// Serves until the shutdown, and until streams have ended or were cut off.
+    /// Serves until shutdown, and until streams have ended or were cut off.
     pub async fn serve(self) -> Result<(), ProcessError> {
         self.announce();
         let readiness = Arc::clone(&self.services.readiness);
@@ -167,7 +166,8 @@ impl Proxy {
             self.shutdown,
             self.runtimes,
         ));
-        // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
+        // Kept here until the end, because dropping the evaluations stops them. `live` is dropped early if no
+        // configuration is reloaded.
         let evaluations = Arc::new(evaluations(&config, &self.services, &self.process));
         let live = RunningProxy {
             config: Arc::clone(&config),
@@ -196,7 +196,7 @@ impl Proxy {
         }
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
-            // What has just been written is sent while the others end.
+            // Sinks send the calls that were just written while the other threads end.
             let sinks = std::thread::spawn(move || sinks.finish(FLUSH_WITHIN));
             self.objectives.stop();
             self.oversight.shared_limits.finish(FLUSH_WITHIN);
@@ -210,7 +210,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Prints the bound addresses on standard error, so that scripts can read the ports.
+    /// Prints the bound addresses to standard error, so that scripts can read the ports.
     fn announce(&self) {
         for bound in &self.bound {
             output::note(&format!("listening on {}", bound.address()));
@@ -227,10 +227,10 @@ impl Proxy {
     }
 }
 
-/// Tells whether the last calls reached the call log, the OTLP receiver and the sinks.
+/// Logs whether the last calls reached the call log, the OTLP receiver and the sinks.
 fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
     if !sent {
-        tracing::warn!("a sink did not end in time");
+        tracing::warn!("a sink did not finish in time");
     }
     if !logged {
         tracing::warn!("the last call records did not reach the call log in time");
@@ -259,7 +259,6 @@ fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, ProcessError> {
     bound.map_err(|error| ProcessError::Address(error.to_string()))
 }
 
-/// Starts to measure calls for the subscribers of `calls`.
 fn start_meter(
     config: &Config,
     oversight: &Oversight,
@@ -313,7 +312,7 @@ fn process_services(
     })
 }
 
-/// Starts the OTLP exporters that OpenTelemetry's standard variables configure.
+/// Starts the OTLP exporters that the standard variables of OpenTelemetry configure.
 fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
     let failures = Arc::clone(prometheus);
     let around = ExporterContext {

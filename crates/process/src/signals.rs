@@ -1,10 +1,10 @@
-//! SIGTERM and SIGINT: the first drains, the second ends at once.
+//! SIGTERM and SIGINT: the first signal drains, the second ends the process at once.
 
 use crate::SystemError;
 use tokengauge_proxy::Shutdown;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for signals until the process ends. Needs a runtime.
+/// Needs a runtime.
 pub fn watch(shutdown: Shutdown) -> Result<(), SystemError> {
     let failed = |error| SystemError::Task("listen for signals", error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -16,12 +16,12 @@ pub fn watch(shutdown: Shutdown) -> Result<(), SystemError> {
                 _ = interrupt.recv() => {}
             }
             if shutdown.is_draining() {
-                tracing::warn!("second signal: ending at once");
+                tracing::warn!("received a second signal; terminating immediately");
                 shutdown.now();
             } else {
                 tracing::info!(
                     requests = shutdown.requests(),
-                    "signal: letting streams end"
+                    "received a signal; draining calls in flight"
                 );
                 shutdown.begin();
             }

@@ -1,5 +1,3 @@
-//! The sinks of a running proxy.
-
 use crate::ProcessError;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +8,7 @@ use tokengauge_telemetry::export::otlp;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 
-/// How long one look into the ledger may take: a sink's thread may have to wait for a core.
+/// Time limit for one read of the ledger. It is long, because a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) fn start(
@@ -19,7 +17,7 @@ pub(crate) fn start(
     ledger: Option<&Arc<Ledger>>,
     prometheus: &Prometheus,
 ) -> Result<Arc<Sinks>, ProcessError> {
-    // Not the API's reader: its connections are for people, and their queries are short.
+    // Sinks do not use the API's reader, whose connections are reserved for short interactive queries.
     let ledger = ledger.map(|ledger| {
         let reader = ledger.reader(Instant::now, READ_WITHIN);
         (Arc::clone(ledger), reader)
@@ -32,7 +30,7 @@ pub(crate) fn start(
         .map_err(|error| ProcessError::Configuration(error.to_string()))
 }
 
-/// Whether the sinks of `config` could be started by their settings.
+/// Checks that the settings of the sinks can be used. Does not connect.
 pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     let origin = origin();
     let mut sinks = config.sinks.iter();
@@ -41,7 +39,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
         .map_err(|error| ProcessError::Configuration(error.to_string()))
 }
 
-/// The process that calls are from, as OTLP names it.
+/// The process that calls come from, with the attributes that OTLP uses.
 pub fn origin() -> Origin {
     let variables = |name: &str| std::env::var(name).ok();
     let attribute = |key| otlp::resource_attribute(&variables, key);
@@ -53,7 +51,7 @@ pub fn origin() -> Origin {
     }
 }
 
-/// The host's name, where nothing else names the process.
+/// The host name, used if nothing else names the process.
 fn host() -> Option<String> {
     let name = rustix::system::uname();
     Some(name.nodename().to_string_lossy().into_owned())

@@ -13,12 +13,13 @@ use tokengauge_config::Config;
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// How often it is saved if it has changed: within a second of the call, with the time that the disk takes.
+/// How often spending is saved if it has changed. A call is saved within a second, including the time that the disk
+/// takes.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
-/// How many times as long as saving took the next one waits at least: a large file on a slow disk.
+/// Minimum pause after saving, as a multiple of the time that saving took. It limits the load of a large file on a slow
+/// disk.
 const PAUSE_FACTOR: u32 = 10;
 
-/// Prices, budgets and quotas, and the file that saves the spending.
 #[derive(Clone)]
 pub(crate) struct Spending {
     pub(crate) accounting: Accounting,
@@ -27,7 +28,6 @@ pub(crate) struct Spending {
 }
 
 impl Spending {
-    /// Loads the spending of the last process, where there is a state directory.
     pub(crate) fn open(config: &Config) -> Result<Spending, ProcessError> {
         let sharing = quota_store::sharing(config);
         let accounting =
@@ -55,14 +55,13 @@ impl Spending {
         })
     }
 
-    /// Whether [`Spending::open`] would succeed. Leaves nothing behind.
     pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
         config.state_dir.as_deref().map_or(Ok(()), |folder| {
             SpendingFile::check(folder).map_err(|error| unreadable(folder, &error))
         })
     }
 
-    /// Saves the spending whenever it has changed, without end.
+    /// Saves the spending whenever it has changed. Never returns.
     pub(crate) async fn keep_up(self) {
         if self.spending_file.is_none() {
             return;
@@ -77,7 +76,7 @@ impl Spending {
         }
     }
 
-    /// Saves the spending. Blocks.
+    /// Blocks.
     pub(crate) fn keep(&self) {
         let Some(spending_file) = self
             .spending_file
@@ -93,7 +92,7 @@ impl Spending {
                 self.failure_log.recovered();
             }
             Err(error) if self.failure_log.should_log(Instant::now()) => {
-                tracing::warn!(%error, "cannot save what was spent of budgets to spending.json: after a restart they count from the last save");
+                tracing::warn!(%error, "cannot save the spending of budgets to spending.json; after a restart, budgets count from the last save");
             }
             Err(_) => {}
         }
@@ -103,7 +102,7 @@ impl Spending {
 fn unreadable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
     ProcessError::Configuration(format!(
-        "what was spent cannot be read from {folder}: {error}; make spending.json there readable, \
-         or take it away to begin anew"
+        "cannot read the spending of budgets from {folder}: {error}; make spending.json there \
+         readable, or remove it to start from zero"
     ))
 }

@@ -1,4 +1,4 @@
-//! The threads of traffic: as many as cores.
+//! The traffic threads, one per core by default.
 
 use crate::fd_limit;
 use crate::{ProcessError, SystemError};
@@ -8,11 +8,11 @@ use tokengauge_proxy::TrafficRuntimes;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// The variable that sets their number, as in other programs with tokio.
+/// The variable that sets the number of threads, as in other programs that use tokio.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// Runs `command` on this thread, and the tasks that it spawns on threads that share them. What is still blocked at the
-/// end (a disk, a name look-up) does not delay the exit.
+/// Runs `command` on this thread. Tasks that it spawns run on threads that share them. Work that still blocks at the
+/// end, such as a disk or a name lookup, does not delay the exit.
 pub fn serve(command: impl Future<Output = Result<(), ProcessError>>) -> Result<(), ProcessError> {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     let runtime = made(Builder::new_multi_thread().worker_threads(workers))?;
@@ -21,15 +21,15 @@ pub fn serve(command: impl Future<Output = Result<(), ProcessError>>) -> Result<
     result
 }
 
-/// The same with a runtime of its own for each thread, over which `command` spreads traffic: no thread takes tasks of
-/// another. What `command` spawns itself runs on the first.
+/// Runs `command` with a separate runtime on each thread, over which it spreads traffic. No thread takes tasks from
+/// another. Tasks that `command` spawns itself run on the first thread.
 pub fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), ProcessError>
 where
     F: Future<Output = Result<(), ProcessError>>,
 {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     fd_limit::raise_for(workers);
-    // Dropped at the end, also by a panic.
+    // Dropped at the end, also after a panic.
     let (_until_the_end, the_end) = watch::channel(());
     let runtimes: Vec<Handle> = (0..workers)
         .map(|_| run_until(the_end.clone()))
@@ -38,7 +38,6 @@ where
     first.block_on(command(TrafficRuntimes::new(runtimes)))
 }
 
-/// Starts a thread that runs a runtime until the end.
 fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, ProcessError> {
     let mut builder = Builder::new_current_thread();
     let runtime = made(builder.global_queue_interval(TURNS_BETWEEN_LOOKS))?;
@@ -52,9 +51,9 @@ fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, ProcessError> {
     Ok(handle)
 }
 
-/// How many tasks a busy thread polls before it polls for I/O, and for tasks that other threads gave
-/// it. Tokio's default of 61 takes more than a millisecond where a few streams of tiny chunks are
-/// always ready, since each poll forwards up to 16 chunks.
+/// How many tasks a busy thread polls before it polls for I/O and for tasks from other threads. With a few streams of
+/// tiny chunks that are always ready, Tokio's default of 61 takes more than a millisecond, since each poll forwards up
+/// to 16 chunks.
 const TURNS_BETWEEN_LOOKS: u32 = 8;
 
 fn made(builder: &mut Builder) -> Result<Runtime, SystemError> {
@@ -66,8 +65,7 @@ fn no_threads(error: std::io::Error) -> SystemError {
     SystemError::Task("start threads", error)
 }
 
-/// The number that is set, else the number of cores, where a container's CPU limit counts as
-/// cores.
+/// The configured number, or the number of cores. A container's CPU limit counts as its number of cores.
 fn workers(set: Option<&OsStr>) -> Result<usize, ProcessError> {
     let Some(set) = set else {
         return Ok(thread::available_parallelism().map_or(1, usize::from));
@@ -75,7 +73,7 @@ fn workers(set: Option<&OsStr>) -> Result<usize, ProcessError> {
     let number = set.to_str().and_then(|number| number.parse().ok());
     number.filter(|number| *number > 0).ok_or_else(|| {
         ProcessError::Configuration(format!(
-            "{WORKERS} is {set:?}: set it to a number of threads, 1 or more, or not at all"
+            "{WORKERS} is {set:?}: set it to a number of threads of at least 1, or unset it"
         ))
     })
 }

@@ -1,5 +1,5 @@
-//! Aborting a response body over HTTP/2: the agent gets what was sent before, and can tell that the
-//! body is incomplete.
+//! Aborts a response body over HTTP/2. The agent still gets the data that was sent before the error, and can tell that
+//! the body is incomplete.
 
 use super::body_error::BodyError;
 use super::clock::now;
@@ -9,13 +9,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// How often to check whether everything written has been flushed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long to wait for an agent that does not read what was already written.
+/// How long to wait for an agent that does not read the data that was already written.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Holds an error back until everything written before has been flushed: on an error the HTTP
-/// server discards its write buffer.
+/// Delays an error until all previous data is flushed, because the HTTP server discards its write buffer on an error.
 pub(super) struct BodyAbort {
     error: Option<BodyError>,
     connection: Arc<SendState>,

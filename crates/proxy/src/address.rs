@@ -8,14 +8,13 @@ use http::{HeaderMap, HeaderValue, Request, Version};
 use http_body::Body;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// Points a request at an endpoint, over HTTP/1.
 pub(super) fn http1<B: Body>(
     request: &mut Request<B>,
     endpoint: &Endpoint,
     target: PathAndQuery,
 ) -> Result<(), Failure> {
     let host = HeaderValue::from_str(endpoint.settings.authority.as_str())
-        .map_err(|_| failure(FailureKind::Protocol, "has a name that is not a host"))?;
+        .map_err(|_| failure(FailureKind::Protocol, "has an invalid host name"))?;
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = Uri::from(target);
     join_cookies(request.headers_mut());
@@ -24,7 +23,7 @@ pub(super) fn http1<B: Body>(
     Ok(())
 }
 
-/// Sends a body of unknown length chunked, whatever the method.
+/// Declares chunked framing for a body of unknown length, whatever the method.
 fn say_chunked<B: Body>(request: &mut Request<B>) {
     let body = request.body();
     let sized = body.is_end_stream() || body.size_hint().exact().is_some();
@@ -34,7 +33,6 @@ fn say_chunked<B: Body>(request: &mut Request<B>) {
     }
 }
 
-/// Points a request at an endpoint, over HTTP/2.
 pub(super) fn http2<B>(
     request: &mut Request<B>,
     endpoint: &Endpoint,
@@ -53,8 +51,12 @@ fn absolute(endpoint: &Endpoint, target: PathAndQuery) -> Result<Uri, Failure> {
     parts.scheme = Some(endpoint.settings.scheme.clone());
     parts.authority = Some(endpoint.settings.authority.clone());
     parts.path_and_query = Some(target);
-    Uri::from_parts(parts)
-        .map_err(|_| failure(FailureKind::BadRequest, "the target is not one for HTTP/2"))
+    Uri::from_parts(parts).map_err(|_| {
+        failure(
+            FailureKind::BadRequest,
+            "the request target is invalid for HTTP/2",
+        )
+    })
 }
 
 /// HTTP/2 may split `cookie`, HTTP/1 may not (RFC 9113 §8.2.3).

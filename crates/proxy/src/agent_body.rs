@@ -1,5 +1,3 @@
-//! The body of a request, as it comes from the agent.
-
 use crate::agent_connection::Http1Body;
 use crate::body_error::AgentBodyError;
 use bytes::Bytes;

@@ -1,6 +1,5 @@
-//! An agent's HTTP/1 connection: its socket, the request that is being read, and what waits to be
-//! written. The connection's task and the body of its request share it; nobody waits for the lock
-//! but for another's system call.
+//! An agent's HTTP/1 connection: the socket, the current request and unsent data. The connection's task and the request
+//! body share it. The lock is held only for single system calls.
 
 mod body;
 
@@ -21,70 +20,63 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is read ahead of an agent during a response: the next request, mostly.
+/// How much is read ahead during a response, usually the next request.
 const READ_AHEAD: usize = 8 * 1024;
-/// What is read of a body that nobody wants, so that the connection can serve another request. It
-/// has to be there already.
+/// How much of an abandoned request body is read to keep the connection usable. Only bytes that have already arrived
+/// count.
 const MAX_DRAIN_BYTES: u64 = 64 * 1024;
-/// Interim responses are dropped while more than this waits to be written.
 const MAX_UNSENT: usize = 16 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// An agent's HTTP/1 connection. Clones are the same one.
+/// An agent's HTTP/1 connection. Clones share it.
 #[derive(Clone)]
 pub(super) struct AgentConnection(Arc<Mutex<ConnectionState>>);
 
 struct ConnectionState {
-    /// `None` once it was closed, or became something else.
+    /// `None` once the connection was closed or upgraded.
     io: Option<TimedSocket>,
-    /// A head that has arrived in part.
     head: HeadBuffer,
-    /// What arrived and was not read.
+    /// Bytes that have arrived and are not decoded yet.
     read_ahead: Bytes,
     body: BodyState,
-    /// Which request of the connection is the current one.
+    /// Number of the current request on this connection.
     request: u64,
     /// The agent waits for `100 Continue`, and nothing was written since its head was read.
     expects_continue: bool,
-    /// `100 Continue` was written, and has not left.
+    /// `100 Continue` was written, but is not flushed.
     continue_unsent: bool,
-    /// A request was read, and the response to it is not complete.
+    /// The response to the current request is incomplete.
     serving: bool,
-    /// No other request is to be served.
     closing: bool,
     out: WriteBuffer,
-    /// The connection's task, where it waits for the end of the body.
+    /// The connection's task, if it waits for the end of the request body.
     task: Option<Waker>,
-    /// Who reads the body, where it waits for more.
+    /// The reader of the request body, if it waits for more bytes.
     body_reader: Option<Waker>,
 }
 
-/// How far the body of the current request was read.
 enum BodyState {
-    /// To its end, or there is none.
+    /// The body was read to its end, or there is none.
     Complete,
     Reading(RequestDecoder),
-    /// Nobody wants the rest.
     Abandoned(RequestDecoder),
-    /// It could not be read to its end.
     Failed,
 }
 
-/// Why a connection ends before it should.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentError {
     #[error("{0}")]
     Head(#[from] HeadError),
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The agent closed it within a request head.
+    /// The agent closed the connection within a request head.
     #[error("closed within a request head")]
     Incomplete,
 }
 
 impl AgentConnection {
-    /// A new connection, of which `arrived` was read already.
+    /// Creates a connection whose first bytes, `arrived`, were already read.
     pub fn new(io: TimedSocket, arrived: &[u8]) -> AgentConnection {
         AgentConnection(Arc::new(Mutex::new(ConnectionState {
             io: Some(io),
@@ -102,7 +94,7 @@ impl AgentConnection {
         })))
     }
 
-    /// The next request head; `None` where no other comes, or is to come.
+    /// Resolves to the next request head, or to `None` if the connection ends first.
     pub fn poll_head(
         &self,
         cx: &mut Context<'_>,
@@ -116,12 +108,11 @@ impl AgentConnection {
         Poll::Ready(Ok(head))
     }
 
-    /// No other request is served after this one.
     pub fn close_gracefully(&self) {
         self.state().closing = true;
     }
 
-    /// Whether another request may be served after this one.
+    /// Whether another request may follow the current one.
     pub fn is_open(&self) -> bool {
         let state = self.state();
         !state.closing && state.io.is_some()
@@ -131,7 +122,6 @@ impl AgentConnection {
         self.state().serving = false;
     }
 
-    /// Adds to what waits to be written.
     pub fn write<T>(&self, write: impl FnOnce(&mut WriteBuffer) -> T) -> T {
         let mut state = self.state();
         (state.expects_continue, state.continue_unsent) = (false, false);
@@ -142,32 +132,31 @@ impl AgentConnection {
         self.state().poll_flush(cx)
     }
 
-    /// Writes `bytes` behind what waits. What the socket does not accept waits, too.
+    /// Writes `bytes` after the unsent data. Bytes that the socket does not accept are buffered.
     pub fn send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
         let state = &mut *self.state();
         state.out.send(open(&mut state.io)?, cx, bytes)
     }
 
-    /// Writes an interim response, or drops it if the agent does not read what was written.
+    /// Writes an interim response, or drops it if the agent is slow to read.
     pub fn send_interim(&self, cx: &mut Context<'_>, head: &[u8]) {
         let state = &mut *self.state();
         let _ = state.poll_flush(cx);
         if let (Some(io), true) = (&mut state.io, state.out.pending_bytes() < MAX_UNSENT) {
-            // The connection's task notices an agent that cannot be written to.
+            // The connection's task handles write errors.
             let _ = state.out.send(io, cx, head);
         }
     }
 
-    /// Writes everything that waits, and closes the sending side.
     pub fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = &mut *self.state();
         ready!(state.poll_flush(cx))?;
         Pin::new(open(&mut state.io)?).poll_shutdown(cx)
     }
 
-    /// Ready when the agent closes the connection during a response, after its request was read.
-    /// What it sends meanwhile is kept: unread, it would turn the close into a reset. Behind [`READ_AHEAD`] bytes
-    /// nothing is known.
+    /// Resolves when the agent closes the connection during a response, after its request was read. Data that the agent
+    /// sends meanwhile is kept, because closing a socket with unread data would reset the connection. After
+    /// [`READ_AHEAD`] bytes, a close is no longer noticed.
     pub fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state();
         let body_read = matches!(state.body, BodyState::Complete);
@@ -182,7 +171,6 @@ impl AgentConnection {
         Poll::Pending
     }
 
-    /// Discards what the agent still sends; ready when it sends no more.
     pub fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state();
         loop {
@@ -193,14 +181,12 @@ impl AgentConnection {
         }
     }
 
-    /// Whether the request's body is no obstacle to another request: it was read, or can be, or
-    /// somebody reads it.
+    /// Whether another request can follow the body: the body was read, can be read now, or has a reader.
     pub fn settle_body(&self) -> bool {
         self.state().settle_body()
     }
 
-    /// Ready when nobody reads the request's body any more; whether it is no obstacle to another
-    /// request.
+    /// Resolves when the body has no reader. Returns whether another request can follow the body.
     pub fn poll_body_settled(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.state();
         if matches!(state.body, BodyState::Reading(_)) {
@@ -210,14 +196,13 @@ impl AgentConnection {
         Poll::Ready(state.settle_body())
     }
 
-    /// The close of the connection will be a TCP reset.
+    /// Makes the close of the connection a TCP reset.
     pub fn reset_on_close(&self) {
         if let Some(io) = &self.state().io {
             io.reset_on_close();
         }
     }
 
-    /// Closes the connection. Whoever still reads the body is told.
     pub fn close(&self) {
         let mut state = self.state();
         state.io = None;
@@ -226,7 +211,7 @@ impl AgentConnection {
         }
     }
 
-    /// The socket, and what was read of it, for another protocol.
+    /// Returns the socket and the bytes that were read ahead, for another protocol.
     pub fn take_io(&self) -> Option<(TimedSocket, Bytes)> {
         let mut state = self.state();
         let io = state.io.take()?;
@@ -311,7 +296,7 @@ impl ConnectionState {
             self.continue_unsent = true;
         }
         if self.continue_unsent {
-            // The connection's task notices an agent that cannot be written to.
+            // The connection's task handles write errors.
             self.continue_unsent = self.poll_flush(cx).is_pending();
         }
         let polled = self.poll_next_frame(cx);
@@ -348,7 +333,7 @@ impl ConnectionState {
         }
     }
 
-    /// Adds what arrives, `most` bytes of it, to what was read ahead.
+    /// Reads up to `most` bytes and appends them to `read_ahead`.
     fn poll_read_ahead(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
         let (io, read_ahead) = (open(&mut self.io)?, &mut self.read_ahead);
         with_buffer(|buffer| {
@@ -361,7 +346,6 @@ impl ConnectionState {
             *read_ahead = if read_ahead.is_empty() {
                 Bytes::copy_from_slice(read.filled())
             } else {
-                // Part of a line.
                 [&read_ahead[..], read.filled()].concat().into()
             };
             Poll::Ready(Ok(()))
@@ -375,7 +359,6 @@ impl ConnectionState {
         }
     }
 
-    /// Reads what has arrived of a body that nobody wants.
     fn settle_body(&mut self) -> bool {
         self.expects_continue = false;
         let mut unobserved = Context::from_waker(Waker::noop());

@@ -1,5 +1,3 @@
-//! The socket of an agent's connection.
-
 use super::maybe_tls::MaybeTls;
 use socket2::SockRef;
 use std::time::Duration;
@@ -9,12 +7,12 @@ use tokio_rustls::server::TlsStream;
 pub(super) type AgentIo = MaybeTls<TcpStream, TlsStream<TcpStream>>;
 
 impl AgentIo {
-    /// The close of the connection will be a TCP reset. If it cannot be set, it is closed already.
+    /// Makes the close of the connection a TCP reset. An error means that the socket is already closed.
     pub fn reset_on_close(&self) {
         let _ = SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Closes the connection now with a TCP reset. Unsent data is discarded.
+    /// Closes the connection with a TCP reset. Unsent data is discarded.
     pub fn abort(&self) {
         self.reset_on_close();
         let _ = SockRef::from(self.tcp()).shutdown(std::net::Shutdown::Both);

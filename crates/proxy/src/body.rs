@@ -1,5 +1,3 @@
-//! The body type of every response to an agent.
-
 use super::abort_body::BodyAbort;
 use super::body_error::BodyError;
 use super::send_timeout::SendState;
@@ -10,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A response body for an agent.
 #[derive(Debug)]
 pub(super) struct Body(BodyKind);
 
@@ -18,13 +15,12 @@ pub(super) struct Body(BodyKind);
 enum BodyKind {
     Empty,
     Whole(Bytes),
-    // hyper reserves room for a body in every HTTP/2 connection, so it has to be small.
+    // Boxed, because hyper reserves space for a body in every HTTP/2 connection.
     Streaming {
         streaming: Box<StreamingBody>,
-        /// The connection of an HTTP/2 agent.
         http2: Option<Arc<SendState>>,
     },
-    /// The upstream's body broke off: what was sent before is flushed first.
+    /// The upstream's body broke off. Data that was sent before is flushed first.
     Aborting(Box<BodyAbort>),
 }
 
@@ -33,8 +29,8 @@ impl Body {
         Body(BodyKind::Empty)
     }
 
-    /// A body that streams to the agent. An HTTP/2 server discards what it has not written when
-    /// the body breaks off: `http2` is its connection.
+    /// Creates a body that streams to the agent. `http2` is the connection of an HTTP/2 agent, because an HTTP/2 server
+    /// discards unwritten data when the body fails.
     pub(super) fn streaming(streaming: StreamingBody, http2: Option<Arc<SendState>>) -> Body {
         Body(BodyKind::Streaming {
             streaming: Box::new(streaming),
@@ -42,7 +38,7 @@ impl Body {
         })
     }
 
-    /// The body as a relay, if its chunks can be forwarded unchanged.
+    /// Returns the body as a relay if its chunks can be forwarded unchanged.
     pub fn take_relay(&mut self) -> Option<Box<Relay>> {
         match &mut self.0 {
             BodyKind::Streaming { streaming, .. } => streaming.take_relay(),

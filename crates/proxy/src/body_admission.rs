@@ -1,5 +1,5 @@
-//! Buffers request bodies that decide whether their request is admitted. They share a bounded
-//! amount of memory, which no client may keep from others by sending slowly.
+//! Buffers request bodies that decide whether their request is admitted. They share a memory limit. A client that sends
+//! slowly cannot block others.
 
 use super::agent_body::AgentBody;
 use super::body_error::AgentBodyError;
@@ -12,27 +12,25 @@ use tokengauge_core::memory::{AdmissionBuffers, Buffer, BufferError, SMALL_BODY}
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a body waits for memory to be released by others.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_millis(10);
-/// How often the rate of a body is checked: more than twice within [`MEMORY_TIMEOUT`], since a body
-/// that arrives in one burst passes one check.
+/// How often the rate of a body is checked. [`MEMORY_TIMEOUT`] has room for more than two checks, because a body that
+/// arrives in one burst passes one check.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
-/// The least that has to arrive per window, in bytes, while others wait for memory.
+/// Minimum bytes per window while other bodies wait for memory.
 const MIN_WINDOW_BYTES: usize = 32 * 1024;
-/// How many windows a long body may take in all while others wait for memory.
+/// Maximum number of windows for a long body while other bodies wait for memory.
 const MAX_WINDOWS: usize = 64;
-/// Bytes of a long body that have to arrive before memory for all of it is reserved: enough to show
-/// that it is being sent, and so few that waiting connections have no large buffers.
+/// Bytes of a long body that must arrive before memory for all of it is reserved. This is enough to show that the body
+/// is being sent, but waiting connections have no large buffers.
 const INITIAL_LIMIT: usize = 4 * 1024;
 
-/// A body as far as it was read, and why it was not read to its end.
 type BufferedPrefix = (BufferedBody, Option<BufferError>);
-/// The same, or the agent's connection failed, or it stopped sending.
+/// The buffered prefix, an error of the agent's connection, or a timeout of the agent.
 pub(super) type ReadResult = Result<Result<BufferedPrefix, AgentBodyError>, Elapsed>;
 
-/// Reads a body into `buffers`. Nothing is read of one whose declared length exceeds the limit;
-/// reading stops when no memory becomes free in time, or when the body is slow while others wait.
+/// Reads a body into `buffers`. A body whose declared length exceeds the limit is not read. Reading stops if no memory
+/// becomes free in time, or if the body is slow while others wait.
 pub(super) async fn read(
     mut body: AgentBody,
     buffers: AdmissionBuffers,
@@ -67,27 +65,23 @@ pub(super) async fn read(
     Ok(Ok((buffered, error)))
 }
 
-/// Adds what was buffered to `read`, and the chunk that did not fit.
 pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
     let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
     read.chunks.extend(buffer.into_iter().chain(overflow));
 }
 
-/// The result of waiting for the next frame.
 enum BodyStep {
     Frame(Option<Result<Frame<Bytes>, AgentBodyError>>),
-    /// The body is too slow, and others wait for its memory.
     TooSlow,
 }
 
 struct PartialBody {
     buffer: Buffer,
-    /// The buffer for long bodies. The body moves there when it outgrows the small one, or the
-    /// memory for small bodies is used up.
+    /// The buffer for long bodies. The body moves there when it outgrows the small buffer or the memory for small
+    /// bodies is used up.
     large: Option<Buffer>,
-    /// The least length that the client declared, in bytes.
+    /// The declared minimum length, in bytes.
     length: usize,
-    /// When the current rate window began, and the bytes that arrived since.
     window_start: Instant,
     window_bytes: usize,
 }
@@ -133,8 +127,7 @@ impl PartialBody {
         }
     }
 
-    /// Whether a window has ended in which too little arrived, while others wait for the memory
-    /// that this body holds.
+    /// Whether a window has ended with too few bytes while other bodies wait for the memory that this body holds.
     fn is_slow(&mut self) -> bool {
         if self.window_start.elapsed() < RATE_WINDOW {
             return false;
@@ -144,7 +137,6 @@ impl PartialBody {
         slow && self.buffer.has_pending_reservations()
     }
 
-    /// Appends `bytes`, waiting for memory if necessary.
     async fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let started = Instant::now();
         let mut reservations = None;
@@ -168,7 +160,6 @@ impl PartialBody {
         result
     }
 
-    /// The length with `bytes` appended, or the declared length if that is greater.
     fn length_with(&self, bytes: &[u8]) -> usize {
         self.length.max(self.buffer.len() + bytes.len())
     }
@@ -178,15 +169,15 @@ impl PartialBody {
         let Some(large) = &mut self.large else {
             return self.buffer.extend(bytes);
         };
-        // Memory for all of a short body is reserved at once, so that a body that has begun can be
-        // read to its end.
+        // Memory for all of a short body is reserved at once, so that a body that has started to arrive can be read to
+        // its end.
         if length > SMALL_BODY || self.buffer.reserve(length).is_ok() {
             let extended = self.buffer.extend(bytes);
             if extended.is_ok() {
                 return extended;
             }
         }
-        // Shorter bodies go first, so that long ones that wait do not hold them up.
+        // Shorter bodies take precedence, so that long bodies that wait for memory do not delay them.
         if large.has_smaller_pending_reservation(length) {
             return Err(BufferError::Memory);
         }

@@ -1,9 +1,5 @@
-//! Why the body of a request or of a response broke off.
-
-/// Why the body of a request could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentBodyError {
-    /// The agent's stream was reset, or its connection lost.
     #[error("the agent's stream broke off: {0}")]
     Http2(#[from] hyper::Error),
     #[error("the agent's connection was lost")]
@@ -13,7 +9,6 @@ pub(super) enum AgentBodyError {
 }
 
 impl AgentBodyError {
-    /// Whether the agent's framing is malformed, as opposed to a lost connection.
     pub fn is_malformed(&self) -> bool {
         matches!(self, AgentBodyError::Malformed)
     }
@@ -22,16 +17,13 @@ impl AgentBodyError {
 /// Why a response body was aborted. The agent sees an incomplete body, not this message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    /// The upstream's body broke off. For an HTTP/2 agent hyper passes the reason on.
+    /// The upstream's HTTP/2 body broke off. Hyper passes the reason on to an HTTP/2 agent.
     #[error("the upstream's response broke off")]
     Upstream(#[from] hyper::Error),
-    /// The upstream's HTTP/1 body broke off.
     #[error("the upstream's response broke off: {0}")]
     Http1(#[from] super::http1::ResponseBodyError),
-    /// The agent closed the connection.
     #[error("the agent left")]
     Agent,
-    /// No byte arrived within the idle timeout.
     #[error("the upstream sent nothing for too long")]
     Idle,
 }

@@ -1,4 +1,4 @@
-//! A call's observer. Its panics are caught: one costs a measurement, not the call.
+//! A call's observer. A panic of the observer is caught, so that it costs a measurement and not the call.
 
 use super::send_timeout::DownstreamState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,20 +9,17 @@ use tokengauge_core::observer::{
     CallObserver, CallPolicy, CallStart, Chunk, End, ObservedCall, Observer,
 };
 
-/// The observer of one call, and the instants that timeouts depend on. Shared by the request body
-/// and the response body.
+/// The observer of one call, and the instants that timeouts depend on. The request body and the response body share it.
 #[derive(Debug)]
 pub(super) struct CallHandle {
     observer: PanicGuard,
     started: Instant,
     /// Nanoseconds from `started` to the last byte in either direction.
     last_activity: AtomicU64,
-    /// Nanoseconds from `started` to the end of the request body; 0 until then.
+    /// Nanoseconds from `started` to the end of the request body. 0 until then.
     request_sent: AtomicU64,
-    /// Whether reading the agent's body failed.
     upload_failed: AtomicBool,
     upload_malformed: AtomicBool,
-    /// Whether the upstream waits for more of the agent's body.
     awaiting_upload: AtomicBool,
 }
 
@@ -56,7 +53,6 @@ impl CallHandle {
         }
     }
 
-    /// When the request head was read.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -65,7 +61,7 @@ impl CallHandle {
         self.observer.query(message);
     }
 
-    /// Queries the observer; `None` once it has panicked.
+    /// Queries the observer. `None` once it has panicked.
     pub fn query<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         self.observer.query(question)
     }
@@ -83,12 +79,10 @@ impl CallHandle {
         }
     }
 
-    /// Records that a byte was transferred in either direction.
     pub fn record_activity(&self, at: Instant) {
         self.last_activity.store(self.since(at), Ordering::Relaxed);
     }
 
-    /// When a byte was last transferred in either direction.
     pub fn last_activity(&self) -> Instant {
         self.started + Duration::from_nanos(self.last_activity.load(Ordering::Relaxed))
     }
@@ -99,36 +93,31 @@ impl CallHandle {
         self.notify(|call| call.sent(at));
     }
 
-    /// The same, but the observer is told by someone else.
+    /// Like [`CallHandle::request_sent`], but does not tell the observer.
     pub fn record_request_sent(&self, at: Instant) {
         self.request_sent
             .store(self.since(at).max(1), Ordering::Relaxed);
     }
 
-    /// When the last byte of the request body was sent upstream, if it was.
     pub fn request_sent_at(&self) -> Option<Instant> {
         let nanos = self.request_sent.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.started + Duration::from_nanos(nanos))
     }
 
-    /// Records that reading the agent's body failed.
     pub fn set_upload_failed(&self, malformed: bool) {
         self.upload_malformed.store(malformed, Ordering::Relaxed);
         self.upload_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Records whether the proxy waits for the agent to send more of its body.
     pub fn set_awaiting_upload(&self, awaited: bool) {
         self.awaiting_upload.store(awaited, Ordering::Relaxed);
     }
 
-    /// Whether the agent has to send more of its body, rather than the upstream having to accept
-    /// what was sent.
+    /// Whether the agent must send more of its body. Otherwise the upstream must accept the data that was sent.
     pub fn is_awaiting_upload(&self) -> bool {
         self.awaiting_upload.load(Ordering::Relaxed)
     }
 
-    /// Why reading the agent's body failed, if it did.
     pub fn upload_error(&self) -> Option<UploadError> {
         let malformed = self.upload_malformed.load(Ordering::Relaxed);
         let failed = self.upload_failed.load(Ordering::Relaxed);
@@ -149,16 +138,13 @@ impl CallHandle {
     }
 }
 
-/// Why a request body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UploadError {
-    /// The agent closed the connection.
     Abandoned,
-    /// The body's framing is invalid.
     Malformed,
 }
 
-/// Owns a call, and guarantees that its end is reported exactly once.
+/// Owns a call and makes sure that its end is reported exactly once.
 #[derive(Debug)]
 pub(super) struct Call {
     handle: Arc<CallHandle>,
@@ -179,7 +165,6 @@ impl Call {
         &self.handle
     }
 
-    /// The state of the agent's side of the call.
     pub fn downstream(&self) -> &DownstreamState {
         &self.downstream
     }
@@ -225,8 +210,7 @@ impl PanicGuard {
         result.ok()
     }
 
-    /// Reports the end even to an observer that panicked before, as it still counts the call as
-    /// open.
+    /// Reports the end even to an observer that panicked, because it still counts the call as open.
     fn end(&self, at: Instant, end: End) {
         let skipped_chunks = self.skipped_chunks.swap(0, Ordering::Relaxed);
         if skipped_chunks > 0 {

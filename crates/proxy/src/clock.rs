@@ -6,10 +6,11 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// How long this thread has been ready to run and waited for a core, in all; zero where the system does not say. Takes some
-/// microseconds.
+/// How long this thread has waited for a core in total while ready to run. Zero if the system does not report it. Takes
+/// a few microseconds.
 pub(super) fn waited_for_core() -> Duration {
-    // "Time spent on the cpu", "time spent waiting on a runqueue", both in nanoseconds: Documentation/scheduler/sched-stats.
+    // Field 1 is the time on the CPU, field 2 the time on a run queue, in nanoseconds:
+    // Documentation/scheduler/sched-stats.
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited = statistics.split_ascii_whitespace().nth(1);
     Duration::from_nanos(waited.and_then(|waited| waited.parse().ok()).unwrap_or(0))

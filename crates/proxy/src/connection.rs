@@ -1,5 +1,3 @@
-//! One connection to an endpoint, over HTTP/1 or HTTP/2.
-
 use super::maybe_tls::MaybeTls;
 use super::upload::Upload;
 use super::upstream::in_flight::InFlightCount;
@@ -18,41 +16,39 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{self, Handle};
 use tokio_rustls::client::TlsStream;
 
-/// Bytes that one HTTP/2 connection may buffer of what it sends.
+/// Bytes that one HTTP/2 connection may buffer for sending.
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Bytes of one stream that an HTTP/2 upstream may send ahead of a slow agent.
 const STREAM_WINDOW: u32 = 128 * 1024;
-/// Concurrent streams of one HTTP/2 connection; more open another connection. Their windows
-/// together fit the connection's, so that slow agents never block the other streams.
+/// Concurrent streams of one HTTP/2 connection. Further streams open another connection. The windows of all streams fit
+/// into the connection's window, so that slow agents never block other streams.
 const MAX_STREAMS: usize = 100;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
-/// How long an HTTP/2 connection with open streams may be silent before it is pinged.
+/// Silence after which an HTTP/2 connection with open streams is pinged.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A socket to an endpoint.
 pub(super) type Io = MaybeTls<CountedTcp, TlsStream<CountedTcp>>;
 
-/// An HTTP/1 connection that may be sent a request.
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub io: Io,
-    /// Since when it was idle; `None` for a new one.
+    /// `None` for a new connection.
     pub idle_since: Option<Instant>,
     pub max_head_bytes: usize,
 }
 
-/// A shared HTTP/2 connection, driven by its own task.
+/// A shared HTTP/2 connection, driven by a separate task.
 #[derive(Clone)]
 pub(super) struct Http2 {
     sender: http2::SendRequest<Upload>,
     max_streams: Arc<AtomicUsize>,
-    /// The runtime whose thread reads and writes it.
+    /// The runtime whose thread reads and writes the connection.
     pub runtime: runtime::Id,
     pub streams: InFlightCount,
 }
 
 impl Http2 {
-    /// Performs the handshake; `streams` counts the connection's open streams.
+    /// Performs the handshake. `streams` counts the connection's open streams.
     pub async fn open(io: Io, streams: InFlightCount) -> hyper::Result<Http2> {
         let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -88,15 +84,14 @@ impl Http2 {
         self.sender.is_closed()
     }
 
-    /// Whether another stream can be opened without waiting for one to end.
+    /// Whether another stream can be opened without waiting for a stream to end.
     pub fn has_stream_capacity(&self) -> bool {
         !self.is_closed() && self.streams.count() < self.max_streams.load(Ordering::Relaxed).max(1)
     }
 }
 
 impl Io {
-    /// Whether something arrived that nobody asked for, or the connection is closed, as far as the
-    /// runtime knows.
+    /// Whether the upstream sent unexpected data or closed the connection, as far as the runtime knows.
     pub fn is_unsolicited(&mut self) -> bool {
         let mut noop = Context::from_waker(Waker::noop());
         let mut byte = [0];
@@ -118,13 +113,13 @@ impl Io {
         }
     }
 
-    /// Whether the connection is open and has no bytes to read. This asks the kernel, since the
-    /// runtime's view of the socket may be out of date.
+    /// Whether the connection is open and has no bytes to read. Asks the kernel, because the runtime's view of the
+    /// socket may be out of date.
     pub fn is_open_and_idle(&mut self) -> bool {
         let tcp = match self {
             Io::Tcp(tcp) => &**tcp,
             Io::Tls(tls) => {
-                // TLS may hold decrypted bytes, or have read records without any.
+                // TLS may hold decrypted bytes, or may have read records without content.
                 let mut noop = Context::from_waker(Waker::noop());
                 let (mut byte, tls) = ([0], &mut **tls);
                 if Pin::new(&mut *tls)

@@ -1,6 +1,5 @@
-//! Reads and discards the rest of a refused request's body. The observer sees it first, as it may
-//! name the caller; and an agent whose connection is closed while it sends would not read the
-//! response.
+//! Reads and discards the rest of a refused request's body. The observer sees the rest first, because it may name the
+//! caller. If the connection were closed while the agent sends, the agent would not read the response.
 
 use super::agent_body::AgentBody;
 use super::call_handle::{Call, CallHandle};
@@ -13,19 +12,16 @@ use tokengauge_core::observer::End;
 use tokio::time::timeout;
 
 const MAX_BYTES: usize = 64 << 20;
-/// How long reading lingers after the call has been recorded, or after its response.
+/// How long reading continues after the call has been recorded, or after its response.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the call's record waits for the body.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the body of a refused request is read, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardPolicy {
-    /// The agent sends its body without waiting for `100 Continue`; one that waits is not asked to
-    /// send.
+    /// Whether the agent sends its body without waiting for `100 Continue`. An agent that waits is not asked to send.
     sent_unprompted: bool,
-    /// Whether to read on after the call was recorded: over HTTP/1, an unread body forces the
-    /// connection to be closed.
+    /// Whether to keep reading after the call was recorded. Over HTTP/1, an unread body forces the proxy to close the
+    /// connection.
     linger: bool,
 }
 
@@ -39,7 +35,6 @@ impl DiscardPolicy {
     }
 }
 
-/// The unread rest of a refused request's body.
 pub(super) struct UnreadBody {
     source: UploadSource,
     policy: DiscardPolicy,
@@ -50,12 +45,11 @@ impl UnreadBody {
         UnreadBody { source, policy }
     }
 
-    /// A body of which nothing has been read.
     pub fn from_agent(body: AgentBody, policy: DiscardPolicy) -> UnreadBody {
         UnreadBody::new(UploadSource::Agent(body), policy)
     }
 
-    /// Gives the observer what arrives soon, ends the call as of `at`, and discards the rest.
+    /// Passes data that arrives soon to the observer, ends the call with the time `at`, and discards the rest.
     pub fn discard(self, call: Call, at: Instant, end: End) {
         if !self.policy.sent_unprompted || self.source.is_end_stream() {
             call.end(at, end);
@@ -75,7 +69,6 @@ impl UnreadBody {
     }
 }
 
-/// Reads until the body ends or fails, or is longer than `max_bytes` bytes.
 async fn read(source: &mut UploadSource, max_bytes: usize, observer: Option<&CallHandle>) {
     let mut remaining = max_bytes;
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {

@@ -1,4 +1,4 @@
-//! Graceful shutdown: counts what is open, tells connections to drain, and terminates what is left.
+//! Graceful shutdown: counts open connections and calls, tells connections to drain, and terminates the rest.
 
 use crate::threads::ConnectionCount;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-/// How often, at the end, to check whether every call has been reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +16,7 @@ pub(super) enum Stage {
     Terminating,
 }
 
-/// Starts a graceful shutdown, and counts what is open. Clones share one state.
+/// Starts a graceful shutdown and counts open connections and calls. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: Arc<watch::Sender<Stage>>,
@@ -25,7 +24,6 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// A handle for a proxy that has not begun to shut down.
     pub fn new() -> Shutdown {
         let stage = Arc::new(watch::Sender::new(Stage::Serving));
         Shutdown {
@@ -34,29 +32,26 @@ impl Shutdown {
         }
     }
 
-    /// Starts draining: lets open requests finish and accepts nothing new. The first signal does
-    /// this.
+    /// Starts to drain: open requests may finish, and nothing new is accepted. The first signal calls this.
     pub fn begin(&self) {
         self.advance(Stage::Draining);
     }
 
-    /// Terminates what is still open. The second signal does this, and the end of the drain
-    /// timeout.
+    /// Terminates open connections. The second signal and the end of the drain timeout call this.
     pub fn now(&self) {
         self.advance(Stage::Terminating);
     }
 
-    /// Whether draining has started, so that the proxy is no longer ready.
+    /// Whether draining has started. The proxy is then no longer ready.
     pub fn is_draining(&self) -> bool {
         *self.stage.borrow() > Stage::Serving
     }
 
-    /// Open connections from agents, tunnels included.
+    /// Open connections from agents, including tunnels.
     pub fn connections(&self) -> usize {
         *self.open.connections.borrow()
     }
 
-    /// Requests whose response has not ended.
     pub fn requests(&self) -> usize {
         self.open.requests.load(Ordering::Relaxed)
     }
@@ -65,7 +60,7 @@ impl Shutdown {
         self.drain().drain_started().await;
     }
 
-    /// Resolves when what is still open has to be terminated.
+    /// Resolves when open connections must be terminated.
     pub async fn terminated(&self) {
         self.drain().terminated().await;
     }
@@ -98,21 +93,18 @@ impl Shutdown {
         }
     }
 
-    /// A guard for a new request, which counts as open until it is dropped.
     pub(super) fn request_guard(&self) -> RequestGuard {
         self.open.requests.fetch_add(1, Ordering::Relaxed);
         RequestGuard(Arc::clone(&self.open))
     }
 
-    /// Resolves when no connection is open.
     pub(super) async fn all_closed(&self) {
         let mut connections = self.open.connections.subscribe();
-        // It cannot fail: `self` holds the sender.
+        // It cannot fail, because `self` holds the sender.
         let _ = connections.wait_for(|count| *count == 0).await;
     }
 
-    /// Resolves when the end of every call has been reported, so that the final records are
-    /// complete.
+    /// Resolves when the end of every call has been reported, so that the final records are complete.
     pub(super) async fn all_reported(&self) {
         while self.open.calls.load(Ordering::Relaxed) > 0 {
             sleep(POLL_INTERVAL).await;
@@ -123,7 +115,6 @@ impl Shutdown {
         self.open.idle_closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Idle connections that were closed to make room for others.
     pub fn idle_connections_closed(&self) -> u64 {
         self.open.idle_closed.load(Ordering::Relaxed)
     }
@@ -132,12 +123,10 @@ impl Shutdown {
         self.open.refused_streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Streams of HTTP/2 that were refused because too many were open.
     pub fn streams_refused(&self) -> u64 {
         self.open.refused_streams.load(Ordering::Relaxed)
     }
 
-    /// Connections that were open when the shutdown terminated them.
     pub(super) fn aborted_connections(&self) -> usize {
         self.open.aborted.load(Ordering::Relaxed)
     }
@@ -186,8 +175,8 @@ impl Default for OpenCounts {
     }
 }
 
-/// A connection's view of the shutdown. The connection counts as open, and keeps its permit, until
-/// every clone is dropped: a tunnel keeps one.
+/// A connection's view of the shutdown. The connection counts as open and keeps its permit until every clone is
+/// dropped. A tunnel keeps a clone.
 #[derive(Clone, Debug)]
 pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
@@ -196,7 +185,6 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// A guard for a new call, which counts as unreported until it is dropped.
     pub fn call_guard(&self) -> CallGuard {
         self.open.calls.fetch_add(1, Ordering::Relaxed);
         CallGuard(Arc::clone(&self.open))
@@ -206,18 +194,16 @@ impl Drain {
         self.reached(Stage::Draining).await;
     }
 
-    /// Resolves when what is still open has to be terminated.
     pub async fn terminated(&mut self) {
         self.reached(Stage::Terminating).await;
     }
 
     pub(super) async fn reached(&mut self, wanted: Stage) {
-        // If every `Shutdown` was dropped, nothing can start the next stage: treated as the end.
+        // If every `Shutdown` was dropped, nothing can start the next stage. This counts as the end.
         let _ = self.stage.wait_for(|stage| *stage >= wanted).await;
     }
 }
 
-/// Counts a connection as open, and holds its permit, until it is dropped.
 #[derive(Debug)]
 struct ConnectionGuard {
     open: Arc<OpenCounts>,
@@ -231,7 +217,6 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Counts a request as open until it is dropped.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<OpenCounts>);
 
@@ -241,7 +226,6 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Counts a call as unreported until it is dropped.
 #[derive(Debug)]
 pub(super) struct CallGuard(Arc<OpenCounts>);
 

@@ -1,5 +1,3 @@
-//! Sends one request over one connection and waits for its response head.
-
 use super::agent_connection::AgentConnection;
 use super::call_handle::CallHandle;
 use super::clock::now;
@@ -22,12 +20,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// A response head, what follows it, and when both sides were ready.
 pub(super) struct UpstreamResponse {
     pub parts: response::Parts,
-    /// The names of its fields as they were written.
+    /// Field names as they were written.
     pub names: FieldNames,
-    /// The reason phrase, where it is not the usual one.
+    /// The reason phrase, if it is not the default.
     pub reason: Option<Bytes>,
     pub body: UpstreamBody,
     /// When the request head was written, or as much of it as the socket accepted.
@@ -36,11 +33,11 @@ pub(super) struct UpstreamResponse {
 }
 
 pub(super) enum ResponseError {
-    /// Nothing was sent: the request can go over another connection.
+    /// Nothing was sent, so the request can be sent over another connection.
     NotSent(Box<Request<Upload>>, Failure),
-    /// The connection was lost before any of a response came; the whole request body is back, to be sent again.
+    /// The connection was lost before any byte of a response. The whole request body is returned, to be sent again.
     Lost(Failure, Box<Upload>),
-    /// Part of it was sent: it must not be sent again. Over HTTP/1 the rest of its body is here.
+    /// Part of the request was sent, so it must not be sent again. Over HTTP/1, the rest of its body is returned.
     Failed(Failure, Option<Box<Upload>>),
 }
 
@@ -54,18 +51,14 @@ impl ResponseError {
     }
 }
 
-/// What an exchange over HTTP/1 needs besides the request.
 #[derive(Clone, Copy)]
 pub(super) struct Http1Context<'a> {
-    /// The names of the request's fields as they were written.
+    /// Field names of the request as they were written.
     pub names: &'a FieldNames,
-    /// Whom interim responses go to.
     pub agent: Option<&'a AgentConnection>,
-    /// Opened by `100 Continue`.
     pub gate: Option<&'a ContinueGate>,
 }
 
-/// Sends a request and waits for the response head.
 pub(super) async fn exchange(
     connection: LeasedConnection,
     request: Request<Upload>,
@@ -116,7 +109,6 @@ struct ResponseWait<'a> {
     timeouts: &'a Timeouts,
     timer: Timer,
     written_at: Option<Instant>,
-    /// The request has no body, so that no frame marks its end.
     body_is_empty: bool,
 }
 
@@ -128,7 +120,7 @@ impl ResponseWait<'_> {
         context: Http1Context<'_>,
     ) -> Result<Http1Response, ResponseError> {
         if connection.io.is_unsolicited() {
-            // Nobody could tell which request it answers.
+            // An unsolicited response could be mistaken for the response to this request.
             let failure = no_response(&ExchangeError::Closed);
             return Err(ResponseError::NotSent(Box::new(request), failure));
         }
@@ -188,21 +180,21 @@ impl ResponseWait<'_> {
                 let limit = self.timeouts.head;
                 failure(
                     FailureKind::HeadTimeout,
-                    format!("did not begin to respond within {limit:?}"),
+                    format!("did not start to respond within {limit:?}"),
                 )
             }
             None if !self.handle.is_awaiting_upload() => {
                 let limit = self.timeouts.send;
                 failure(
                     FailureKind::SendTimeout,
-                    format!("took nothing of the request for {limit:?}"),
+                    format!("accepted no data of the request for {limit:?}"),
                 )
             }
             None => {
                 let limit = self.timeouts.idle;
                 failure(
                     FailureKind::IdleTimeout,
-                    format!("got nothing of the request body for {limit:?}"),
+                    format!("received no data of the request body for {limit:?}"),
                 )
             }
         }
@@ -223,12 +215,11 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     }
 }
 
-/// Describes why a connection gave no response head.
 fn no_response(error: &ExchangeError) -> Failure {
     match error {
         ExchangeError::Head(error) => failure(
             FailureKind::Protocol,
-            format!("sent what is not an HTTP response ({error})"),
+            format!("sent an invalid HTTP response ({error})"),
         ),
         ExchangeError::Io(_) | ExchangeError::Closed | ExchangeError::RequestBody => {
             closed_early(&error.to_string())

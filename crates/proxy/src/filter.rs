@@ -1,4 +1,4 @@
-//! Edits a response body as it streams: removes what the agent did not ask for.
+//! Edits a response body as it streams: removes data that the proxy requested and the agent did not.
 
 use bytes::Bytes;
 use http_body::Frame;
@@ -21,12 +21,11 @@ impl BodyFilter {
         }
     }
 
-    /// Whether everything that the filter held back has been returned.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Returns the edited frame; `None` if the filter holds all of it back.
+    /// Returns the edited frame, or `None` if the filter holds all of it back.
     pub fn apply(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         match frame.into_data() {
             Ok(bytes) => {
@@ -43,8 +42,7 @@ impl BodyFilter {
         }
     }
 
-    /// After the end of the upstream's body: the next frame of what the filter held back, then the
-    /// trailers.
+    /// After the end of the upstream's body, returns the frames that the filter held back, then the trailers.
     pub fn next_remaining(&mut self) -> Option<Frame<Bytes>> {
         if !self.finished {
             self.finished = true;

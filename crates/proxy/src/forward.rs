@@ -1,5 +1,3 @@
-//! Forwards one request and its response.
-
 use super::ConnectionInfo;
 use super::agent_body::AgentBody;
 use super::call_handle::{Call, CallHandle};
@@ -29,9 +27,8 @@ use tokengauge_core::observer::{
 };
 use tokengauge_net::tls;
 
-/// Forwards requests by the routes of a configuration.
 pub struct Forwarder {
-    /// Loaded once per request, which then keeps its version.
+    /// A request loads this once and keeps its version.
     routing: ArcSwap<Routing>,
     observer: Arc<dyn Observer>,
     panics: Arc<AtomicU64>,
@@ -39,14 +36,14 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// The name of route and upstream in records where no route matches.
+    /// Names the route and upstream in records if no route matches.
     pub const NO_ROUTE: &str = "none";
 
-    /// A forwarder with no connections yet.
+    /// Creates a forwarder without connections.
     ///
     /// # Errors
     ///
-    /// When a file that an upstream's TLS needs cannot be read.
+    /// If a file that an upstream's TLS needs cannot be read.
     pub fn new(settings: Settings, observer: Arc<dyn Observer>) -> Result<Forwarder, tls::Invalid> {
         Ok(Forwarder {
             routing: ArcSwap::from_pointee(Routing::new(settings)?),
@@ -56,22 +53,20 @@ impl Forwarder {
         })
     }
 
-    /// Builds the routing for another configuration, without applying it. Upstreams that did not
-    /// change keep their connections.
+    /// Builds the routing for another configuration without applying it. Unchanged upstreams keep their connections.
     ///
     /// # Errors
     ///
-    /// When a file that an upstream's TLS needs cannot be read.
+    /// If a file that an upstream's TLS needs cannot be read.
     pub fn prepare(&self, settings: Settings) -> Result<Routing, tls::Invalid> {
         self.routing.load().with_settings(settings)
     }
 
-    /// Applies `routing` to new requests; requests in flight keep the routing that they began with.
+    /// Applies `routing` to new requests. Requests in flight keep their routing.
     pub fn change(&self, routing: Routing) {
         self.routing.store(Arc::new(routing));
     }
 
-    /// Limits the connections to all upstreams together to `total`.
     pub fn limit_descriptors(&self, total: usize) {
         self.routing.load().descriptors.limit(total);
     }
@@ -92,13 +87,14 @@ impl Forwarder {
         upstreams.iter().map(connections).collect()
     }
 
-    /// How often an observer panicked. Each panic cost the measurement of one call.
+    /// How many times an observer panicked. Each panic costs the measurement of one call.
     pub fn observer_panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
     /// Forwards a request by its route. A failure is reported in the response. The future is boxed, because every
-    /// connection has room for it. This is no `async` function, because its future would have room for the request, too.
+    /// connection reserves space for it. This is not an `async` function, because its future would also contain the
+    /// request.
     pub(super) fn forward(
         &self,
         request: AgentRequest,
@@ -176,7 +172,8 @@ impl Forwarder {
         }
     }
 
-    /// Begins the call of a request, and chooses its upstream: that of its route, or of an arm of the route's experiment.
+    /// Begins the call of a request and chooses its upstream: the upstream of the route, or of an arm of the route's
+    /// experiment.
     fn begin<'a>(
         &self,
         received: Instant,
@@ -195,7 +192,7 @@ impl Forwarder {
             read_at: started_at,
         };
         let chosen = split.map(|split| split::choose(split, &*self.observer, &self.panics, head));
-        // Those of the arms follow the route's own.
+        // The upstreams of the arms follow the route's upstream.
         let arm = chosen.as_ref().and_then(|chosen| chosen.arm);
         let arm = arm.map_or(0, |arm| arm + 1);
         let upstream = index.and_then(|index| routing.upstreams.get(index)?.get(arm));
@@ -222,19 +219,15 @@ impl Forwarder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConnections {
     pub upstream: Arc<str>,
-    /// Connections that are open, idle ones included.
+    /// Open connections, including idle ones.
     pub open: usize,
-    /// Requests that wait for a connection.
     pub pending: usize,
-    /// Requests that were refused because no connection became free.
     pub refused: u64,
-    /// Requests that were sent once more because a reused connection was lost.
     pub resent: u64,
-    /// Its endpoints that are known: a name that no request has resolved yet has none.
+    /// Known endpoints. A name that no request has resolved yet has none.
     pub endpoints: Vec<EndpointLoad>,
 }
 
-/// What is known of the request body before any of it is read.
 fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
         RequestBody::Unread(UnreadableBody::Upgraded)
@@ -245,14 +238,14 @@ fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> 
     }
 }
 
-/// Why a request is rejected whatever its upstream, if it is.
+/// Why a request is rejected, independent of its upstream.
 fn rejection(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     if parts.method == Method::CONNECT {
-        return bad("CONNECT is for forward proxies; send requests to this address itself");
+        return bad("CONNECT is for forward proxies; send requests directly to this address");
     }
     if route::escapes_prefix(route, parts.uri.path()) {
-        return bad("the path climbs with `..` out of the prefix of its route");
+        return bad("the path leaves the prefix of its route with `..`");
     }
     headers::ambiguous_head(parts)
 }

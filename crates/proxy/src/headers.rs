@@ -1,5 +1,5 @@
-//! The header fields that a proxy has to remove, and the few that it may add (RFC 9110 §7.6).
-//! Everything else is forwarded unchanged: order, duplicates, values.
+//! The header fields that a proxy must remove, and the few that it may add (RFC 9110 §7.6). All other fields are
+//! forwarded unchanged: order, duplicates and values.
 
 use super::ConnectionInfo;
 use crate::settings::Route;
@@ -24,8 +24,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// End-to-end fields. `connection` may not name them (RFC 9110 §7.6.1): removing them because it
-/// does would let an agent strip fields that others rely on.
+/// End-to-end fields, which `connection` may not name (RFC 9110 §7.6.1). Otherwise an agent could use it to strip
+/// fields that upstreams rely on.
 const END_TO_END: [HeaderName; 14] = [
     AUTHORIZATION,
     CACHE_CONTROL,
@@ -43,8 +43,8 @@ const END_TO_END: [HeaderName; 14] = [
     HeaderName::from_static("x-goog-api-key"),
 ];
 
-/// Fields that a trailer of a response may not be: framing, routing, credentials, and what belongs to
-/// one connection (RFC 9110 §6.5.1).
+/// Fields that must not appear in response trailers: framing, routing, credentials and connection fields (RFC 9110
+/// §6.5.1).
 const NO_TRAILERS: [HeaderName; 20] = [
     AUTHORIZATION,
     CACHE_CONTROL,
@@ -68,8 +68,8 @@ const NO_TRAILERS: [HeaderName; 20] = [
     WWW_AUTHENTICATE,
 ];
 
-/// The trailers of a request that are forwarded: checksums and timings. An upstream might take any other trailer for a
-/// field of the head, by which it decides who asks and what is allowed.
+/// Request trailers that are forwarded: checksums and timings. An upstream might treat any other trailer like a header
+/// field, and use it to decide who the caller is and what is allowed.
 const REQUEST_TRAILERS: [&str; 7] = [
     "content-digest",
     "content-md5",
@@ -79,7 +79,6 @@ const REQUEST_TRAILERS: [&str; 7] = [
     "x-amz-trailer-signature",
     "x-content-sha256",
 ];
-/// The same for names that begin with these.
 const REQUEST_TRAILER_PREFIXES: [&str; 2] = ["x-amz-checksum-", "grpc-"];
 
 pub(super) fn is_response_trailer(name: &HeaderName) -> bool {
@@ -96,7 +95,6 @@ pub(super) fn retain_response_trailers(trailers: &mut HeaderMap) {
     retain(trailers, is_response_trailer);
 }
 
-/// Removes the trailers of a request that are not forwarded.
 pub(super) fn retain_request_trailers(trailers: &mut HeaderMap) {
     retain(trailers, is_request_trailer);
 }
@@ -108,8 +106,8 @@ pub(super) fn is_bodiless(status: StatusCode, method: &Method) -> bool {
         || *method == Method::HEAD
 }
 
-/// Prepares an agent's request head for the upstream. Call it while `host` and the URI are still
-/// the agent's: `x-forwarded-host` is taken from them. `upgrade` is what [`asks_for_upgrade`] says.
+/// Prepares an agent's request head for the upstream. Call it while `host` and the URI are still the agent's, because
+/// `x-forwarded-host` is derived from them. `upgrade` is the result of [`asks_for_upgrade`].
 pub(super) fn upstream_request(
     parts: &mut request::Parts,
     route: &Route,
@@ -127,8 +125,7 @@ pub(super) fn upstream_request(
     }
 }
 
-/// Why a request head is ambiguous, if it is: another server or proxy could read it differently
-/// (RFC 9112 §3.2, §6.1).
+/// Why a request head is ambiguous: another server or proxy could read it differently (RFC 9112 §3.2, §6.1).
 pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     let hosts = parts.headers.get_all(HOST);
@@ -144,7 +141,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     }
     match hosts.iter().count() {
         0 if parts.version == Version::HTTP_11 => {
-            return bad("the request has no `host`, which HTTP/1.1 asks for; send one");
+            return bad("the request has no `host`, which HTTP/1.1 requires; send one");
         }
         0 | 1 => {}
         _ => return bad("the request has more than one `host`; send one"),
@@ -156,7 +153,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     }
     coding.is_some_and(|coding| !is_chunked(coding)).then_some((
         FailureKind::UnsupportedCoding,
-        "the only `transfer-encoding` known here is `chunked`; compress with `content-encoding`",
+        "only the `transfer-encoding` `chunked` is supported; compress with `content-encoding`",
     ))
 }
 
@@ -174,8 +171,7 @@ fn is_host_of_authority(value: &[u8]) -> bool {
     !authority.as_str().contains('@') && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A name of letters, digits, dots and dashes with or without a port: what most hosts are, read
-/// without a copy.
+/// A fast path for most hosts: letters, digits, dots and dashes, with or without a port. It copies nothing.
 fn is_plain_host(value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let name = value.iter().take_while(|byte| plain(byte)).count();
@@ -197,7 +193,6 @@ fn has_valid_target(parts: &request::Parts) -> bool {
     }
 }
 
-/// Whether a `transfer-encoding` is `chunked` and nothing else.
 pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
     let coding = coding.as_bytes().trim_ascii();
     coding.eq_ignore_ascii_case(b"chunked")
@@ -229,7 +224,6 @@ pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACESTATE, all.unwrap_or(trace.member));
 }
 
-/// Prepares an upstream's response head for the agent.
 pub fn agent_response(parts: &mut response::Parts, route: &Route) {
     // A 426 names the protocol to upgrade to.
     let upgrade = matches!(
@@ -250,15 +244,15 @@ pub fn agent_response(parts: &mut response::Parts, route: &Route) {
     }
 }
 
-/// Whether the agent asks to upgrade its connection to one protocol that its route allows in
-/// `upgrades`. Cleartext HTTP/2, for example, would carry requests past routing and measuring.
+/// Whether the agent asks to upgrade its connection to one protocol that its route allows in `upgrades`. Cleartext
+/// HTTP/2, for example, would bypass routing and measurement.
 pub fn asks_for_upgrade(parts: &request::Parts, route: &Route) -> bool {
     parts.version == Version::HTTP_11
         && has_token(&parts.headers, &CONNECTION, "upgrade")
         && names_allowed_protocol(&parts.headers, route)
 }
 
-/// Whether `upgrade` names one protocol, and the route allows it.
+/// Whether `upgrade` names exactly one protocol and the route allows it.
 pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool {
     let mut lines = headers.get_all(UPGRADE).iter();
     let (Some(named), None) = (lines.next(), lines.next()) else {
@@ -269,8 +263,8 @@ pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool
     allowed.any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(named))
 }
 
-/// Merges equal content lengths into one, as recipients differ in what they make of several. That
-/// they are equal was checked when the head was read.
+/// Merges repeated content lengths into one field, because recipients handle repetitions differently. The parser of the
+/// head has checked that they are equal.
 fn merge_content_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return };
@@ -294,7 +288,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers
         _ => [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS].contains(name) || named.contains(name),
     };
     retain(headers, |name| !removed(name));
-    // `insert` keeps the position of a field that is present.
+    // `insert` keeps the position of an existing field.
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -303,7 +297,6 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers
     }
 }
 
-/// The fields that `connection` names, except those that it may not.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     tokens(headers, &CONNECTION)
         .filter(|token| {
@@ -316,14 +309,13 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// Keeps the fields for which `keep` is true, in order. [`HeaderMap::remove`] would move the last
-/// field into the gap.
+/// Keeps the fields for which `keep` is true, in order. [`HeaderMap::remove`] would move the last field into the gap.
 fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     let Some(first) = headers.keys().position(|name| !keep(name)) else {
         return;
     };
     if first + 1 == headers.keys_len() {
-        // The last one leaves no gap, and `transfer-encoding` often is.
+        // Removing the last field leaves no gap. `transfer-encoding` is often the last.
         if let Some(last) = headers.keys().last().cloned() {
             headers.remove(last);
         }
@@ -332,7 +324,7 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     let mut kept = HeaderMap::with_capacity(headers.len());
     let mut current = None;
     for (name, value) in std::mem::take(headers) {
-        // The iterator gives a name only with the first of its values.
+        // The iterator returns a name only with the first of its values.
         if let Some(name) = name {
             current = keep(&name).then_some(name);
         }
@@ -343,8 +335,7 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     *headers = kept;
 }
 
-/// Removes a field and keeps the order of the others. [`HeaderMap::remove`] would move the last one
-/// into the gap.
+/// Removes a field and keeps the order of the others. [`HeaderMap::remove`] would move the last field into the gap.
 pub(super) fn remove_in_order(headers: &mut HeaderMap, removed: &HeaderName) {
     if !headers.contains_key(removed) {
         return;
@@ -379,7 +370,7 @@ fn add_forwarded(parts: &mut request::Parts, connection: &ConnectionInfo) {
     append_to_list(&mut parts.headers, X_FORWARDED_PROTO, proto.as_bytes());
 }
 
-/// Appends to a comma-separated field, on one line, as many servers read only the first line.
+/// Appends to a comma-separated field on one line, because many servers read only the first line.
 fn append_to_list(headers: &mut HeaderMap, name: HeaderName, item: &[u8]) {
     let present = headers
         .get_all(&name)
@@ -411,7 +402,6 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .filter(|token| !token.is_empty())
 }
 
-/// Whether the agent waits for `100 Continue` before it sends the body.
 pub fn expects_continue(headers: &HeaderMap) -> bool {
     headers
         .get(EXPECT)

@@ -1,5 +1,5 @@
-//! HTTP/1 on both sides: heads and bodies are read and written here, by whoever forwards them,
-//! without another task and without a buffer for a connection that waits.
+//! HTTP/1 for agents and upstreams. The caller reads and writes heads and bodies directly, without an extra task and
+//! without a buffer for idle connections.
 
 mod body;
 mod chunked;
@@ -26,12 +26,10 @@ pub(super) use write_buffer::WriteBuffer;
 pub(super) use write_request::{RequestWriter, SendError};
 pub(super) use write_response::{BodySize, ResponseContext, WrittenHead, write_response};
 
-/// Why a body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseBodyError {
     #[error("the connection was lost")]
     ConnectionLost,
-    /// The connection was closed before the end of the body.
     #[error("the connection was closed before the end of the body")]
     UnexpectedEof,
     #[error("the chunked coding is malformed")]

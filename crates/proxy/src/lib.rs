@@ -58,18 +58,15 @@ use send_timeout::SendState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The agent's connection that a request arrived on.
 #[derive(Clone, Debug)]
 struct ConnectionInfo {
-    /// The agent's address.
     peer: SocketAddr,
-    /// The local port it connected to.
     port: u16,
     tls: bool,
-    /// The connection's view of the shutdown; keeps it counted as open.
+    /// The connection's view of the shutdown. Keeps the connection counted as open.
     drain: Drain,
-    /// Whether the agent accepts what is written, and why the connection was closed.
+    /// Whether the agent accepts data, and why the connection was closed.
     send_state: Arc<SendState>,
-    /// The connection itself, if it speaks HTTP/1.
+    /// The connection itself, if it uses HTTP/1.
     http1: Option<AgentConnection>,
 }

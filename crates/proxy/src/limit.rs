@@ -1,4 +1,4 @@
-//! Rate limiting per route, in requests a minute. Off by default.
+//! Rate limit per route, in requests per minute. Off by default.
 
 use crate::settings::{Limits, Route};
 use governor::clock::{Clock, DefaultClock};
@@ -7,7 +7,6 @@ use governor::{Quota, RateLimiter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits the requests a minute of each route, bursts included.
 #[derive(Debug)]
 pub struct Limiter {
     routes: Option<RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>>,
@@ -21,7 +20,7 @@ impl Limiter {
         }
     }
 
-    /// Forgets routes whose quota is full again, among them routes that were removed.
+    /// Forgets routes whose quota is full again, including removed routes.
     pub(super) fn forget_idle(&self) {
         if let Some(routes) = &self.routes {
             routes.retain_recent();
@@ -32,12 +31,11 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When the quota is used up: how long until a request is allowed.
+    /// The time until a request is allowed, if the quota is used up.
     pub fn check(&self, route: &Route) -> Result<(), RetryAfter> {
         let Some(routes) = &self.routes else {
             return Ok(());
         };
-        // The map is bounded by the routes of the configuration.
         let refused = routes.check_key(&route.name).err();
         refused.map_or(Ok(()), |until| {
             Err(RetryAfter(
@@ -47,13 +45,11 @@ impl Limiter {
     }
 }
 
-/// How long until the route's next request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 
 impl RetryAfter {
-    /// The value of `retry-after`: whole seconds, rounded up and at least 1, so that a retry is
-    /// never too early.
+    /// The value of `retry-after`: whole seconds, rounded up and at least 1, so that a retry never comes too early.
     pub fn seconds(self) -> u64 {
         let whole = self.0.as_secs();
         if self.0.subsec_nanos() > 0 {
@@ -107,7 +103,7 @@ mod tests {
         assert!((0..60).all(|_| limiter.check(&route).is_ok()));
         let retry_after = limiter.check(&route).expect_err("none left");
         assert!(retry_after.0 <= Duration::from_secs(1));
-        // The limiter's clock may be a little slower than the one of sleep.
+        // The limiter's clock may be a little slower than the clock of `sleep`.
         std::thread::sleep(retry_after.0 + Duration::from_millis(5));
         assert_eq!(limiter.check(&route), Ok(()));
     }

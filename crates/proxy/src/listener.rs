@@ -1,5 +1,3 @@
-//! Listeners for agents: bind, accept, and drain.
-
 mod active_listeners;
 mod backoff;
 mod connection;
@@ -30,12 +28,10 @@ use tokio::time::{Instant, sleep, timeout};
 pub use active_listeners::{ActiveListeners, ListenerUpdate};
 pub(super) use connection_timeouts::TimedSocket;
 
-/// How often a connection that waits for room looks for one that has become idle.
+/// How often a connection at the connection limit looks for an idle one to replace.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-/// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A bound listener that is not accepting yet.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
@@ -49,7 +45,7 @@ impl BoundListener {
     ///
     /// # Errors
     ///
-    /// When the address cannot be bound, or its TLS files cannot be used.
+    /// If the address cannot be bound or its TLS files cannot be used.
     pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
         let settings = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
@@ -99,12 +95,11 @@ fn reason(error: &io::Error) -> String {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSummary {
-    /// Connections, tunnels included, that had to be terminated.
     pub aborted: usize,
 }
 
-/// Serves agents until draining starts, then waits for open connections: at most `drain_timeout`,
-/// or until [`Shutdown::now`].
+/// Serves agents until draining starts, then waits until open connections have closed, `drain_timeout` has passed or
+/// [`Shutdown::now`] is called.
 pub async fn serve(
     listeners: Vec<BoundListener>,
     forwarder: Arc<Forwarder>,
@@ -126,7 +121,7 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     if shutdown.connections() > 0 {
         shutdown.now();
     }
-    // What has not closed by then is dropped with the runtime.
+    // Connections that are still open are dropped with the runtime.
     let ended = async {
         shutdown.all_closed().await;
         shutdown.all_reported().await;
@@ -137,8 +132,8 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     }
 }
 
-/// Accepts connections until aborted. At the connection limit the longest idle one makes room. If none is idle, one
-/// accepted connection waits here and the others in the kernel's accept queue.
+/// Accepts connections until aborted. At the connection limit, the connection that has been idle longest is closed. If
+/// none is idle, one accepted connection waits here and others in the kernel's accept queue.
 async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphore>) {
     let mut backoff = Backoff::default();
     loop {
@@ -159,7 +154,7 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
     }
 }
 
-/// A permit for one more connection, for which idle ones are closed.
+/// Returns a permit for one more connection. Closes idle connections to get it.
 async fn make_room(server: &Server, permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     loop {
         if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
@@ -188,7 +183,7 @@ async fn accept_one(
         }
         Err(error) if is_connection_error(&error) => None,
         Err(error) => {
-            // Perhaps no descriptor is left.
+            // The process may have run out of descriptors.
             server.close_longest_idle();
             let pause = backoff.failed(Instant::now());
             if let Some(failures) = pause.report {
@@ -200,8 +195,7 @@ async fn accept_one(
     }
 }
 
-/// Whether the error concerns one connection that was gone before it was accepted, and not the
-/// listener.
+/// Whether the error concerns only one connection that was lost before it was accepted, and not the listener.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut,

@@ -1,11 +1,8 @@
-//! A socket with or without TLS.
-
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A plain socket of type `P`, or a TLS stream of type `T` over one.
 #[derive(Debug)]
 pub(super) enum MaybeTls<P, T> {
     Tcp(P),

@@ -1,5 +1,4 @@
-//! A request as it comes from an agent, and a response as it leaves for one, whatever the version of
-//! HTTP.
+//! Requests from agents and responses to agents, independent of the HTTP version.
 
 use super::agent_body::AgentBody;
 use super::body::Body;
@@ -10,21 +9,18 @@ use http::{Response, request, response};
 
 pub(super) struct AgentRequest {
     pub parts: request::Parts,
-    /// The names of its fields as they were written.
     pub names: FieldNames,
     pub body: AgentBody,
 }
 
 pub(super) struct AgentResponse {
     pub parts: response::Parts,
-    /// The names of its fields as they were written.
     pub names: FieldNames,
-    /// The reason phrase, where it is not the usual one.
     pub reason: Option<Bytes>,
     pub body: Body,
-    /// The upstream responded before it had the whole request. The rest is not sent once the response is complete.
+    /// The upstream responded before it had the whole request. The rest of the request is dropped when the response is
+    /// complete.
     pub ends_upload: bool,
-    /// What the connection becomes after the head.
     pub tunnel: Option<Box<Tunnel>>,
 }
 

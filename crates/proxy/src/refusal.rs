@@ -1,4 +1,4 @@
-//! Error responses for requests that fail in the proxy: they say whose fault it is.
+//! Error responses for requests that fail in the proxy. They say which side is at fault.
 
 use super::body::Body;
 use super::call_handle::{Call, CallHandle, UploadError};
@@ -12,18 +12,16 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use tokengauge_core::observer::{End, Failure, FailureKind};
 
-/// Names the failure in a response of the proxy's own.
 const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
-/// Ends a call with an error response.
 pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {
     let (response, end) = (error_response(&call, failure), failure_end(&call, failure));
     call.end(now(), end);
     response
 }
 
-/// The same for a request whose body may name the caller: the observer gets the rest of it after
-/// the response.
+/// Like [`refuse`], for a request whose body may name the caller. The observer receives the rest of the body after the
+/// response.
 pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> AgentResponse {
     let (response, end) = (error_response(&call, failure), failure_end(&call, failure));
     body.discard(call, now(), end);
@@ -64,10 +62,9 @@ fn error_response(call: &Call, failure: &Failure) -> AgentResponse {
     AgentResponse::from(response)
 }
 
-/// The failure of a request beyond its route's rate limit.
 pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     let message = format!(
-        "route {} has had its requests of this minute; try again in {} s",
+        "route {} has reached its limit of requests per minute; try again in {} s",
         route.name,
         wait.seconds()
     );
@@ -77,8 +74,8 @@ pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     }
 }
 
-/// Describes a failure: the upstream and endpoint, and what to do; or the agent's fault, if its
-/// body was malformed.
+/// Adds details to a failure: upstream, endpoint and advice. If the agent's body was malformed, blames the agent
+/// instead.
 pub(super) fn describe_failure(
     failure: Failure,
     upstream: &Upstream,
@@ -118,10 +115,10 @@ fn hint(kind: FailureKind) -> &'static str {
             "; it may be overloaded: raise `head` of the upstream's timeouts"
         }
         FailureKind::IdleTimeout => {
-            "; raise `idle` of the upstream's timeouts where such pauses are normal"
+            "; raise `idle` of the upstream's timeouts if such pauses are normal"
         }
         FailureKind::SendTimeout => {
-            "; it may be overloaded: raise `send` of the upstream's timeouts where that is normal"
+            "; it may be overloaded: raise `send` of the upstream's timeouts if that is normal"
         }
         FailureKind::Reset => "; see its log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use tokengauge_core::observer::{FailureKind, Phase};
 
 impl Forwarding<'_> {
-    /// Prepares the upstream's response head for the agent, and taps the body.
     pub fn respond(&self, sent: SentRequest, call: Call) -> AgentResponse {
         let SentRequest {
             response,
@@ -91,7 +90,6 @@ impl Forwarding<'_> {
         }
     }
 
-    /// Answers in place of an upstream whose response cannot be forwarded.
     fn refuse_response(
         &self,
         call: Call,
@@ -118,13 +116,13 @@ impl Forwarding<'_> {
     }
 }
 
-/// The upstream's side of a connection that switches protocols, or why it may not.
+/// The upstream's side of a connection that switches protocols, or why it must not switch.
 fn tunnel(body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static str> {
     match body {
         UpstreamBody::Http1 { body, .. } if requested => body
             .into_upgraded()
             .ok_or("switched protocols before it had the whole request"),
-        _ => Err("switched protocols though nobody asked for it"),
+        _ => Err("switched protocols without a request for it"),
     }
 }
 
@@ -142,9 +140,8 @@ fn filtered(
     streaming.filtered(filter)
 }
 
-/// Whether the upstream's connection ends with the response. Reads it before hop-by-hop fields are
-/// removed. A length together with chunked coding is an error: the length is removed, and the
-/// connection not reused (RFC 9112 §6.3).
+/// Whether the upstream's connection ends with the response. Must run before hop-by-hop fields are removed. A length
+/// together with chunked coding is an error: the length is removed, and the connection is not reused (RFC 9112 §6.3).
 fn closes_connection(parts: &mut response::Parts) -> bool {
     let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
     let ambiguous = chunked && parts.headers.contains_key(CONTENT_LENGTH);
@@ -154,8 +151,8 @@ fn closes_connection(parts: &mut response::Parts) -> bool {
     ambiguous || !http1::keeps_alive(&parts.headers, parts.version)
 }
 
-/// Whether every content length is a number. It is not read on a response without a body,
-/// but the agent would read it.
+/// Whether every content length is a number. The proxy ignores the length of a response without a body, but the agent
+/// would read it.
 fn has_plain_length(headers: &HeaderMap) -> bool {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     lengths.all(|length| {
@@ -167,7 +164,6 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Why the end of the response's body is ambiguous, if it is.
 fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let known = codings.next().is_none_or(headers::is_chunked) && codings.next().is_none();
@@ -177,10 +173,10 @@ fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     (!has_plain_length(headers)).then_some("sent a content-length that is not a number")
 }
 
-/// The body as far as the response has one. A connection that `closes` is not reused.
+/// The body, or none if the response is `bodiless`. If the connection `closes`, it is not reused.
 fn framed(mut body: UpstreamBody, closes: bool, bodiless: bool) -> UpstreamBody {
     match &mut body {
-        // What follows the head all the same would be taken for a body.
+        // Bytes after the head of a bodiless response would be mistaken for a body.
         UpstreamBody::Http2 { .. } if bodiless => return UpstreamBody::Ended,
         UpstreamBody::Http1 { body, .. } if closes => body.forbid_reuse(),
         _ => {}

@@ -19,28 +19,23 @@ use tokio::time::timeout;
 
 /// Larger bodies are not rewritten, in bytes.
 const MAX_REPLACED_BYTES: usize = 1 << 20;
-/// A longer body, or an encoded one, is parsed on a blocking thread, so that no traffic waits for
-/// it.
+/// Longer or encoded bodies are parsed on a blocking thread, so that they do not delay traffic.
 const INLINE_BYTES: usize = 64 * 1024;
-/// The number of bodies that are decoded and parsed at a time. Only their buffers are accounted
-/// for, not the values that are parsed.
+/// How many bodies are decoded and parsed at a time. Memory accounting covers their buffers, but not the parsed values.
 static READERS: Semaphore = Semaphore::const_new(4);
 
 pub(super) enum RewriteOutcome {
     Unchanged(UploadSource),
-    /// It was replaced, and the response has to be filtered.
+    /// The body was replaced, and the response must be filtered.
     Replaced(UploadSource),
-    /// The request is refused; the body may not have been read to its end.
+    /// The request is refused. The body may not have been read to its end.
     Refused(Failure, UploadSource),
     Incomplete,
-    /// The agent stopped sending.
     Stalled,
 }
 
-/// Why the body is buffered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RewriteOptions {
-    /// Whether it decides if the request is admitted.
     pub(super) admission: bool,
     pub(super) replacement: bool,
 }
@@ -53,8 +48,7 @@ pub(super) fn replaceable(request: &request::Parts, body: &AgentBody, handle: &C
             .unwrap_or_default()
 }
 
-/// Buffers the body, up to its limit, and asks the observer whether to admit the request and with
-/// which body to replace it.
+/// Buffers the body up to its limit. Asks the observer whether to admit the request and what to replace the body with.
 pub(super) async fn rewrite(
     request: &mut request::Parts,
     body: AgentBody,
@@ -128,7 +122,7 @@ async fn admission(
     }
 }
 
-/// The body to send instead, in a buffer that counts towards the memory of all measuring.
+/// Returns the body to send instead, in a buffer that counts towards the memory of all measuring.
 fn replacement(handle: &CallHandle, body: &[u8]) -> Option<Bytes> {
     let replacement = handle.query(|call| {
         let replacement = call.rewrite_request(body)?;
@@ -139,7 +133,6 @@ fn replacement(handle: &CallHandle, body: &[u8]) -> Option<Bytes> {
     replacement.flatten()
 }
 
-/// Asks whether the request is admitted with this body. An observer that has panicked admits it.
 fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
     handle.query(|call| call.admit(body)).unwrap_or_default()

@@ -1,12 +1,9 @@
-//! Chooses a request's route, and rewrites its target.
-
 use crate::settings::{Endpoint, Matches, Route};
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use std::sync::Arc;
 
-/// The index of the first route that matches.
 pub(super) fn choose(routes: &[Arc<Route>], request: &Parts) -> Option<usize> {
     routes
         .iter()
@@ -32,21 +29,20 @@ fn under(prefix: &str, path: &str) -> bool {
         .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The request's host, without its port.
 fn host(request: &Parts) -> Option<&str> {
     if let Some(host) = request.uri.host() {
         return Some(host);
     }
     let host = request.headers.get(HOST)?.to_str().ok()?;
     match host.rfind(':') {
-        // The colons in `[::1]` do not begin a port.
+        // The colons in `[::1]` do not start a port.
         Some(colon) if !host[colon..].contains(']') => Some(&host[..colon]),
         _ => Some(host),
     }
 }
 
-/// Whether a path would leave the prefix of its route, or the base path of its endpoint, on a
-/// server that resolves `..`. No route of the configuration leads there.
+/// Whether a path would escape the prefix of its route, or the base path of its endpoint, on a server that resolves
+/// `..`.
 pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     let mut endpoints = route.upstreams().flat_map(|upstream| &upstream.endpoints);
     let confined = !route.matches.path_prefix.is_empty()
@@ -59,13 +55,13 @@ pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     for (written, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/")] {
         path = path.replace(written, meant);
     }
-    // What follows `;` is a parameter of the segment.
+    // Text after `;` is a parameter of the segment.
     let mut segments = path.split('/').map(|segment| segment.split(';').next());
     segments.any(|segment| segment == Some(".."))
 }
 
-/// The target at the endpoint: the agent's, byte for byte, but for the stripped prefix and the
-/// added base path. `None` if the result is not a valid target.
+/// The target at the endpoint: the agent's target byte for byte, except for the stripped prefix and the added base
+/// path. `None` if the result is not a valid target.
 pub(super) fn target(
     route: &Route,
     endpoint: &Endpoint,
@@ -88,7 +84,7 @@ pub(super) fn target(
         .unwrap_or(target.as_str());
     let slash = if rest.starts_with('/') { "" } else { "/" };
     let path = format!("{}{slash}{rest}", endpoint.base_path);
-    // A path that begins with two slashes could be read as another host.
+    // A path that starts with two slashes could be read as another host.
     match path.strip_prefix("//") {
         Some(rest) => PathAndQuery::try_from(format!("/{}", rest.trim_start_matches('/'))).ok(),
         None => PathAndQuery::try_from(path).ok(),

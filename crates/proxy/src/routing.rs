@@ -1,5 +1,4 @@
-//! The routing table: the routes of one configuration, the connections to its upstreams, and its
-//! limits.
+//! The routing table: routes, limits and upstream connections of one configuration.
 
 use super::limit::Limiter;
 use super::upstream::{DescriptorBudget, Upstream};
@@ -10,22 +9,22 @@ use tokengauge_net::tls::Invalid;
 
 pub struct Routing {
     pub(super) settings: Settings,
-    /// The upstreams of each route, in the order of the routes: its own, then those of its experiment's arms.
+    /// The upstreams of each route, in the order of the routes: the route's upstream, then the upstreams of its
+    /// experiment's arms.
     pub(super) upstreams: Vec<Vec<Arc<Upstream>>>,
     pub(super) limiter: Arc<Limiter>,
     pub(super) descriptors: Arc<DescriptorBudget>,
 }
 
 impl Routing {
-    /// A routing table without connections.
     pub(super) fn new(settings: Settings) -> Result<Routing, Invalid> {
         let limiter = Arc::new(Limiter::new(&settings.limits));
         let descriptors = DescriptorBudget::unlimited();
         Routing::build(settings, limiter, descriptors, &HashMap::new())
     }
 
-    /// The routing table of another configuration. Upstreams and endpoints that did not change keep
-    /// their connections, and an unchanged rate limit keeps its state.
+    /// Creates the routing table of another configuration. Unchanged upstreams and endpoints keep their connections,
+    /// and an unchanged rate limit keeps its state.
     pub(super) fn with_settings(&self, settings: Settings) -> Result<Routing, Invalid> {
         let rate = |settings: &Settings| settings.limits.requests_per_minute;
         let limiter = if rate(&settings) == rate(&self.settings) {

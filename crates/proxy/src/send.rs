@@ -1,4 +1,4 @@
-//! Sends one request to an endpoint of its upstream, and once more where that is safe.
+//! Sends one request to an endpoint of its upstream, and retries it if that is safe.
 
 use super::ConnectionInfo;
 use super::address;
@@ -36,17 +36,15 @@ pub(super) struct SentRequest {
     pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
     pub in_flight: InFlightGuard,
-    /// The agent asked for another protocol, and may.
     pub upgrade: bool,
     pub rewritten: bool,
     /// The time that the proxy spent on the request head.
     pub overhead: Duration,
 }
 
-/// A request that got no response.
 pub(super) struct SendFailure {
     pub failure: Failure,
-    /// What was not sent of its body, where that can still be read.
+    /// The unsent part of the request body, if it can still be read.
     pub source: Option<upload::UploadSource>,
 }
 
@@ -68,10 +66,8 @@ impl From<Failure> for SendFailure {
     }
 }
 
-/// A request that is ready to be sent to any endpoint.
 struct PreparedRequest {
     request: Request<Upload>,
-    /// The agent's target.
     uri: Uri,
     gate: Option<Arc<ContinueGate>>,
     upgrade: bool,
@@ -144,7 +140,7 @@ impl Forwarding<'_> {
                         overhead,
                     });
                 }
-                // The upstream had closed the idle connection: retried on a new one.
+                // The upstream had closed the idle connection, so the request is retried on a new connection.
                 Err(ResponseError::NotSent(request, _)) if reused && !options.new_connection => {
                     prepared.request = *request;
                     options.new_connection = true;
@@ -174,7 +170,8 @@ impl Forwarding<'_> {
         }
     }
 
-    /// The head of a request that may be sent again if the reused HTTP/1 connection it takes is lost; its body is retained.
+    /// Returns the request head if the request may be sent again after the loss of its reused HTTP/1 connection. Its
+    /// body is then retained.
     fn retain(&self, prepared: &mut PreparedRequest, replayable: bool) -> Option<request::Parts> {
         let bytes = self.upstream.settings.resend_bytes;
         if bytes == 0 || !replayable || prepared.upgrade {
@@ -203,7 +200,7 @@ impl Forwarding<'_> {
         )
     }
 
-    /// Whom interim responses go to: only HTTP/1.1 agents get them this way.
+    /// Returns the agent if it receives interim responses this way, which only HTTP/1.1 agents do.
     fn interim_agent(&self) -> Option<&AgentConnection> {
         let agent = self.connection.http1.as_ref()?;
         (self.agent_version == Version::HTTP_11).then_some(agent)
@@ -264,11 +261,11 @@ impl Forwarding<'_> {
                 source: Some(source),
             }),
             RewriteOutcome::Incomplete => {
-                let message = "the request body ended before its time";
+                let message = "the request body ended too early";
                 Err(failure(FailureKind::BadRequest, message).into())
             }
             RewriteOutcome::Stalled => {
-                let message = format!("nothing of the request body came for {idle:?}");
+                let message = format!("no data of the request body arrived for {idle:?}");
                 Err(failure(FailureKind::IdleTimeout, message).into())
             }
         }
@@ -300,7 +297,6 @@ impl Forwarding<'_> {
         Err(last)
     }
 
-    /// Points a request at an endpoint.
     fn address(
         &self,
         prepared: &mut PreparedRequest,
@@ -308,14 +304,14 @@ impl Forwarding<'_> {
         connection: &LeasedConnection,
     ) -> Result<(), Failure> {
         let target = route::target(self.route, &endpoint.settings, &prepared.uri)
-            .ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+            .ok_or_else(|| failure(FailureKind::BadRequest, "the request target is too long"))?;
         match (connection, &prepared.gate) {
             (LeasedConnection::Http1(_), _) => {
                 address::http1(&mut prepared.request, endpoint, target)
             }
             (LeasedConnection::Http2 { .. }, gate) => {
-                // Over HTTP/2, hyper does not report the upstream's 100 Continue: the agent is told
-                // to continue at once.
+                // Over HTTP/2, hyper does not report the upstream's 100 Continue, so the agent is told to continue
+                // immediately.
                 gate.iter().for_each(|gate| gate.open());
                 address::http2(&mut prepared.request, endpoint, target)
             }

@@ -1,5 +1,5 @@
-//! The send timeout towards an agent: how long it may accept nothing of a response, and how calls
-//! end when it closes the connection or stream.
+//! The send timeout towards an agent: how long the agent may accept no bytes of a response. Also determines how calls
+//! end when the proxy closes the connection or stream.
 
 use super::clock::now;
 use super::drain::CallGuard;
@@ -14,7 +14,6 @@ use tokengauge_core::observer::{End, FailureKind};
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
-    /// The HTTP/2 stream that the current task serves.
     static CURRENT_STREAM: Arc<SendState>;
 }
 
@@ -22,16 +21,14 @@ tokio::task_local! {
 #[derive(Debug)]
 pub(super) struct SendState {
     created: Instant,
-    /// When writes began to block, in nanoseconds from `created`; 0 while nothing is blocked.
+    /// When writes began to block, in nanoseconds from `created`. 0 if no write is blocked.
     blocked_since: AtomicU64,
-    /// The send timeout in milliseconds; 0 before a call has set it.
+    /// The send timeout in milliseconds. 0 before a call has set it.
     timeout_millis: AtomicU64,
     close_reason: AtomicU8,
-    /// Something was written and not flushed yet.
     unflushed: AtomicBool,
 }
 
-/// Why the proxy closed a connection or stream with calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CloseReason {
@@ -58,29 +55,25 @@ impl SendState {
         }
     }
 
-    /// Notes that a write has made progress.
     pub fn clear_blocked(&self) {
         if self.blocked_since.load(Ordering::Relaxed) != 0 {
             self.blocked_since.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Notes whether everything that was written has left.
     pub fn set_flushed(&self, flushed: bool) {
         self.unflushed.store(!flushed, Ordering::Relaxed);
     }
 
-    /// Whether everything that was written has left.
     pub fn is_flushed(&self) -> bool {
         !self.unflushed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was closed because the agent does not read.
     pub fn has_timed_out(&self) -> bool {
         self.close_reason.load(Ordering::Relaxed) == CloseReason::SendTimeout as u8
     }
 
-    /// When the send timeout expires, while a write is blocked.
+    /// When the send timeout expires. `None` if no write is blocked.
     pub fn deadline(&self) -> Option<Instant> {
         let blocked = match self.blocked_since.load(Ordering::Relaxed) {
             0 => return None,
@@ -93,7 +86,6 @@ impl SendState {
         Some(self.created + blocked + limit)
     }
 
-    /// Notes why it is about to be closed, for the calls on it.
     pub fn set_close_reason(&self, reason: CloseReason) {
         self.close_reason.store(reason as u8, Ordering::Relaxed);
     }
@@ -109,7 +101,7 @@ impl SendState {
     }
 }
 
-/// The agent's side of one call: its connection, and its stream over HTTP/2.
+/// The agent's side of one call: its connection, and over HTTP/2 also its stream.
 #[derive(Debug)]
 pub(super) struct DownstreamState {
     connection: Arc<SendState>,
@@ -130,7 +122,7 @@ impl DownstreamState {
         }
     }
 
-    /// Sets the send timeout. A connection has the longest of its streams' timeouts.
+    /// Sets the send timeout. A connection has the longest timeout of its streams.
     pub fn set_send_timeout(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis())
             .unwrap_or(u64::MAX)
@@ -149,7 +141,6 @@ impl DownstreamState {
         }
     }
 
-    /// How a call ends whose response was dropped before its end.
     pub fn abandoned_end(&self) -> End {
         let stream = self.stream.as_ref().and_then(|stream| stream.close_end());
         let end = stream.or_else(|| self.connection.close_end());
@@ -157,13 +148,12 @@ impl DownstreamState {
     }
 }
 
-/// The HTTP/2 stream that the current task serves, if any.
 pub(super) fn current_stream() -> Option<Arc<SendState>> {
     CURRENT_STREAM.try_with(Arc::clone).ok()
 }
 
-/// Runs each HTTP/2 stream in its own task, and resets streams whose send window stays closed for
-/// too long: hyper does not poll a body without a window.
+/// Runs each HTTP/2 stream in a separate task, and resets streams whose send window stays closed for too long. Hyper
+/// does not poll a body without a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamExecutor;
 
@@ -190,8 +180,7 @@ struct TimedStream<F> {
 impl<F: Future<Output = ()>> Future for TimedStream<F> {
     type Output = ();
 
-    /// Ready when the stream has ended, or the send timeout has expired: dropping the stream resets
-    /// it.
+    /// Ready when the stream has ended or the send timeout has expired. Dropping the stream then resets it.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         if this.stream.as_mut().poll(cx).is_ready() {
@@ -219,7 +208,7 @@ mod tests {
         assert!(first >= state.created + Timeouts::default().send);
         std::thread::sleep(Duration::from_millis(2));
         state.set_blocked();
-        assert_eq!(state.deadline(), Some(first), "it goes on waiting");
+        assert_eq!(state.deadline(), Some(first), "it continues to wait");
         state.clear_blocked();
         assert_eq!(state.deadline(), None);
         state.set_blocked();

@@ -1,5 +1,3 @@
-//! The settings of the proxy: routes, upstreams and limits.
-
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,59 +8,52 @@ pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 
 pub const DEFAULT_MAX_IDLE: usize = 256;
-/// The default for how long an idle connection is kept: less than the 60 s after which most servers
-/// close theirs.
+/// Default time that an idle connection is kept. Most servers close theirs after 60 s.
 pub const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
-/// The default for how long a failed endpoint is ejected.
 pub const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
-/// The default for requests of an upstream that may wait for a connection, the same as Envoy's.
+/// Default number of requests of an upstream that may wait for a connection, the same as Envoy's.
 pub const DEFAULT_MAX_PENDING: usize = 1024;
-/// The most of [`Upstream::resend_bytes`]: so much of each request under way is in memory until its response begins.
+/// Upper limit of [`Upstream::resend_bytes`]. Each request in flight may keep this many bytes in memory until its
+/// response begins.
 pub const MAX_RESEND_BYTES: usize = 16 * 1024 * 1024;
 
 pub fn default_upgrades() -> Vec<String> {
     vec!["websocket".to_owned()]
 }
 
-/// Everything that forwarding requests depends on.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Tried in order; the first that matches wins.
+    /// Tried in order. The first match wins.
     pub routes: Vec<Arc<Route>>,
     pub limits: Limits,
-    /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
-    /// calls are forwarded.
+    /// If set, every call is refused with this sentence, which tells the agent why and what to do.
     pub refusal: Option<Arc<str>>,
 }
 
-/// An address that agents connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
-    /// The address; port 0 picks a free one.
+    /// Port 0 selects a free port.
     pub address: SocketAddr,
     pub tls: Option<ServerTls>,
 }
 
-/// Sends matching requests to an upstream.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Its name in records and labels.
     pub name: Arc<str>,
     pub matches: Matches,
-    /// Whether the matched prefix is taken off the path.
     pub strip_prefix: bool,
     pub upstream: Arc<Upstream>,
-    /// The dialect, where the path does not show it.
+    /// The dialect, if the path does not determine it.
     pub dialect: Option<Dialect>,
     pub workload: Option<Arc<str>>,
-    /// Whether to ask for usage on the agent's behalf.
+    /// Whether to request usage on the agent's behalf.
     pub inject_usage: bool,
     pub add_via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     pub add_forwarded: bool,
-    /// Whether responses say what is left of the limits.
+    /// Whether responses state the remaining limits.
     pub ratelimit_headers: bool,
-    /// The protocols that an agent's connection may be upgraded to, as `upgrade` names them.
+    /// Protocols that an agent's connection may be upgraded to, as in the `upgrade` header.
     pub upgrades: Vec<String>,
     pub split: Option<Arc<Split>>,
 }
@@ -71,28 +62,28 @@ pub struct Route {
 #[derive(Clone, Debug)]
 pub struct Split {
     pub experiment: Arc<str>,
-    /// Goes into the hash of each unit, so that two experiments assign independently.
+    /// Part of the hash of each unit, so that two experiments assign units independently.
     pub salt: String,
     pub by: SplitBy,
-    /// The arms; at least one, with weights above 0.
+    /// Never empty. All weights are above 0.
     pub arms: Vec<Arm>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// Its name: the variant of its calls.
+    /// The variant of the arm's calls.
     pub name: Arc<str>,
-    /// Its part of the units, relative to the other weights.
+    /// The arm's share of the units, relative to the other weights.
     pub weight: f64,
     pub upstream: Arc<Upstream>,
 }
 
-/// What a request must look like for a route. Absent parts match anything.
+/// Conditions of a route. An absent condition matches any request.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
-    /// A path prefix without a trailing slash, matched on whole segments; `""` is all.
+    /// A path prefix without a trailing slash, matched on whole segments. `""` matches any path.
     pub path_prefix: String,
-    /// The request's host, lower case, without a port.
+    /// The request's host in lower case, without a port.
     pub host: Option<String>,
     /// Headers that must be present with exactly these values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -101,57 +92,52 @@ pub struct Matches {
 /// A group of endpoints that serve the same models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
-    /// Its name in records and labels.
     pub name: Arc<str>,
-    /// The endpoints, at least one.
+    /// Never empty.
     pub endpoints: Vec<Endpoint>,
     pub protocol: Protocol,
-    /// TLS towards it, used where an endpoint is `https`.
+    /// TLS settings for `https` endpoints.
     pub tls: ClientTls,
     pub timeouts: Timeouts,
-    /// Idle connections kept per endpoint.
     pub max_idle: usize,
     pub idle_for: Duration,
-    /// How long an endpoint is ejected after a failure to connect.
+    /// How long an endpoint is ejected after a failed connection attempt.
     pub eject_for: Duration,
-    /// Connections open at once, to all its endpoints; `None` is its share of the process's
-    /// file descriptors.
+    /// Maximum number of open connections to all endpoints. `None` means the upstream's share of the process's file
+    /// descriptors.
     pub max_connections: Option<usize>,
-    /// Requests that may wait for a connection.
     pub max_pending: usize,
-    /// A request that a reused connection lost before any of its response came is sent once more,
-    /// over a new connection, if what had left of its body fits in this many bytes; 0 is never.
+    /// If a reused connection is lost before any byte of a response, the request is retried on a new connection,
+    /// provided that the sent part of its body fits into this many bytes. 0 disables such retries.
     pub resend_bytes: usize,
 }
 
-/// Limits on an upstream's slowness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timeouts {
     /// Name resolution, TCP and TLS together.
     pub connect: Duration,
     /// From the end of the request to the response head.
     pub head: Duration,
-    /// Without a byte in either direction while a body is being transferred.
+    /// Without a byte in either direction during the transfer of a body.
     pub idle: Duration,
-    /// Without a byte accepted while data waits to be written, to the agent or to the upstream.
+    /// Without a byte accepted by the agent or the upstream while data is unsent.
     pub send: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Agent connections at once. A further one takes the place of the longest idle one, or waits in the accept queue.
+    /// Concurrent agent connections. A further connection replaces the one that has been idle longest, or waits in the
+    /// accept queue.
     pub connections: usize,
     /// Bytes of a request head, and of a response head.
     pub head_bytes: usize,
     /// Concurrent streams of one HTTP/2 connection.
     pub http2_streams: u32,
-    /// Streams at once on all HTTP/2 connections together; more are refused.
+    /// Concurrent streams on all HTTP/2 connections together. Further streams are refused.
     pub total_http2_streams: usize,
-    /// How long an agent may take to send a request head.
     pub head_timeout: Duration,
-    /// How long a connection without a request is kept.
     pub idle_timeout: Duration,
-    /// Requests a minute per route; `None` is no limit.
+    /// Requests per minute for each route. `None` for no limit.
     pub requests_per_minute: Option<std::num::NonZeroU32>,
 }
 
@@ -174,8 +160,8 @@ impl Default for Limits {
             http2_streams: 1_000,
             total_http2_streams: 10_000,
             head_timeout: Duration::from_secs(30),
-            // Clients' pools keep theirs for up to 90 s. Then it is the client who closes, and no request is sent while
-            // the proxy closes.
+            // Clients' connection pools keep connections for up to 90 s. With a longer timeout, the client closes
+            // first, and no request arrives while the proxy closes.
             idle_timeout: Duration::from_secs(120),
             requests_per_minute: None,
         }
@@ -183,7 +169,6 @@ impl Default for Limits {
 }
 
 impl Upstream {
-    /// An upstream with these endpoints and defaults for everything else.
     pub fn new(name: &str, endpoints: Vec<Endpoint>) -> Upstream {
         Upstream {
             name: name.into(),
@@ -202,7 +187,6 @@ impl Upstream {
 }
 
 impl Route {
-    /// A route that matches every request, with defaults for everything else.
     pub fn new(name: &str, upstream: Arc<Upstream>) -> Route {
         Route {
             name: name.into(),
@@ -220,7 +204,7 @@ impl Route {
         }
     }
 
-    /// Every upstream that its requests may go to: its own first, then those of the arms.
+    /// Every upstream that may receive the route's requests: the route's upstream, then the upstreams of the arms.
     pub fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         let arms = self.split.iter().flat_map(|split| &split.arms);
         std::iter::once(&self.upstream).chain(arms.map(|arm| &arm.upstream))

@@ -1,18 +1,16 @@
-//! Which arm of an experiment a request belongs to.
-
 use crate::settings::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokengauge_core::experiment::{AssignedVariant, RequestHead};
 use tokengauge_core::observer::Observer;
 
-/// The arm of a request, as an index, and what its record says; no arm for a request that names no unit.
+/// The index of a request's arm, and the data for its record. A request that names no unit has no arm.
 pub(super) struct Chosen {
     pub arm: Option<usize>,
     pub variant: AssignedVariant,
 }
 
-/// Chooses the arm of a request. A panic of the observer is counted, and the request is one without a unit.
+/// Chooses the arm of a request. A panic of the observer is counted, and the request has no unit.
 pub(super) fn choose(
     split: &Split,
     observer: &dyn Observer,
@@ -35,7 +33,7 @@ pub(super) fn choose(
     }
 }
 
-/// The arm at a position from 0 to 1: the arms share that range in their order, each as much as its weight.
+/// The arm at a position from 0 to 1. The arms divide that range in order, in proportion to their weights.
 fn arm_at(split: &Split, position: f64) -> usize {
     let mut left = position * split.arms.iter().map(|arm| arm.weight).sum::<f64>();
     for (index, arm) in split.arms.iter().enumerate() {
@@ -77,7 +75,7 @@ mod tests {
         assert_eq!(arms, [0, 0, 1, 1, 2, 2]);
     }
 
-    /// Has a position for paths that are numbers, none for `/`, and panics for others.
+    /// Returns a position for numeric paths, none for `/`, and panics for others.
     struct ByPath;
 
     impl Observer for ByPath {

@@ -1,4 +1,4 @@
-//! Taps a response body: read the clock, keep a reference to the chunk, forward it, and measure it
+//! Taps a response body: reads the clock, keeps a reference to each chunk, forwards the chunk, and measures it
 //! afterwards.
 
 mod backpressure;
@@ -22,13 +22,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokengauge_core::observer::{End, FailureKind, Filter};
 
-/// A response body that is forwarded to the agent chunk by chunk, and measured.
 pub(super) struct StreamingBody {
     /// Dropped first, so that the upstream's connection is closed before the call ends.
     body: UpstreamBody,
     measured: MeasuredBody,
     filter: Option<BodyFilter>,
-    /// When the first of the chunks was received that the server may not have written yet.
+    /// When the oldest chunk was received that the server may not have written yet.
     unwritten: Option<Instant>,
 }
 
@@ -47,8 +46,8 @@ impl StreamingBody {
         self
     }
 
-    /// The body as a relay, if the chunks of its chunked coding can be forwarded unchanged: for an
-    /// HTTP/1.1 agent who gets it chunked, and before any of it was read.
+    /// Returns the body as a relay if its chunks can be forwarded unchanged: the agent uses HTTP/1.1 and gets a chunked
+    /// body, and no part of the body was read.
     pub fn take_relay(&mut self) -> Option<Box<Relay>> {
         let last_activity = self.measured.handle()?.last_activity();
         if self.filter.is_some() {
@@ -63,7 +62,6 @@ impl StreamingBody {
         }))
     }
 
-    /// Ends the call at once if there is no body.
     pub fn finish_if_empty(&mut self) {
         if self.filter.is_none() && self.body.is_end_stream() {
             self.finish(now(), End::Complete);
@@ -88,7 +86,7 @@ impl StreamingBody {
             return Poll::Ready(self.next_remaining().map(Ok));
         }
         if self.measured.backpressure.chunk_requested(now) {
-            // The agent's time, and not the proxy's.
+            // The agent's time does not count as the proxy's.
             self.unwritten = self.unwritten.map(|_| now());
         }
         self.measured.measure_if_full();
@@ -102,7 +100,7 @@ impl StreamingBody {
                 None if self.measured.is_over() => {
                     return Poll::Ready(self.next_remaining().map(Ok));
                 }
-                // The filter held everything back, so that there is nothing to write.
+                // The filter held everything back, so there is no data to write.
                 None => self.measured.backpressure = Backpressure::default(),
             }
         }
@@ -112,7 +110,6 @@ impl StreamingBody {
         self.filter.as_mut()?.next_remaining()
     }
 
-    /// Records a frame, and returns what to forward in its place.
     fn process_frame(
         &mut self,
         frame: Option<Result<http_body::Frame<Bytes>, BodyError>>,
@@ -121,7 +118,7 @@ impl StreamingBody {
         match frame {
             Some(Ok(frame)) => {
                 self.record_frame(at, &frame);
-                // hyper does not poll again after trailers.
+                // Hyper does not poll again after trailers.
                 if frame.is_trailers() || self.body.is_end_stream() {
                     self.finish(at, End::Complete);
                 }
@@ -143,7 +140,7 @@ impl StreamingBody {
         }
     }
 
-    /// How a call ends whose response broke off. If the upload had broken off, the agent is to blame.
+    /// How a call ends if its response broke off. If the upload broke off first, the agent is at fault.
     fn broken_end(&self) -> End {
         match self.measured.handle().and_then(CallHandle::upload_error) {
             Some(UploadError::Malformed) => End::Failed(FailureKind::BadRequest),
@@ -166,8 +163,8 @@ impl StreamingBody {
         }
     }
 
-    /// The upstream is silent, so that there is time to measure, unless the last chunk has yet to
-    /// be written: the server writes it when this returns, so measuring waits for the next poll.
+    /// The upstream is silent, so there is time to measure. If the last chunk is not written yet, measuring waits for
+    /// the next poll, because the server writes the chunk when this returns.
     fn on_pending(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let written_at = self.unwritten.take().map(|received| {
             let at = now();

@@ -1,5 +1,3 @@
-//! The threads that forward traffic, and which of them serves a connection.
-
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -7,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-/// The runtimes that forward traffic, with a thread each. An agent's connection is served by one of them from its first
-/// byte to its last, so that what arrives for its calls wakes no other thread.
+/// The runtimes that forward traffic, with one thread each. One runtime serves an agent's connection from its first
+/// byte to its last, so that data for its calls wakes no other thread.
 #[derive(Clone, Debug)]
 pub struct TrafficRuntimes {
     runtimes: Arc<[TrafficRuntime]>,
@@ -22,11 +20,11 @@ struct TrafficRuntime {
 }
 
 impl TrafficRuntimes {
-    /// Connections are spread over `runtimes`, of which the first accepts them.
+    /// Distributes connections over `runtimes`. The first runtime accepts them.
     ///
     /// # Panics
     ///
-    /// Without a runtime.
+    /// If `runtimes` is empty.
     pub fn new(runtimes: impl IntoIterator<Item = Handle>) -> TrafficRuntimes {
         let runtime = |handle| TrafficRuntime {
             handle,
@@ -40,7 +38,7 @@ impl TrafficRuntimes {
         }
     }
 
-    /// The runtime that this is called in.
+    /// The runtime in which this is called.
     ///
     /// # Panics
     ///
@@ -57,8 +55,8 @@ impl TrafficRuntimes {
         self.runtimes.len()
     }
 
-    /// The one that is to serve the connection that the first has just accepted: the one with the fewest, of several the
-    /// next after the one chosen last. It counts as its connection while the count is kept.
+    /// Chooses the runtime for a connection that was just accepted: the one with the fewest connections. On a tie, it
+    /// is the next one after the previous choice. The connection counts until the returned count is dropped.
     pub(super) fn choose(&self) -> (ChosenRuntime, ConnectionCount) {
         let mut last = self.last.lock();
         let number = self.runtimes.len();
@@ -79,7 +77,6 @@ impl TrafficRuntimes {
 
 pub(super) struct ChosenRuntime {
     handle: Handle,
-    /// Whether it has accepted the connection.
     is_first: bool,
 }
 
@@ -88,7 +85,7 @@ impl ChosenRuntime {
     ///
     /// # Errors
     ///
-    /// When the connection cannot be taken from the runtime that accepted it.
+    /// If the connection cannot be taken from the runtime that accepted it.
     pub fn serve<F>(
         self,
         tcp: TcpStream,
@@ -104,7 +101,7 @@ impl ChosenRuntime {
         let tcp = tcp.into_std()?;
         self.handle.spawn(async move {
             match TcpStream::from_std(tcp) {
-                // In a task of its own: this one also has room for `serve` itself, which it would keep.
+                // A separate task, because this one would keep the memory for `serve` until the connection ends.
                 Ok(tcp) => drop(tokio::spawn(serve(tcp))),
                 Err(error) => tracing::error!(%error, "cannot serve a connection"),
             }
@@ -113,7 +110,6 @@ impl ChosenRuntime {
     }
 }
 
-/// Counts a connection of a runtime until it is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionCount(Arc<AtomicUsize>);
 
@@ -140,7 +136,6 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Two runtimes with one thread each.
     fn two() -> [Runtime; 2] {
         [(); 2].map(|()| {
             let mut builder = Builder::new_multi_thread();
@@ -177,7 +172,7 @@ mod tests {
                 served.push(by.expect("served in time").expect("the id of a runtime"));
                 open.push((agent, close));
                 if open.len() == 4 {
-                    // Both of the one that served the last.
+                    // Closes both connections of the runtime that served the last one.
                     let last = served[3];
                     let both = (0..4).rev().filter(|at| served[*at] == last);
                     both.for_each(|at| drop(open.remove(at)));

@@ -5,13 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
 
-/// A timer whose deadline may move while it runs.
 #[derive(Default)]
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
-    /// Ready when `deadline` has passed. If the deadline was moved to a later instant, the timer is
-    /// reset when it fires for the earlier one.
+    /// Ready when `deadline` has passed. If the deadline was moved to a later time, the timer is reset when it fires
+    /// for the earlier one.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: impl Fn() -> Instant) -> Poll<()> {
         let deadline_at = deadline().into();
         let timer = self
@@ -30,7 +29,6 @@ impl Timer {
         Poll::Pending
     }
 
-    /// When it fires next, or last fired.
     fn fires_at(&self) -> Option<Instant> {
         self.0.as_ref().map(|timer| timer.deadline().into_std())
     }
@@ -44,8 +42,8 @@ pub(super) struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Ready when `deadline` has passed. The inner timer is polled only when it may have fired:
-    /// firing too early costs less than a reset at each poll.
+    /// Ready when `deadline` has passed. The inner timer is polled only when it may have fired, because firing too
+    /// early costs less than a reset at each poll.
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant, deadline: Instant) -> Poll<()> {
         if self
             .fires_at
@@ -54,7 +52,7 @@ impl LazyTimer {
             return Poll::Pending;
         }
         let polled = self.timer.poll(cx, || deadline);
-        // This may be before `deadline`, and in the past: timers fire up to a millisecond late.
+        // This may be before `deadline` and in the past, because timers fire up to a millisecond late.
         self.fires_at = self.timer.fires_at();
         polled
     }
@@ -87,7 +85,7 @@ mod tests {
             Poll::Pending
         });
         let fired = timeout(Duration::from_secs(10), fired).await;
-        fired.expect("it is woken for the second deadline, too");
+        fired.expect("it is also woken for the second deadline");
         assert!(Instant::now() >= second);
     }
 }

@@ -1,5 +1,4 @@
-//! Tunnels for upgraded connections, mostly WebSocket: copies bytes in both directions and taps
-//! them.
+//! Tunnels for upgraded connections, mostly WebSocket: copies bytes in both directions and taps them.
 
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
@@ -16,16 +15,12 @@ use tokengauge_core::observer::{Chunk, End, FailureKind, Side};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// Bytes per read, in each direction.
 const READ_BYTES: usize = 8 * 1024;
 
-/// How often to check whether a blocked direction has made progress.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An upgraded connection and its call.
 pub(super) struct Tunnel {
     pub upstream: Io,
-    /// What the upstream sent right behind its head.
     pub read_ahead: Bytes,
     pub call: Call,
     pub in_flight: InFlightGuard,
@@ -34,8 +29,8 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Runs the tunnel in its own task, until both directions have ended. `arrived` is what the
-    /// agent sent already.
+    /// Runs the tunnel in a separate task until both directions have ended. `arrived` are bytes that were already read
+    /// from the agent.
     pub fn start(self, agent: TimedSocket, arrived: Bytes) {
         tokio::spawn(self.run(agent, arrived));
     }
@@ -65,18 +60,16 @@ impl Tunnel {
     }
 }
 
-/// The timeouts of a tunnel, shared by both directions.
 struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
-    /// How long a side may accept nothing of what waits for it.
+    /// How long a side may accept no data while data is unsent.
     send_timeout: Duration,
-    /// Directions with a write in progress.
     writing: AtomicUsize,
 }
 
 impl TunnelTimeouts<'_> {
-    /// Resolves when nothing was transferred within the idle timeout and no write is in progress:
-    /// to a side that does not read, `send_timeout` applies.
+    /// Resolves when no byte was transferred within the idle timeout and no write is in progress. For writes,
+    /// `send_timeout` applies.
     async fn idle_expired(&self, idle: Duration) {
         loop {
             let deadline = self.handle.last_activity() + idle;
@@ -90,7 +83,6 @@ impl TunnelTimeouts<'_> {
         }
     }
 
-    /// Writes all bytes, each write within the send timeout.
     async fn write<W: AsyncWrite>(
         &self,
         write: &mut WriteHalf<W>,
@@ -119,11 +111,9 @@ impl TunnelTimeouts<'_> {
 
 enum TunnelWriteError {
     Lost,
-    /// The receiver accepted nothing within the send timeout.
     Stalled,
 }
 
-/// Copies both ways. What each side sent already goes first.
 async fn relay(
     (agent, from_agent): (TimedSocket, Bytes),
     (upstream, from_upstream): (Io, Bytes),
@@ -179,7 +169,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
             if read == 0 {
                 let handle = self.timeouts.handle;
                 handle.notify(|call| call.tunnel_over(self.from));
-                // If the other side has closed already, there is nothing to do.
+                // An error means that the other side has closed already.
                 let _ = self.write.shutdown().await;
                 return Ok(());
             }

@@ -1,5 +1,3 @@
-//! The request body that is sent upstream.
-
 use super::agent_body::AgentBody;
 use super::body_error::AgentBodyError;
 use super::call_handle::CallHandle;
@@ -16,60 +14,55 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
-/// How long an agent's `expect: 100-continue` waits for the upstream's answer.
+/// How long an agent's `expect: 100-continue` waits for the upstream's response.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request body that forwards chunks as they arrive and gives them to the observer.
+/// A request body that forwards chunks as they arrive and passes them to the observer.
 pub(super) struct Upload {
     source: UploadSource,
     handle: Arc<CallHandle>,
     gate: Option<ContinueWait>,
-    /// What left already, where it may have to be sent again.
+    /// The part that was sent, if the body may have to be sent again.
     sent: Option<Box<SentBody>>,
     /// Chunks at the front of the source that the observer has seen.
     observed: usize,
     sent_report: SentReport,
 }
 
-/// When the observer is told that the last byte was sent. It reads the request then, which the
-/// upstream need not wait for where the writer says when the bytes have left.
+/// When the observer learns that the last byte was sent. The observer then parses the request. A writer that reports
+/// when the bytes were sent avoids that this delays the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentReport {
     /// With the last chunk.
     Immediate,
-    /// When the writer asks for it.
+    /// When the writer calls [`Upload::report_sent`].
     Deferred,
-    /// The same, and the last chunk was taken at this instant.
+    /// Deferred, and the last chunk was taken at this time.
     Due(Instant),
 }
 
-/// The part of a body that was sent, for as long as it is within bounds.
+/// The part of a body that was sent, as long as it fits into its limit.
 struct SentBody {
     chunks: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
-    /// How many bytes more are retained.
     room: usize,
 }
 
 pub(super) enum UploadSource {
     Agent(AgentBody),
-    /// What was already buffered, and then the rest from the agent.
+    /// Buffered data, then the rest from the agent.
     Buffered(BufferedBody),
-    /// A replacement for the agent's body.
     Replaced(Bytes),
 }
 
-/// A body whose beginning was read, or all of it.
 pub(super) struct BufferedBody {
     pub chunks: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
     pub remaining: Option<AgentBody>,
-    /// Whether the agent declared its length.
     pub sized: bool,
 }
 
 impl BufferedBody {
-    /// A body of which nothing was read yet.
     pub fn new(body: &AgentBody) -> BufferedBody {
         BufferedBody {
             chunks: VecDeque::new(),
@@ -92,12 +85,12 @@ impl Upload {
         }
     }
 
-    /// From now on the observer is told of the last byte by [`Upload::report_sent`] alone.
+    /// From now on, only [`Upload::report_sent`] tells the observer that the last byte was sent.
     pub fn defer_sent_report(&mut self) {
         self.sent_report = SentReport::Deferred;
     }
 
-    /// Tells the observer that the last byte was sent, if it was and the observer does not know yet.
+    /// Tells the observer that the last byte was sent, unless the observer already knows.
     pub fn report_sent(&mut self) {
         if let SentReport::Due(at) = self.sent_report {
             self.sent_report = SentReport::Deferred;
@@ -105,7 +98,7 @@ impl Upload {
         }
     }
 
-    /// Retains what is sent from now on, so that all of it can be sent again, unless it is more than `bytes`.
+    /// Starts to retain sent data, so that the body can be sent again. Gives up if the data exceeds `bytes`.
     pub fn retain(&mut self, bytes: usize) {
         self.sent = Some(Box::new(SentBody {
             chunks: VecDeque::new(),
@@ -114,17 +107,15 @@ impl Upload {
         }));
     }
 
-    /// Retains nothing any more.
     pub fn release(&mut self) {
         self.sent = None;
     }
 
-    /// Whether all that was sent is still there.
     pub fn is_retained(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// The whole body from its beginning, if all that was sent was retained.
+    /// Returns the whole body, or `None` if not all sent data was retained.
     pub fn rewound(self) -> Option<Upload> {
         let sent = *self.sent?;
         let observed = sent.chunks.len();
@@ -145,7 +136,7 @@ impl Upload {
             UploadSource::Replaced(bytes) => body.chunks.push_back(bytes),
         }
         if body.trailers.is_some() {
-            // The agent's body ended with them.
+            // The agent's body ended with the trailers.
             body.remaining = None;
         }
         Some(Upload {
@@ -180,7 +171,6 @@ impl Upload {
         });
     }
 
-    /// The part that was not sent.
     pub fn into_source(self) -> UploadSource {
         self.source
     }
@@ -237,7 +227,7 @@ impl UploadSource {
         }
     }
 
-    /// Whether the agent declared its length.
+    /// Whether the agent declared the length.
     fn is_sized(&self) -> bool {
         match self {
             UploadSource::Agent(body) => body.size_hint().exact().is_some(),
@@ -329,7 +319,7 @@ impl Body for Upload {
     }
 }
 
-/// Opens when the upstream answers `100 Continue`.
+/// Opens when the upstream responds with `100 Continue`.
 #[derive(Default)]
 pub(super) struct ContinueGate(Mutex<ContinueState>);
 

@@ -1,4 +1,4 @@
-//! Upstreams: load balancing over endpoints, and the connections to each.
+//! Upstreams: load balancing over endpoints, and the connections to each endpoint.
 
 mod addresses;
 mod idle_pool;
@@ -33,7 +33,7 @@ pub(super) struct Upstream {
     hosts: Vec<Arc<Host>>,
     /// Counts open connections, across changes of settings.
     pub connections: Arc<Connections>,
-    /// Counts choices, to break ties between endpoints: the one chosen longest ago is next.
+    /// Counts choices, to break ties between endpoints: the endpoint chosen least recently is next.
     choices: AtomicUsize,
     tls: Option<TlsConnectors>,
     head_bytes: usize,
@@ -45,22 +45,21 @@ struct TlsConnectors {
     http1: Connector,
 }
 
-/// One server of an upstream, at one address.
 pub(super) struct Endpoint {
     pub settings: settings::Endpoint,
     /// `host:port`, as configured.
     pub name: String,
     pub address: SocketAddr,
     in_flight: InFlightCount,
-    /// The number of the choice that last chose it.
+    /// The number of the choice that last chose this endpoint.
     last_chosen: AtomicUsize,
     created: Instant,
-    /// Until when it is ejected, in milliseconds from `created`.
+    /// Until when the endpoint is ejected, in milliseconds from `created`.
     ejected_until: AtomicU64,
     idle_pool: IdlePool,
     http2: Mutex<Vec<SharedHttp2>>,
     negotiated: AtomicU8,
-    /// Held while an HTTP/2 connection is opened: requests that wait will share it.
+    /// Held while an HTTP/2 connection is opened. Requests that wait for the lock share the connection.
     connecting: tokio::sync::Mutex<()>,
     sweeping: AtomicBool,
     idle_for: Duration,
@@ -70,14 +69,14 @@ pub(super) struct Endpoint {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointLoad {
-    /// Its name, with the address where a name may have several.
+    /// The endpoint's name, with the address if the name may have several.
     pub name: String,
     pub in_flight: usize,
-    /// For how long it will get no request, since a connection to it failed; zero where it gets some.
+    /// How long the endpoint stays ejected after a failed connection. Zero if it receives requests.
     pub ejected_for: Duration,
 }
 
-/// The order in which endpoints are chosen, the least first. Earlier fields weigh more.
+/// The order in which endpoints are chosen, lowest first. Earlier fields take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     ejected: bool,
@@ -99,11 +98,9 @@ const HTTP2: u8 = 2;
 pub(super) struct Lease {
     pub connection: LeasedConnection,
     pub reused: bool,
-    /// Counts the request as in flight at its endpoint.
     pub in_flight: InFlightGuard,
 }
 
-/// A connection, or a stream of a shared one.
 pub(super) enum LeasedConnection {
     Http1(Http1),
     Http2 {
@@ -112,12 +109,12 @@ pub(super) enum LeasedConnection {
     },
 }
 
-/// Which HTTP/2 connections a request may share. What arrives for it on one of another runtime wakes another thread.
+/// Which HTTP/2 connections a request may share. A connection on another runtime costs a wake-up of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sharing {
-    /// Those of its own runtime, and those that nothing else uses.
+    /// Connections of the request's runtime, and connections without other requests.
     OwnOrIdle,
-    /// All: another would be one too many, or cannot be opened, or is being opened.
+    /// All connections, because another one is not allowed, cannot be opened or is already being opened.
     Any,
 }
 
@@ -125,7 +122,6 @@ enum Sharing {
 pub(super) struct ConnectOptions {
     pub new_connection: bool,
     pub upgrade: bool,
-    /// The request must not be sent a second time.
     pub non_idempotent: bool,
 }
 
@@ -160,7 +156,7 @@ impl Upstream {
         })
     }
 
-    /// The same upstream with other settings. Endpoints whose connections remain usable keep them.
+    /// Creates the upstream with other settings. Endpoints whose connections remain usable keep them.
     pub fn with_settings(
         known: &Arc<Upstream>,
         settings: &Arc<settings::Upstream>,
@@ -184,7 +180,7 @@ impl Upstream {
         Ok(Arc::new(upstream))
     }
 
-    /// Whether connections of one can be used by the other.
+    /// Whether each of the two upstreams can use the other's connections.
     fn is_compatible_with(&self, other: &Upstream) -> bool {
         let (one, other_settings) = (&self.settings, &other.settings);
         one.protocol == other_settings.protocol
@@ -194,9 +190,9 @@ impl Upstream {
             && self.head_bytes == other.head_bytes
     }
 
-    /// The endpoint with the fewest requests in flight, except those already tried. An ejected one
-    /// is chosen only when all are, and one of the address family that is not preferred only when
-    /// none of the other is left.
+    /// Chooses the endpoint with the fewest requests in flight, except those already tried. An ejected endpoint is
+    /// chosen only if all are ejected. An endpoint of the other address family is chosen only if none of the preferred
+    /// family remains.
     fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let mut best: Option<(Rank, &Arc<Host>, Arc<Endpoint>)> = None;
         for host in &self.hosts {
@@ -224,7 +220,6 @@ impl Upstream {
         endpoints
     }
 
-    /// Whether a new connection may serve several requests at once.
     fn may_multiplex(&self, endpoint: &Endpoint) -> bool {
         match self.settings.protocol {
             Protocol::Http1 => false,
@@ -236,7 +231,6 @@ impl Upstream {
         }
     }
 
-    /// Closes one idle connection, so that another can be opened.
     fn close_idle_connection(&self) {
         let mut closed = false;
         for host in &self.hosts {
@@ -286,7 +280,7 @@ impl Endpoint {
         }
     }
 
-    /// The name for messages: with the address, as a name may have several.
+    /// The name for messages. It includes the address, because a name may have several.
     pub fn display_name(&self) -> String {
         let address = self.address.to_string();
         if self.name == address {
@@ -295,7 +289,6 @@ impl Endpoint {
         format!("{} ({})", self.name, self.address.ip())
     }
 
-    /// Ejects the endpoint from load balancing for `duration`.
     pub fn eject(&self, duration: Duration) {
         self.ejected_until
             .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
@@ -315,7 +308,6 @@ impl Endpoint {
         self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
     }
 
-    /// Returns an HTTP/1 socket to the pool, if the pool takes it.
     pub fn release(self: &Arc<Self>, io: Io) {
         if self.idle_pool.put(io) {
             self.sweep_later();
@@ -323,7 +315,7 @@ impl Endpoint {
         }
     }
 
-    /// A reused connection was closed before it responded: it had been idle since `idle_since`.
+    /// Records that a reused connection, idle since `idle_since`, was closed before it responded.
     pub fn record_lost(&self, idle_since: Instant) {
         self.idle_pool.record_lost(idle_since);
     }
@@ -342,7 +334,6 @@ impl Endpoint {
         }))
     }
 
-    /// A stream of an HTTP/2 connection.
     fn share(&self, sharing: Sharing) -> Option<LeasedConnection> {
         if self.negotiated.load(Ordering::Relaxed) != HTTP2 {
             return None;
@@ -382,7 +373,7 @@ impl Endpoint {
         Ok(LeasedConnection::Http2 { connection, stream })
     }
 
-    /// Starts a task that closes expired connections, unless it is running.
+    /// Starts a task that closes expired connections, unless one is running.
     fn sweep_later(self: &Arc<Self>) {
         if self.sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -410,7 +401,7 @@ impl Endpoint {
         idle.map(|idle| open.swap_remove(idle)).is_some()
     }
 
-    /// Closes connections that expired or that the endpoint closed; returns whether any is left.
+    /// Closes connections that expired or that the endpoint closed. Returns whether any remain.
     fn sweep(&self) -> bool {
         let kept = self.idle_pool.sweep();
         let mut open = locked(&self.http2);

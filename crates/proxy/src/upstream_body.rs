@@ -1,5 +1,3 @@
-//! The body of an upstream's response.
-
 use super::body_error::BodyError;
 use super::connection::Io;
 use super::headers;
@@ -13,18 +11,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pub(super) enum UpstreamBody {
-    /// The connection is read here.
     Http1 {
         body: Box<BodyReader<Io>>,
-        /// What is still to be sent of the request. The connection is not reused.
+        /// The unsent part of the request. The connection is not reused.
         unsent: Option<Box<RequestWriter>>,
     },
-    /// The connection is driven by its own task.
+    /// The connection is driven by a separate task.
     Http2 {
         incoming: Incoming,
         _stream: InFlightGuard,
     },
-    /// The body has ended, or there is none.
     Ended,
 }
 
@@ -73,7 +69,7 @@ impl UpstreamBody {
         matches!(self, UpstreamBody::Http1 { unsent, .. } if unsent.is_some())
     }
 
-    /// The reader of a body whose chunks can be forwarded unchanged. Nothing is left here.
+    /// Takes the reader of a body whose chunks can be forwarded unchanged, and leaves an ended body.
     pub fn take_chunked(&mut self) -> Option<Box<BodyReader<Io>>> {
         match self {
             UpstreamBody::Http1 { body, unsent: None } if body.is_chunked() => {}
@@ -85,7 +81,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Ends the body. Returns a connection that was read to exactly the end of its response.
+    /// Ends the body. Returns a connection that was read exactly to the end of its response.
     pub fn finish(&mut self) -> Option<Io> {
         match std::mem::replace(self, UpstreamBody::Ended) {
             UpstreamBody::Http1 { body, .. } => body.into_reusable(),
@@ -98,7 +94,6 @@ fn poll_http1(body: &mut BodyReader<Io>, cx: &mut Context<'_>) -> PolledFrame {
     let piece = with_buffer(|buffer| {
         loop {
             match ready!(body.poll_piece(cx, buffer))? {
-                // This piece has only framing.
                 Some(piece) if piece.payload.is_empty() => {}
                 piece => return Poll::Ready(Ok::<_, BodyError>(piece)),
             }
@@ -111,8 +106,8 @@ fn poll_http1(body: &mut BodyReader<Io>, cx: &mut Context<'_>) -> PolledFrame {
     })
 }
 
-/// Sends more of the request. Returns whether the agent sent what there was to send: an upstream
-/// that takes no more of it may respond all the same.
+/// Sends more of the request. Returns whether the agent sent the available data. An upstream that accepts no more of
+/// the request may still respond.
 fn send_more(
     body: &mut BodyReader<Io>,
     unsent: &mut Option<Box<RequestWriter>>,

@@ -1,6 +1,6 @@
-//! Which process sends which alert. Each one whose objectives say that an alert fires says so to the quota store, and
-//! one of them claims it. A claim is renewed with each look and expires, so that another process takes over from one
-//! that was killed.
+//! Decides which of the processes that share a quota store sends an alert. Every process that sees an alert firing
+//! reports it, and one of them claims it. A claim is renewed at each check and expires, so that another process takes
+//! over from one that was killed.
 
 use crate::client::{Client, ClientError, Invocation, Script, numbers};
 use crate::keys;
@@ -11,33 +11,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long others learn that an alert is resolved.
+/// How long a resolved alert is remembered, so that other processes learn of it.
 const KEEP_RESOLVED: Duration = Duration::from_secs(600);
-/// The most alerts of which it is remembered that this process sends them.
+/// The maximum number of alerts for which this process remembers that it sends them.
 const MAX_HELD: usize = 1024;
 
-/// What becomes of an alert's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Send,
-    /// Another one sends it, or it still fires elsewhere: nothing is known to be delivered yet.
+    /// Another process sends it, or the alert still fires in another process. No delivery is known yet.
     Wait,
-    /// It was delivered by another process.
     Delivered,
-    /// The quota store does not answer: every process sends it.
+    /// The quota store does not answer, so every process sends the notification.
     Alone,
 }
 
-/// An alert as one process sees it.
+/// The state of an alert in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlertState<'a> {
     pub receiver: &'a str,
     pub alert: &'a str,
     pub fires: bool,
     pub due: bool,
-    /// Whether it was delivered while it fired.
+    /// Whether this process delivered a notification while the alert fired.
     pub delivered: bool,
-    /// How often it is sent again while it fires.
+    /// Time after which a firing alert is sent again.
     pub repeat: Duration,
     pub holds: Duration,
 }
@@ -46,9 +44,9 @@ pub struct AlertState<'a> {
 pub struct ClaimCounts {
     pub claimed: u64,
     pub delivered_elsewhere: u64,
-    /// Messages that were due while the quota store did not answer.
+    /// Notifications that were due while the quota store did not answer.
     pub alone: u64,
-    /// Alerts for which this process is the one that sends.
+    /// Alerts for which this process holds the claim.
     pub elected: u64,
 }
 
@@ -76,11 +74,11 @@ impl AlertClaims {
         }
     }
 
-    /// Says how an alert stands here, and learns what to do about its message. Needs a runtime.
+    /// Reports the state of an alert in this process and returns what to do with the notification. Needs a runtime.
     pub async fn claim(&self, state: AlertState<'_>) -> Claim {
         let response = self.ask(&state).await;
         let (claim, elected) = response.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the quota store was not asked who sends an alert");
+            tracing::debug!(%error, "cannot ask the quota store which process sends an alert");
             (Claim::Alone, false)
         });
         let key = keys::alert("", state.receiver, state.alert);
@@ -101,7 +99,7 @@ impl AlertClaims {
         claim
     }
 
-    /// The same where the quota store is known to be away.
+    /// Returns and counts [`Claim::Alone`], for a quota store that is known to be unreachable.
     pub fn alone(&self, due: bool) -> Claim {
         self.alone.fetch_add(u64::from(due), Ordering::Relaxed);
         Claim::Alone
@@ -132,7 +130,7 @@ impl AlertClaims {
         Ok((claim, elected == 1))
     }
 
-    /// Says that a message was delivered, so that no other process sends it. Needs a runtime.
+    /// Reports that a notification was delivered, so that no other process sends it. Needs a runtime.
     pub async fn delivered(&self, receiver: &str, alert: &str, fires: bool) {
         let run = Invocation {
             script: Script::Sent,
@@ -143,7 +141,7 @@ impl AlertClaims {
             ],
         };
         if let Err(error) = self.client.run(&[run]).await {
-            tracing::debug!(%error, "the quota store was not told of a delivered alert");
+            tracing::debug!(%error, "cannot report a delivered alert to the quota store");
         }
     }
 

@@ -1,5 +1,5 @@
-//! A bound on the bytes of the quota store's answers: the client keeps an incomplete answer in memory, and
-//! a server in the quota store's place could announce one of any length.
+//! Limits the bytes read from the quota store. The client keeps an incomplete response in memory, and a broken or
+//! malicious server could announce one of any length.
 
 use std::io;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most bytes of the answers to one batch. An answer of a script has a few numbers.
+/// Maximum bytes of the responses to one batch. A script returns only a few numbers.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// How many bytes may still be read. Clones are the same one.
+/// How many bytes may still be read. Clones share one count.
 #[derive(Clone)]
 pub(crate) struct ReadAllowance(Arc<AtomicUsize>);
 
@@ -22,13 +22,13 @@ impl Default for ReadAllowance {
 }
 
 impl ReadAllowance {
-    /// Allows the answers to another batch.
+    /// Resets the allowance for the next batch.
     pub(crate) fn renew(&self) {
         self.0.store(MAX_RESPONSE_BYTES, Ordering::Relaxed);
     }
 }
 
-/// A stream from which no more is read than is allowed.
+/// A stream that fails when it reads more than its allowance.
 pub(crate) struct BoundedStream<S> {
     pub(crate) stream: S,
     pub(crate) allowance: ReadAllowance,

@@ -1,5 +1,4 @@
-//! The connection to the quota store: one, over which scripts are run in batches. After any failure another one is
-//! made.
+//! The connection to the quota store, over which scripts run in batches. After any failure, a new connection is opened.
 
 use crate::bounded_stream::{BoundedStream, ReadAllowance};
 use crate::settings::{Password, Settings};
@@ -54,21 +53,21 @@ pub(crate) struct Invocation {
     pub(crate) arguments: Vec<String>,
 }
 
-/// Why the quota store gave no answer. The texts have no secrets.
+/// Why the quota store did not answer. The texts contain no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("password_file {}: {error}", .file.display())]
     Password { file: PathBuf, error: io::Error },
-    /// No connection, or no TLS on it.
+    /// The connection or its TLS handshake failed.
     #[error("cannot be reached: {0}")]
     Connect(io::Error),
     #[error("no answer within {}", humantime::format_duration(*.0))]
     Timeout(Duration),
-    /// The quota store refused something, or the connection was lost.
+    /// The quota store returned an error, or the connection was lost.
     #[error("{0}")]
     QuotaStore(#[from] RedisError),
-    /// A script answered what it never does.
-    #[error("answered {0}, which no script does; does something else write its keys?")]
+    /// A script returned a value of the wrong type.
+    #[error("returned {0}, which no script does; another program may write its keys")]
     Response(&'static str),
 }
 
@@ -83,7 +82,7 @@ struct Connection {
     redis: MultiplexedConnection,
     allowance: ReadAllowance,
     digests: Vec<String>,
-    /// Ends with the connection.
+    /// Dropping it ends the connection.
     _driver: JoinSet<()>,
 }
 
@@ -94,10 +93,10 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Client {
-    /// A client without a connection.
+    /// Creates a client that is not connected yet.
     ///
     /// # Errors
-    /// Where a file that TLS needs cannot be used.
+    /// If a TLS file cannot be used.
     pub(crate) fn new(settings: &Arc<Settings>) -> Result<Client, Invalid> {
         let tls = settings.address.tls;
         let tls = tls.then(|| Connector::without_alpn(&settings.tls));
@@ -108,11 +107,11 @@ impl Client {
         })
     }
 
-    /// Runs scripts in their order, and asks whether the quota store answers where there is none; answers are in the
-    /// same order. Needs no more than two timeouts.
+    /// Runs scripts in order and returns their responses in the same order. Without scripts, it sends a ping. Takes at
+    /// most two timeouts.
     ///
     /// # Errors
-    /// Where one of them got no answer; the others may have run.
+    /// If a script gets no response. Other scripts of the batch may have run.
     pub(crate) async fn run(&self, scripts: &[Invocation]) -> Result<Vec<Value>, ClientError> {
         let mut kept = self.connection.lock().await;
         let mut connection = match kept.take() {
@@ -163,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Authenticates, chooses the database and loads the scripts.
+    /// Authenticates, selects the database and loads the scripts.
     async fn greet<S>(&self, stream: S, password: Option<String>) -> Result<Connection, ClientError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -178,7 +177,7 @@ impl Client {
         if let Some(password) = password {
             about = about.set_password(password);
         }
-        // Everything is in a timeout of ours.
+        // The caller applies its own timeout.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let allowance = ReadAllowance::default();
         let stream = BoundedStream {
@@ -231,10 +230,10 @@ pub(crate) fn numbers<const N: usize>(response: &Value) -> Result<[i64; N], Clie
         })
         .collect::<Option<Vec<i64>>>()
         .and_then(|numbers| numbers.try_into().ok());
-    numbers.ok_or(ClientError::Response("other things than numbers"))
+    numbers.ok_or(ClientError::Response("values that are not numbers"))
 }
 
-/// A whole number that an answer has as text.
+/// Parses a whole number that a script returns as text.
 pub(crate) fn text_number(response: &Value) -> Result<u64, ClientError> {
     let Value::BulkString(text) = response else {
         return Err(ClientError::Response("no text"));

@@ -1,6 +1,6 @@
-//! The names of keys in the quota store. Names of sessions, users and API keys are in them as digests: the first 32
-//! hexadecimal digits of their SHA-256. This hides names from readers of the quota store; it does not protect against
-//! guessing a name and hashing it.
+//! Names of keys in the quota store. Names of sessions, users and API keys appear as digests: the first 32 hexadecimal
+//! digits of their SHA-256. This hides names from readers of the quota store, but does not protect against guessing a
+//! name and hashing it.
 
 use sha2::{Digest, Sha256};
 use tokengauge_accounting::cost::budget::SpendingId;

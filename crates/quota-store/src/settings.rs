@@ -1,4 +1,4 @@
-//! Where the quota store is, and how it is used.
+//! Address and settings of the quota store.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ const DEFAULT_PORT: u16 = 6379;
 pub struct Settings {
     pub address: Address,
     pub password: Password,
-    /// TLS, where the address is `rediss`.
+    /// TLS settings, used if the scheme is `rediss`.
     pub tls: ClientTls,
     pub prefix: String,
-    /// How long a connection and a request may take.
+    /// Time limit for connecting and for each request.
     pub timeout: Duration,
     pub sharing: SharingSettings,
 }
@@ -24,17 +24,17 @@ pub struct Settings {
 pub enum Password {
     /// A file, read for each connection.
     File(PathBuf),
-    /// A variable of the environment; no password where it is not set.
+    /// An environment variable. If it is not set, no password is sent.
     Variable(&'static str),
 }
 
-/// The server, as `redis://[user@]host[:port][/database]`, or `rediss://` with TLS.
+/// The server, written as `redis://[user@]host[:port][/database]`, or `rediss://` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub tls: bool,
-    /// The user; the default one where it is `None`.
+    /// `None` for the default user.
     pub user: Option<String>,
-    /// The host's name or address, an IPv6 address without brackets.
+    /// Host name or IP address. An IPv6 address has no brackets.
     pub host: String,
     pub port: u16,
     pub database: i64,
@@ -46,15 +46,13 @@ pub enum InvalidAddress {
         "must be a URL that starts with redis:// or rediss://, such as \"redis://valkey:6379\""
     )]
     Scheme,
-    /// It has no host, or a port that is none.
-    #[error("must name a host and, where it is not 6379, a port")]
+    /// The host is missing or the port is invalid.
+    #[error("must have a host, and a port unless it is 6379")]
     Host,
-    #[error(
-        "has a password in it; secrets are read from `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD"
-    )]
+    #[error("must not contain a password; use `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD")]
     Password,
-    /// What follows the host is no number of a database.
-    #[error("may have the number of a database behind the host, such as /2, and nothing else")]
+    /// The path is not a database number.
+    #[error("must have no path after the host, except a database number such as /2")]
     Database,
 }
 
@@ -91,7 +89,7 @@ impl FromStr for Address {
     }
 }
 
-/// Host and port of a server; an IPv6 address is in brackets.
+/// Host and port of a server. An IPv6 address is in brackets.
 fn server_parts(server: &str) -> Option<(&str, u16)> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {

@@ -1,5 +1,5 @@
-//! The thread that reports to the quota store what was used, and takes leases. It has a runtime of its own, so that the
-//! quota store cannot hold up traffic.
+//! The thread that reports usage to the quota store and takes leases. It has a separate runtime, so that the quota
+//! store cannot delay traffic.
 
 use crate::alerts::AlertClaims;
 use crate::client::{Client, ClientError, Invocation, Script, numbers, text_number};
@@ -19,15 +19,15 @@ use tokengauge_core::backoff;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::sync::{Notify, watch};
 
-/// The most scripts of one request.
+/// Maximum number of scripts in one request.
 const MAX_BATCH: usize = 500;
-/// The least time between two requests.
+/// Minimum time between two requests.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
-/// The most time between two attempts while the quota store is away.
+/// Maximum time between two attempts while the quota store is unreachable.
 const MAX_RETRY: Duration = Duration::from_secs(2);
 /// How long a sum of spending is kept after its period.
 const KEEP_SPENDING: Duration = Duration::from_secs(3600);
-/// The time between two log lines about a quota store that is away.
+/// Minimum time between two log lines about an unreachable quota store.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct QuotaStore {
 }
 
 impl QuotaStore {
-    /// Whether [`QuotaStore::start`] could use the files of the settings.
+    /// Checks that [`QuotaStore::start`] could use the files of the settings.
     ///
     /// # Errors
     /// Why not.
@@ -47,10 +47,10 @@ impl QuotaStore {
         client.map(drop).map_err(io::Error::other)
     }
 
-    /// Starts the thread, which asks `accounting` for the limits each time.
+    /// Starts the thread. It calls `accounting` for the current limits before each report.
     ///
     /// # Errors
-    /// Where a file of the settings cannot be used, or no thread can be started.
+    /// If a file of the settings cannot be used or the thread cannot be started.
     pub fn start(
         settings: Settings,
         sharing: Arc<Sharing>,
@@ -85,7 +85,7 @@ impl QuotaStore {
         })
     }
 
-    /// Gives all leases back and ends the thread, within `within`. Whether it ended. Blocks.
+    /// Returns all leases and ends the thread. Blocks, at most for `within`. Returns whether the thread ended.
     pub fn finish(&self, within: Duration) -> bool {
         const LOOK: Duration = Duration::from_millis(10);
         self.end.send_replace(true);
@@ -107,7 +107,7 @@ struct Sync<A> {
     sharing: Arc<Sharing>,
     accounting: A,
     wall: fn() -> SystemTime,
-    /// When the log last said that the quota store is away; `None` while it answers.
+    /// When the log last reported that the quota store is unreachable. `None` while it answers.
     logged: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         }
     }
 
-    /// Reports what is due; whether the quota store answered.
+    /// Reports what is due. Returns whether the quota store answered.
     async fn sync(&mut self, due: Due) -> bool {
         let Some(accounting) = (self.accounting)() else {
             return true;
@@ -164,7 +164,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let spending = spending.map(|(id, report)| Report::Spending(id, report));
         let reports: Vec<_> = limits.chain(spending).collect();
         if reports.is_empty() && due == Due::All {
-            // Whether the quota store answers is known before it is needed.
+            // A ping finds an unreachable quota store before a limit needs it.
             return self.send(&accounting, &[], now).await;
         }
         for batch in reports.chunks(MAX_BATCH) {
@@ -213,7 +213,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
             store = %self.settings.address,
             %error,
             on_error,
-            "the quota store does not answer; limits are decided without it until it does"
+            "the quota store does not answer; limits are applied without it until it does"
         );
     }
 

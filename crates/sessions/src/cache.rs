@@ -1,10 +1,14 @@
 //! Turns of a conversation whose prompt should have come from the provider's cache and did not.
 //!
-//! Agents send the whole conversation again with each turn. Providers keep what they have read for
-//! a while, and take a tenth to a half of the price for input that begins as a kept one does. A turn
-//! is a **break** when the turn before in the same agent was cached or was written to the cache,
-//! the prompt did not become shorter since, and less than half of what could have come from the
-//! cache did, by the provider's own counts. Providers that report no cached input are never judged.
+//! Agents send the whole conversation again with each turn. Providers keep prompts for a while.
+//! They charge a tenth to a half of the price for input that begins like a kept prompt.
+//!
+//! A turn is a **break** if three conditions hold by the provider's own counts:
+//! - The previous turn of the agent was read from the cache or written to it.
+//! - The prompt has not become shorter.
+//! - Less than half of the possible tokens came from the cache.
+//!
+//! Providers that report no cached input never have breaks.
 
 use crate::session::Session;
 use schemars::JsonSchema;
@@ -16,48 +20,48 @@ use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::TimedCall;
 
-/// Providers keep a prompt for five minutes at least, Anthropic for just so long unless an hour is
-/// asked for, OpenAI for five to ten.
+/// Providers keep a prompt for at least five minutes. Anthropic keeps it for exactly that long
+/// unless an hour is requested, and OpenAI for five to ten minutes.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
-/// The least prompt that OpenAI, Anthropic and Gemini cache at all, and so the least that a break
-/// can miss.
+/// The shortest prompt that OpenAI, Anthropic and Gemini cache, and therefore the smallest amount
+/// that a break can miss.
 const LEAST_TOKENS: u64 = 1024;
 
-/// A turn whose prompt should have come from a cache.
+/// A turn whose prompt should have come from a cache and did not.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CacheBreak {
-    /// The call.
+    /// The id of the call.
     pub call: String,
-    /// When it began, in seconds from the session's start.
+    /// The start of the call, in seconds from the start of the session.
     pub offset: f64,
-    /// Its agent.
+    /// The agent that made the call.
     pub agent: Option<String>,
-    /// The most likely cause.
+    /// The most likely cause of the break.
     pub cause: BreakCause,
-    /// How long the agent had been without a call, in seconds.
+    /// Seconds between the agent's previous call and this call.
     pub idle_seconds: f64,
-    /// Input tokens that could have come from the cache.
+    /// The number of input tokens that could have come from the cache.
     pub expected: u64,
-    /// Those that did.
+    /// The number of input tokens that came from the cache.
     pub cached: u64,
-    /// What the difference cost, in US dollars; `null` without a price.
+    /// The cost of the missed tokens in US dollars; `null` if the price is unknown.
     pub cost_usd: Option<f64>,
 }
 
-/// Why a prompt did not come from a cache, as far as it can be seen without reading it.
+/// Why a prompt did not come from a cache, as far as this shows without reading the prompt.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum BreakCause {
-    /// Another model answered; caches are kept by model.
+    /// Another model answered. Caches are separate for each model.
     OtherModel,
-    /// It went to another upstream, or to another endpoint of a self-hosted one.
+    /// The call went to another upstream, or to another endpoint of a self-hosted upstream.
     OtherUpstream,
-    /// The turn before was longer ago than caches are kept for.
+    /// The previous turn was longer ago than caches keep a prompt.
     Idle,
-    /// None of these: the beginning of the prompt changed (its tools, its system prompt, a time
-    /// in it), or the provider dropped it early.
+    /// None of the other causes. Either the beginning of the prompt changed (its tools, its system
+    /// prompt, a time in it), or the provider dropped it early.
     PrefixChanged,
 }
 
@@ -69,7 +73,6 @@ impl BreakCause {
         BreakCause::PrefixChanged,
     ];
 
-    /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             BreakCause::OtherModel => "other_model",
@@ -80,7 +83,7 @@ impl BreakCause {
     }
 }
 
-/// What of a turn counts for the next one.
+/// The facts about a turn that the next turn is compared with.
 #[derive(Clone, Debug, PartialEq)]
 struct Turn {
     model: Option<String>,
@@ -89,12 +92,12 @@ struct Turn {
     started: SystemTime,
     ended: SystemTime,
     input: u64,
-    /// Tokens of it that the cache had afterwards.
+    /// The number of the turn's tokens that the cache contained afterwards.
     kept: u64,
 }
 
 impl Turn {
-    /// The turn that a call is; `None` where it says nothing about caches.
+    /// The turn of a call; `None` if the call reports nothing about caches.
     fn of(call: &TimedCall<'_>) -> Option<Turn> {
         let record = call.record;
         if record.operation_class != OperationClass::Generation
@@ -104,7 +107,7 @@ impl Turn {
         }
         let reported = &record.tokens.reported;
         let (input, cached) = (reported.input?, reported.cached_input?);
-        // OpenAI and Gemini write what is long enough, and do not report it.
+        // OpenAI and Gemini store every prompt that is long enough, and do not report it.
         let kept = match reported.cache_write {
             Some(written) => cached + written,
             None => input,
@@ -121,8 +124,8 @@ impl Turn {
     }
 }
 
-/// Whether a call broke the cache that the turn `before` left, and what that cost by `price`.
-/// `in_use` says whether any turn of the conversation so far was cached.
+/// The break if `call` broke the cache that the turn `before` left. `in_use` says whether any
+/// earlier turn of the conversation was cached.
 fn cache_break(
     before: &Turn,
     in_use: bool,
@@ -168,14 +171,14 @@ fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
     }
 }
 
-/// Whether a turn shows that its provider's cache is in use.
+/// Whether the turn shows that its provider uses a cache.
 fn shows_cache(call: &TimedCall<'_>) -> bool {
     let reported = &call.record.tokens.reported;
     reported.cached_input.unwrap_or(0) > 0 || reported.cache_write.unwrap_or(0) > 0
 }
 
-/// The breaks of a session. Each agent has a conversation of its own; a turn that begins before the
-/// one before has ended is no successor of it.
+/// The breaks of a session. Each agent has a separate conversation. A turn that begins before the
+/// end of the previous one does not continue it.
 pub(crate) fn cache_breaks(
     session: &Session<'_>,
     price: impl Fn(&CallRecord, u64) -> Option<f64>,
@@ -200,7 +203,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Adds a call; the break that it is.
+    /// Adds a call. Returns its break, if it is one.
     pub(crate) fn next(
         &mut self,
         call: &TimedCall<'_>,
@@ -211,7 +214,7 @@ impl Conversation {
         let before = before.filter(|before| before.ended <= call.started + RECORDED_RESOLUTION);
         let found = before.and_then(|before| cache_break(before, self.in_use, call, price));
         self.in_use |= shows_cache(call);
-        // Live, calls do not come in the order in which they began.
+        // In live traffic calls end in another order than they begin.
         if self
             .last
             .as_ref()
@@ -228,7 +231,7 @@ mod tests {
     use super::*;
     use crate::session::tests::{TestCall, session_of};
 
-    /// A turn of so many tokens, of which so many came from the cache.
+    /// A turn with `input` tokens, of which `cached` came from the cache.
     fn turn(id: &str, start: f64, input: u64, cached: u64) -> TestCall {
         TestCall {
             input: Some((input, Some(cached), None)),
@@ -236,7 +239,7 @@ mod tests {
         }
     }
 
-    /// A dollar for a thousand tokens, a tenth of it from the cache.
+    /// One dollar per thousand tokens, and a tenth of that for cached ones.
     fn price(record: &CallRecord, cached: u64) -> Option<f64> {
         let input = record.tokens.reported.input?;
         Some((input - cached) as f64 / 1e3 + cached as f64 / 1e4)
@@ -264,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_turn_right_after_another_follows_it() {
-        // The starts are whole milliseconds, the lengths are not: the second began 50 µs after the first had ended.
+        // Starts are whole milliseconds, but lengths are not. The second call began 50 µs after the
+        // end of the first.
         let first = TestCall {
             input: Some((4_000, Some(3_968), None)),
             ..TestCall::new("a", "main", 0.0, 2.0008)
@@ -319,10 +323,10 @@ mod tests {
 
     #[test]
     fn what_is_no_break_is_none() {
-        // A provider that never caches.
+        // This provider never caches.
         let never = [turn("a", 0.0, 4_000, 0), turn("b", 5.0, 4_500, 0)];
         assert_eq!(breaks(&never), []);
-        // One that reports nothing.
+        // This provider reports nothing about caches.
         let mut silent = [
             turn("a", 0.0, 4_000, 0),
             turn("b", 5.0, 4_500, 3_968),
@@ -330,13 +334,13 @@ mod tests {
         ];
         silent[2].input = Some((5_000, None, None));
         assert_eq!(breaks(&silent), []);
-        // A conversation that was summed up begins anew.
+        // The agent summarised the conversation, so the prompt became shorter.
         silent[2].input = Some((1_500, Some(0), None));
         assert_eq!(breaks(&silent), []);
-        // Half of it came.
+        // Half of the prompt came from the cache.
         silent[2].input = Some((5_000, Some(2_250), None));
         assert_eq!(breaks(&silent), []);
-        // Too short to be cached.
+        // These prompts are too short to be cached.
         let short = [
             turn("a", 0.0, 900, 0),
             turn("b", 5.0, 950, 640),
@@ -351,7 +355,7 @@ mod tests {
             input: Some((input, Some(cached), Some(written))),
             ..turn(id, start, input, cached)
         };
-        // Of 9,000 tokens 3,000 were marked to be kept, and came.
+        // 3,000 of 9,000 tokens were marked for the cache, and came from it.
         let calls = [
             with("a", 0.0, 9_000, 0, 3_000),
             with("b", 9.0, 9_500, 3_000, 0),

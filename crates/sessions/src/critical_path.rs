@@ -1,12 +1,11 @@
-//! The critical path of a session: the chain of calls, and of time between calls, that its length
-//! is made of. A call beside it could have been faster without the session ending sooner.
+//! The critical path of a session: the chain of calls, and of time between calls, that makes up its
+//! length. A call outside of the path could have been faster without ending the session sooner.
 //!
-//! The path is walked back from the end of the call that ended last. What started a call is not
-//! known; it is taken to be the latest thing that happened before in its own agent, in the agent
-//! that started that one, or in the agents that it started: the end of one of their calls, or the
-//! start of one that was still under way. That is the rule of the last arrival, which Yang and
-//! Miller ("Critical Path Analysis for the Execution of Parallel and Distributed Programs", 1988)
-//! and tools for distributed traces use.
+//! The path is walked back from the end of the last call. The cause of a call is not recorded. It
+//! is assumed to be the latest earlier event in its agent, in its parent agent or in its child
+//! agents: the end of a call, or the start of a call that was still in flight. This is the rule of
+//! the last arrival, which tools for distributed traces also use. See Yang and Miller, "Critical
+//! Path Analysis for the Execution of Parallel and Distributed Programs", 1988.
 
 use crate::session::Session;
 use schemars::JsonSchema;
@@ -16,48 +15,49 @@ use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::PhaseName;
 
-/// What the length of a session is made of.
+/// The chain of calls and of time between calls that makes up the length of a session.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CriticalPath {
-    /// From the start of its first call to the end of its last, in seconds: the sum of `parts`.
+    /// Seconds from the start of the first call to the end of the last call. This is the sum of
+    /// `parts`.
     pub seconds: f64,
-    /// What it is made of, the longest first.
+    /// The parts of the path by phase, agent and model, the longest first.
     pub parts: Vec<PathPart>,
-    /// The path, in the order of time and without gaps.
+    /// The steps of the path in order of time, without gaps.
     pub steps: Vec<PathStep>,
-    /// Calls that are not on it.
+    /// The number of calls that are not on the path.
     pub calls_beside: usize,
 }
 
-/// The time of the path that was spent in one way.
+/// The part of the critical path that was spent in one phase by one agent and model.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PathPart {
-    /// The phase of calls; `null` for time between calls: tools, and people.
+    /// The phase of the calls; `null` for time between calls, which is spent by tools and people.
     pub phase: Option<PhaseName>,
-    /// Whose calls; between calls, whose next call followed.
+    /// The agent of the calls. For time between calls, the agent of the call that followed.
     pub agent: Option<String>,
-    /// Their model; `null` between calls.
+    /// The model of the calls; `null` for time between calls.
     pub model: Option<String>,
-    /// How long, in seconds.
+    /// The duration of this part, in seconds.
     pub seconds: f64,
-    /// The share of the session's length, 0 to 1.
+    /// The share of the session's length, from 0 to 1.
     pub share: f64,
 }
 
-/// A stretch of the path.
+/// One step of the critical path: a call, or the time before a call.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PathStep {
-    /// The call; `null` between calls.
+    /// The id of the call; `null` for time between calls.
     pub call: Option<String>,
-    /// Its agent; between calls, that of the next call.
+    /// The agent of the call. For time between calls, the agent of the next call.
     pub agent: Option<String>,
-    /// Seconds from the session's start.
+    /// The start of the step, in seconds from the session's start.
     pub start: f64,
-    /// Seconds from the session's start.
+    /// The end of the step, in seconds from the session's start.
     pub end: f64,
 }
 
-/// A stretch of the path and the call it is of, or that follows it.
+/// A stretch of the path. `call` is the call itself or, if `between`, the call that follows.
 struct Stretch {
     call: usize,
     between: bool,
@@ -91,7 +91,6 @@ fn step(session: &Session<'_>, stretch: &Stretch) -> PathStep {
     }
 }
 
-/// The path from the session's start to its end.
 fn walk(session: &Session<'_>) -> Vec<Stretch> {
     let count = session.calls().len();
     let last = (0..count).max_by(|one, other| session.end(*one).total_cmp(&session.end(*other)));
@@ -134,11 +133,11 @@ fn between(call: usize, start: f64, end: f64) -> Stretch {
     }
 }
 
-/// The call that led to this one, and until when it is on the path.
+/// The call that led to this one, and the time until which that call is on the path.
 fn cause(session: &Session<'_>, call: usize, visited: &HashSet<usize>) -> Option<(usize, f64)> {
     let start = session.start(call);
     let others = || (0..session.calls().len()).filter(|other| !visited.contains(other));
-    // What happened, and until when the call is on the path.
+    // The time of the event in the other call, and the time until which that call is on the path.
     let event = |other: usize| {
         let (began, ended) = (session.start(other), session.end(other));
         if ended <= start + RECORDED_RESOLUTION.as_secs_f64() {
@@ -158,7 +157,7 @@ fn cause(session: &Session<'_>, call: usize, visited: &HashSet<usize>) -> Option
     found.map(|(_, other, until)| (other, until))
 }
 
-/// Whether two calls are of the same agent, or of one that started the other.
+/// Whether both calls have one agent, or one agent started the other.
 fn related(one: &TimedCall<'_>, other: &TimedCall<'_>) -> bool {
     let (one, other) = (one.record, other.record);
     let started =
@@ -168,7 +167,6 @@ fn related(one: &TimedCall<'_>, other: &TimedCall<'_>) -> bool {
         || started(&other.parent_agent, &one.agent)
 }
 
-/// The phase, the agent and the model that time belongs to.
 type Kind<'a> = (Option<PhaseName>, Option<&'a str>, Option<&'a str>);
 
 fn parts(session: &Session<'_>, path: &[Stretch]) -> Vec<PathPart> {
@@ -236,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_call_right_after_another_was_led_to_by_it() {
-        // Starts are whole milliseconds, so that the second seems to begin 0.8 ms before the first ends.
+        // Starts are whole milliseconds, so the second call seems to begin 0.8 ms before the end of
+        // the first.
         let calls = [
             TestCall::new("early", "main", 0.5, 1.0),
             TestCall::new("first", "main", 0.0, 2.0008),
@@ -304,7 +303,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the calls: the path is without gaps from start to end, and its parts add up.
+        /// For any calls, the path covers the session without gaps, and its parts add up to the
+        /// session's length.
         #[test]
         fn the_path_covers_the_session(
             spans in prop::collection::vec((0_u32..50_000, 0_u32..20_000, 0_usize..4, 0_usize..4), 1..40)

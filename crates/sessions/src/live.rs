@@ -1,5 +1,5 @@
-//! Sessions as their calls end: prompt-cache breaks are counted, and sessions that run away are found. All of it
-//! happens on the subscribers' thread, and for a bounded number of sessions.
+//! Follows sessions while they run. Counts prompt-cache breaks, and finds runaway sessions. All
+//! work happens on the subscribers' thread, for a bounded number of sessions.
 
 mod runaway;
 mod usual;
@@ -23,36 +23,36 @@ use tokengauge_core::time::{Timestamp, since_1970};
 use tokengauge_store::history::TimedCall;
 use usual::{SessionKind, Usual};
 
-/// The most sessions that are followed. Of more, those idle for longest are forgotten.
+/// Beyond this number of sessions, those that were idle longest are forgotten.
 const MAX_SESSIONS: usize = 10_000;
-/// The most agents of one session whose conversations are followed.
 const MAX_AGENTS: usize = 64;
 const FORGOTTEN_AT_ONCE: usize = MAX_SESSIONS / 8;
 const MAX_NAMED: usize = 5;
 
-/// The cost of a call with so many tokens of its input from a cache, in US dollars, where it is known.
+/// The cost of a call in US dollars if this number of its input tokens had come from a cache;
+/// `None` if it is unknown.
 pub type CachePrice = Arc<dyn Fn(&CallRecord, u64) -> Option<f64> + Send + Sync>;
 
-/// A session that runs away.
+/// A runaway session: it spends unusually much, or repeats a tool call.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "RunawaySession")]
 pub struct Runaway {
-    /// Its id.
+    /// The id of the session.
     pub session: String,
-    /// The agent of its last call.
+    /// The agent of the session's last call.
     pub agent: Option<String>,
-    /// The workload of its last call.
+    /// The workload of the session's last call.
     pub workload: Option<String>,
-    /// Whether the id is no more than a guess: quotas do not go by it.
+    /// Whether the session id is guessed. Quotas ignore guessed sessions.
     pub guessed: bool,
-    /// Since when, RFC 3339.
+    /// When the session became a runaway, in RFC 3339 format.
     pub since: Timestamp,
-    /// What is above its ceiling.
+    /// The figures of the session that are above their ceilings.
     pub figures: Vec<RunawayFigure>,
 }
 
 impl Runaway {
-    /// Its session and agent, and what is above its ceiling.
+    /// The session, its agent and the figures above their ceilings, for logs and messages.
     pub fn in_words(&self) -> String {
         let figures: Vec<String> = self.figures.iter().map(RunawayFigure::in_words).collect();
         let agent = self.agent.as_deref();
@@ -62,28 +62,28 @@ impl Runaway {
     }
 }
 
-/// How many prompt-cache breaks there were, and what they cost.
+/// The number and the cost of prompt-cache breaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BreakSum {
-    /// Turns.
+    /// The number of turns that broke the cache.
     pub breaks: u64,
-    /// US dollars, of those that have a price.
+    /// The cost of the breaks that have a price, in US dollars.
     pub usd: f64,
 }
 
-/// What was counted since the start.
+/// Counts since the start of the process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchCounts {
     pub breaks: [(BreakCause, BreakSum); 4],
-    /// Sessions that ran away, by the reason they began with.
+    /// Sessions that became runaways, by the first reason.
     pub found: [(RunawayReason, u64); 3],
-    /// Those that do so now, by each reason.
+    /// Sessions that are runaways now, by each of their reasons.
     pub now: [(RunawayReason, usize); 3],
     /// Sessions and conversations that were forgotten because there were too many.
     pub forgotten: u64,
 }
 
-/// Follows sessions as their calls end.
+/// Follows sessions from their finished calls.
 pub struct SessionWatch {
     state: Mutex<WatchedSessions>,
 }
@@ -94,7 +94,7 @@ struct WatchedSessions {
     sessions: HashMap<Arc<str>, Followed>,
     runaway: BTreeMap<Arc<str>, Runaway>,
     usual: Usual,
-    /// The ids of those that are not guessed, for quotas.
+    /// The ids of runaway sessions that are not guessed, for quotas.
     named: Arc<HashSet<Arc<str>>>,
     breaks: [BreakSum; 4],
     found: [u64; 3],
@@ -103,14 +103,13 @@ struct WatchedSessions {
 
 struct Followed {
     conversations: HashMap<Option<Box<str>>, Conversation>,
-    /// Of which kind its last call was.
     kind: SessionKind,
     activity: Activity,
     last: Instant,
 }
 
 impl SessionWatch {
-    /// Without sessions, ceilings by default and no prices.
+    /// Creates a watch without sessions and prices, with the default ceilings.
     pub fn new() -> Arc<SessionWatch> {
         let state = WatchedSessions {
             limits: RunawayLimits::default(),
@@ -128,7 +127,8 @@ impl SessionWatch {
         })
     }
 
-    /// Goes by these ceilings and prices from now on. With another window sessions are counted anew.
+    /// Applies these ceilings and prices from now on. If the window changes, the counts of sessions
+    /// start from zero.
     pub fn change(&self, limits: &RunawayLimits, price: CachePrice) {
         let mut state = self.state.lock();
         state.price = price;
@@ -142,7 +142,8 @@ impl SessionWatch {
         state.usual = Usual::default();
     }
 
-    /// The sessions that run away at `now`, those that began last first. Those that have ended to do so are taken off.
+    /// The runaway sessions at `now`, newest first. Sessions that no longer exceed a ceiling are
+    /// removed.
     pub fn runaways(&self, now: Instant) -> Vec<Runaway> {
         let mut state = self.state.lock();
         state.look_again(now);
@@ -151,7 +152,6 @@ impl SessionWatch {
         all
     }
 
-    /// The ids of those that are not guessed.
     pub fn runaway_ids(&self, now: Instant) -> Arc<HashSet<Arc<str>>> {
         let mut state = self.state.lock();
         state.look_again(now);
@@ -173,7 +173,7 @@ impl SessionWatch {
         }
     }
 
-    /// One notification for all sessions that run away at `now`.
+    /// One notification for all runaway sessions at `now`.
     pub fn notification(&self, now: Instant) -> Option<AlertNotification> {
         let all = self.runaways(now);
         let first = all.last()?;
@@ -245,7 +245,6 @@ impl SessionWatch {
 }
 
 impl Followed {
-    /// The conversation of an agent; `None` where there are too many.
     fn conversation(&mut self, agent: Option<&str>) -> Option<&mut Conversation> {
         let agent = agent.map(Box::from);
         if self.conversations.len() >= MAX_AGENTS && !self.conversations.contains_key(&agent) {
@@ -256,7 +255,7 @@ impl Followed {
 }
 
 impl WatchedSessions {
-    /// Follows a session; where there are too many, those idle for longest are forgotten.
+    /// Follows a session. If there are too many, those that were idle longest are forgotten.
     fn follow(&mut self, session: &str, now: Instant) -> Arc<str> {
         if let Some((known, _)) = self.sessions.get_key_value(session) {
             return Arc::clone(known);
@@ -319,7 +318,7 @@ impl WatchedSessions {
         followed.activity.above(now, &self.limits, usual)
     }
 
-    /// Works out again what is usual, where a ceiling goes by it and some time has passed.
+    /// Updates the usual rates if a ceiling depends on them and they are old.
     fn look_at_usual(&mut self, now: Instant) {
         if let Some(ceiling) = self.limits.times_usual.filter(|_| self.usual.is_old(now)) {
             let recent =
@@ -330,7 +329,8 @@ impl WatchedSessions {
         }
     }
 
-    /// Takes off what runs away no more, and brings the figures of the others up to `now`.
+    /// Removes sessions that are no longer runaways, and updates the figures of the others to
+    /// `now`.
     fn look_again(&mut self, now: Instant) {
         let before = self.runaway.len();
         let mut runaway = std::mem::take(&mut self.runaway);
@@ -356,14 +356,14 @@ impl Subscriber for SessionWatch {
     }
 }
 
-/// Tokens of input and output: the provider's own count where there is one.
+/// Tokens of input and output. The provider's count is preferred to ours.
 fn tokens(record: &CallRecord) -> u64 {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let input = reported.input.or(ours.input).unwrap_or(0);
     input.saturating_add(reported.output.or(ours.output).unwrap_or(0))
 }
 
-/// The hashes of an agent's tool calls: two agents may make the same call.
+/// Adds the agent to the hashes of its tool calls, because two agents may make equal calls.
 fn of_agent(agent: Option<&str>, hashes: &[u64]) -> Vec<u64> {
     let of = |hash: &u64| {
         let mut hasher = DefaultHasher::new();

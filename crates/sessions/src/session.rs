@@ -1,16 +1,15 @@
-//! The calls of a session, on the time of the session.
+//! The calls of a session, timed from its start.
 
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_store::history::TimedCall;
 use tokengauge_store::query::{Filter, Page, Paging};
 
-/// How many calls of a session are looked at; of a longer one the last.
+/// If a session has more calls, only the last ones are read.
 const MAX_CALLS: usize = 5_000;
-/// Calls of one question to a store.
 const PAGE: usize = 1_000;
 
-/// The calls of one session in the order of their starts.
+/// The calls of one session, sorted by start.
 #[derive(Clone, Debug)]
 pub struct Session<'a> {
     calls: Vec<TimedCall<'a>>,
@@ -19,8 +18,8 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// The session of these calls, in any order. Calls whose start cannot be read, and calls that
-    /// were made for another one (`nested`), are left out.
+    /// The session of these calls, in any order. Calls with an unreadable start, and nested calls
+    /// (`nested`), are omitted.
     pub fn of(calls: impl IntoIterator<Item = TimedCall<'a>>) -> Session<'a> {
         let mut calls: Vec<TimedCall<'a>> = calls.into_iter().filter(|call| !call.nested).collect();
         calls.sort_by(|one, other| {
@@ -42,17 +41,14 @@ impl<'a> Session<'a> {
         session
     }
 
-    /// Its calls by start.
     pub fn calls(&self) -> &[TimedCall<'a>] {
         &self.calls
     }
 
-    /// When its first call began.
     pub fn started(&self) -> SystemTime {
         self.started
     }
 
-    /// From the start of its first call to the end of its last, in seconds.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
@@ -70,10 +66,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The last calls of the session `id`, the newest first. `ask` answers with a page of a store's calls.
+/// The last calls of the session `id`, newest first. `ask` returns a page of a store's calls.
 ///
 /// # Errors
-/// Those of `ask`.
+/// The errors of `ask`.
 pub fn last_calls<E>(
     id: &str,
     ask: impl Fn(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
@@ -110,7 +106,7 @@ pub(crate) mod tests {
         pub(crate) parent: Option<String>,
         pub(crate) start: f64,
         pub(crate) end: f64,
-        /// Input tokens, those from a cache, those written to one.
+        /// Input tokens, tokens from a cache, and tokens written to a cache.
         pub(crate) input: Option<(u64, Option<u64>, Option<u64>)>,
         pub(crate) model: &'static str,
         pub(crate) upstream: &'static str,

@@ -6,24 +6,27 @@ use crate::critical_path::PathPart;
 use std::fmt::Write;
 use tokengauge_core::printable::printable;
 
-/// Parts of the path that are shown, and breaks.
+/// The limit for displayed parts of the path, and for displayed breaks.
 const SHOWN: usize = 12;
-/// Shorter parts of the path are counted, not shown.
+/// Parts of the path with a smaller share are only counted.
 const LEAST_SHARE: f64 = 0.001;
 
-/// The analysis in words, some 20 lines of at most 80 columns.
+/// The analysis in about 20 lines of at most 80 columns.
 pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
     let path = &analysis.critical_path;
-    let beside = match path.calls_beside {
+    let outside = match path.calls_beside {
         0 => "every call is on its critical path".to_owned(),
-        1 => "1 call is beside its critical path".to_owned(),
-        calls => format!("{calls} calls are beside its critical path"),
+        1 => "1 call is not on its critical path".to_owned(),
+        calls => format!("{calls} calls are not on its critical path"),
     };
     let calls = analysis.calls;
     let length = seconds(path.seconds);
-    let _ = writeln!(out, "{calls} calls in {length}; {beside}\n");
-    let _ = writeln!(out, "Critical path: what the session would be shorter by");
+    let _ = writeln!(out, "{calls} calls in {length}; {outside}\n");
+    let _ = writeln!(
+        out,
+        "Critical path: how much shorter the session would be without each part"
+    );
     let told = path.parts.iter().filter(|part| part.share >= LEAST_SHARE);
     let told: Vec<&PathPart> = told.take(SHOWN).collect();
     for part in &told {
@@ -34,7 +37,7 @@ pub fn text(analysis: &Analysis) -> String {
     rest(&mut out, path.parts.len() - told.len());
     let breaks = &analysis.cache_breaks;
     if breaks.is_empty() {
-        out.push_str("\nPrompt cache: no turn missed what could have come from it\n");
+        out.push_str("\nPrompt cache: no turn missed tokens that could have come from it\n");
         return out;
     }
     let cost: Option<f64> = breaks.iter().map(|one| one.cost_usd).sum();
@@ -76,11 +79,11 @@ fn why(one: &CacheBreak) -> String {
         BreakCause::OtherModel => "another model".to_owned(),
         BreakCause::OtherUpstream => "another upstream or endpoint".to_owned(),
         BreakCause::Idle => format!(
-            "idle for {}; kept for {} or so",
+            "idle for {}; kept for about {}",
             seconds(one.idle_seconds),
             humantime::format_duration(KEPT_FOR)
         ),
-        BreakCause::PrefixChanged => "its start changed, or it was dropped early".to_owned(),
+        BreakCause::PrefixChanged => "prompt start changed or was dropped early".to_owned(),
     }
 }
 
@@ -125,7 +128,7 @@ mod tests {
             "{written}"
         );
         assert!(
-            written.contains("idle for 6.6 min; kept for 5m or so"),
+            written.contains("idle for 6.6 min; kept for about 5m"),
             "{written}"
         );
         assert!(

@@ -1,8 +1,9 @@
-//! A session as a trace file: for Perfetto (and chrome://tracing) in the [Trace Event Format], for
-//! everything else in [OTLP's JSON encoding]. Neither holds a prompt, an answer or a key; users are
-//! as the records have them, hashed.
+//! Exports a session as a trace file: in the [Trace Event Format] for Perfetto and
+//! chrome://tracing, or in [OTLP's JSON encoding]. The files contain no prompt, answer or key.
+//! Users are hashed if they are hashed in the records.
 //!
-//! [Trace Event Format]: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+//! [Trace Event Format]:
+//! https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 //! [OTLP's JSON encoding]: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
 
 use crate::critical_path::critical_path;
@@ -17,11 +18,12 @@ use tokengauge_core::time::duration_since_1970;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::Phase;
 
-/// The thread of the critical path; those of agents follow.
+/// The thread of the critical path. The threads of agents follow.
 const PATH_THREAD: usize = 0;
 
-/// The session as a file for Perfetto: a process of the session, a thread for each agent (several
-/// where its calls overlap) and one for the critical path. Times are microseconds since 1970.
+/// The session as a file for Perfetto. The session is one process. It has one thread for the
+/// critical path, and one for each agent, or several if the agent's calls overlap. Times are
+/// microseconds since 1970.
 pub fn perfetto(id: &str, session: &Session<'_>) -> Value {
     let name = |what: &str, thread: usize, name: &str| json!({"ph": "M", "pid": 1, "tid": thread, "name": what, "args": {"name": name}});
     let mut events = vec![
@@ -67,7 +69,7 @@ pub fn perfetto(id: &str, session: &Session<'_>) -> Value {
     json!({"displayTimeUnit": "ms", "traceEvents": events})
 }
 
-/// Which thread each call is drawn on: calls of one thread do not overlap.
+/// The thread on which each call is drawn. Calls of one thread do not overlap.
 struct Threads {
     names: Vec<String>,
     of_call: Vec<usize>,
@@ -79,7 +81,7 @@ impl Threads {
             names: Vec::new(),
             of_call: Vec::new(),
         };
-        // The threads of each agent, and until when each is taken.
+        // The threads of each agent, and when each becomes free.
         let mut taken: BTreeMap<&str, Vec<(usize, f64)>> = BTreeMap::new();
         for (number, call) in session.calls().iter().enumerate() {
             let agent = call.record.agent.as_deref().unwrap_or("no agent");
@@ -107,10 +109,12 @@ impl Threads {
     }
 }
 
-/// The session as one trace in OTLP's JSON, as an `ExportTraceServiceRequest`: a span for the
-/// session, one below it for each call with the attributes of the GenAI conventions, and one below
-/// that for each phase. The ids are made of the session's and the calls' names, so that the same
-/// session gives the same trace; the trace that the agent itself named is a link.
+/// The session as one trace in OTLP's JSON, in the form of an `ExportTraceServiceRequest`.
+///
+/// It has a span for the session, a child span for each call with the attributes of the GenAI
+/// conventions, and under that a span for each phase. Ids are derived from the ids of the session
+/// and the calls, so the trace of a session is always equal. The trace that the agent named is a
+/// link.
 pub fn otlp(id: &str, session: &Session<'_>) -> Value {
     let trace = hex(&digest(&["session", id])[..16]);
     let root = hex(&digest(&["session span", id])[..8]);
@@ -164,7 +168,8 @@ pub fn otlp(id: &str, session: &Session<'_>) -> Value {
     }]})
 }
 
-/// The trace that the agent named, with a span id that OTLP wants and nobody has.
+/// A link to the trace that the agent named. OTLP requires a span id, so the link has one that no
+/// span uses.
 fn link(call: &TimedCall<'_>) -> Option<Value> {
     let trace = call
         .record
@@ -189,7 +194,7 @@ fn title(record: &CallRecord) -> String {
     }
 }
 
-/// What a reader of the file may want to know of a call; what is unknown is left out.
+/// Facts about a call for the reader of the file, without unknown values.
 fn facts(record: &CallRecord) -> Value {
     let facts = facts_of_conventions(record).into_iter();
     let known = facts.filter(|(_, value)| !value.is_null());
@@ -236,7 +241,7 @@ fn facts_of_conventions(record: &CallRecord) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Attributes in OTLP's JSON; 64-bit integers are strings there. What is unknown is left out.
+/// Attributes in OTLP's JSON, without unknown values. OTLP writes 64-bit integers as strings.
 fn attributes(facts: Vec<(&'static str, Value)>) -> Value {
     let value = |value: Value| match value {
         Value::String(text) => Some(json!({"stringValue": text})),

@@ -1,4 +1,4 @@
-//! Simulated agents for the demo: sessions of calls in several dialects.
+//! Simulated agents for the demo. They run sessions of calls in several dialects.
 
 use super::text_gen::{self, Random};
 use bytes::Bytes;
@@ -13,25 +13,22 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// A kind of agent: its endpoint, its model's behaviour, and its sessions.
+/// A kind of agent: its endpoint, the behaviour of its model, and its sessions.
 struct AgentKind {
     name: &'static str,
     path: &'static str,
     models: &'static [&'static str],
     behaviour: &'static str,
-    /// Calls of one session: from, to.
     calls: (u64, u64),
-    /// Words of the first prompt: from, to. Later prompts carry the history.
+    /// Range of words in the first prompt. Later prompts also contain the history.
     prompt: (u64, u64),
-    /// Seconds between calls: from, to.
     thinks: (f64, f64),
-    /// The agents that it starts in a session, which work at the same time.
     subagents: &'static [&'static str],
-    /// The request around a prompt.
+    /// Creates the request body for a model and a prompt.
     body: fn(&str, &str) -> Value,
 }
 
-/// Model names stand for speeds, not for products: the backend is simulated.
+/// Model names stand for speeds and not for products, because the backend is simulated.
 const AGENT_KINDS: &[AgentKind] = &[
     AgentKind {
         name: "coder",
@@ -111,19 +108,16 @@ const AGENT_KINDS: &[AgentKind] = &[
     },
 ];
 
-/// An agent starts its subagents after the first of each so many calls.
+/// An agent starts its subagents after the first of each group of this many calls.
 const CALLS_PER_ROUND: u64 = 3;
-/// Calls of one subagent: from, to.
 const SUBAGENT_CALLS: (u64, u64) = (3, 6);
 
-/// A prompt grows no longer than this many words.
 const LONGEST_PROMPT: u64 = 30_000;
-/// Words that a prompt has more than the one before.
+/// The number of words by which each prompt is longer than the previous one.
 const GROWTH: u64 = 200;
 
-/// Runs `agents` agents that call through the proxy until `shutdown`: sessions of several
-/// calls, one after the other, with pauses between them. With `mishaps` a few calls fail and
-/// a few are cancelled.
+/// Runs `agents` agents that call through the proxy until `shutdown`. Each runs one session after
+/// the other, with pauses between calls. With `mishaps` a few calls fail and a few are cancelled.
 pub async fn run(
     proxy: SocketAddr,
     agents: u16,
@@ -153,7 +147,7 @@ pub async fn run(
 struct Agent {
     proxy: SocketAddr,
     kind: &'static AgentKind,
-    /// The name of an agent that another one started.
+    /// The name of the agent if another agent started it.
     subagent: Option<&'static str>,
     number: u16,
     mishaps: bool,
@@ -161,7 +155,7 @@ struct Agent {
     connection: Option<Connection>,
 }
 
-/// A connection, and the task that drives it, which ends with it.
+/// A connection and the task that drives it. Dropping it ends the task.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     _driver: JoinSet<()>,
@@ -169,7 +163,7 @@ struct Connection {
 
 impl Agent {
     async fn work(mut self) {
-        // They do not all begin at once.
+        // A random delay, so that the agents do not begin together.
         let head_start = self.between(0.0, 3.0);
         tokio::time::sleep(head_start).await;
         for session in 1u64.. {
@@ -194,7 +188,7 @@ impl Agent {
         shortest + self.random.below(longest - shortest + 1)
     }
 
-    /// Calls with pauses; each prompt is longer than the one before.
+    /// Makes calls with pauses. Each prompt is longer than the previous one.
     async fn calls(
         &mut self,
         model: &str,
@@ -214,7 +208,6 @@ impl Agent {
         }
     }
 
-    /// The subagents that a session starts after a call, until each has ended.
     async fn start_subagents(&mut self, model: &'static str, session: &str, after: u64) {
         let mut tasks = JoinSet::new();
         for subagent in self.kind.subagents {
@@ -242,11 +235,11 @@ impl Agent {
         Duration::from_secs_f64(low + (high - low) * self.random.fraction())
     }
 
-    /// One call; `None` where the connection is of no further use.
+    /// Makes one call. Returns `None` if the connection cannot be used again.
     async fn call(&mut self, model: &str, session: &str, call: u64, words: u64) -> Option<()> {
         let prompt = text_gen::answer(words, &mut self.random).concat();
         let body = (self.kind.body)(model, &prompt).to_string();
-        // One call in fifty fails in one of these ways; one in forty is given up.
+        // One call in fifty fails in one of these ways. One in forty is cancelled.
         let mishap = match self.random.below(200) {
             _ if !self.mishaps => "",
             0 => ",status=429",
@@ -276,7 +269,7 @@ impl Agent {
         let response = self.exchange(request);
         match gives_up_after {
             None => response.await,
-            // Leaving closes the connection, as an agent that is stopped does.
+            // A timeout closes the connection, as a stopped agent does.
             Some(timeout) => tokio::time::timeout(timeout, response).await.ok().flatten(),
         }
     }
@@ -292,7 +285,6 @@ impl Agent {
         }
     }
 
-    /// Sends a request and reads its answer to the end.
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Option<()> {
         if self
             .connection
@@ -333,7 +325,7 @@ mod tests {
     use std::time::Instant;
     use tokio::net::TcpListener;
 
-    /// What takes longer hangs.
+    /// A test that takes longer has hung.
     const HANGS: Duration = Duration::from_secs(60);
 
     #[test]
@@ -351,7 +343,7 @@ mod tests {
         let simulator = Simulator::new(Profile::default());
         let server = tokio::spawn(simulator.clone().serve(listener, std::future::pending()));
         let enough = async {
-            // Until all of them have begun.
+            // By then all agents have begun.
             tokio::time::sleep(Duration::from_millis(3_500)).await;
             let end = Instant::now() + HANGS;
             while Instant::now() < end {

@@ -1,5 +1,3 @@
-//! The scripts, one file per dialect.
-
 mod anthropic;
 mod chat;
 mod cohere;
@@ -26,7 +24,7 @@ pub use mistral::is_mistral;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The script for a shape that generates text.
+/// The script for a shape; `None` if the shape generates no text.
 pub fn script(shape: Shape, planned: &Arc<PlannedResponse>) -> Option<Box<dyn Script>> {
     let planned = Arc::clone(planned);
     Some(match shape {
@@ -50,7 +48,7 @@ pub fn script(shape: Shape, planned: &Arc<PlannedResponse>) -> Option<Box<dyn Sc
     })
 }
 
-/// Removes from a profile what the shape cannot express.
+/// Removes everything from a profile that the shape cannot express.
 pub fn restrict(profile: &mut Profile, shape: Shape, model: &str) {
     let (reasoning, tools) = match shape {
         Shape::Completions | Shape::Tgi => (false, false),

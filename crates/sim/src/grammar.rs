@@ -8,7 +8,7 @@ use super::text_gen::FEWEST_ARGUMENTS;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// More is a typing error, not a wish.
+/// A larger number is a typing error.
 const MOST_TOKENS: u64 = 1_000_000;
 
 impl FromStr for Profile {
@@ -22,7 +22,7 @@ impl FromStr for Profile {
 }
 
 impl Profile {
-    /// This profile, overlaid by `text` in the grammar of [`HELP`](super::profile::HELP).
+    /// This profile, overridden by `text` in the grammar of [`HELP`](super::profile::HELP).
     pub fn with(&self, text: &str) -> Result<Profile, InvalidSetting> {
         let mut profile = self.clone();
         apply(&mut profile, text)?;
@@ -30,7 +30,7 @@ impl Profile {
     }
 }
 
-/// Overlays `profile` with `text`. On an error `profile` is half done: throw it away.
+/// Overrides `profile` with `text`. After an error `profile` is incomplete and must be discarded.
 fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSetting> {
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (key, value) = match setting.split_once('=') {
@@ -215,7 +215,7 @@ fn tool(value: &str) -> Result<Option<ToolCalls>, SettingError> {
     }
 }
 
-/// `WHAT@N`: what happens, and after which token.
+/// `WHAT@N`: an event, and the token after which it happens.
 fn at_position(value: &str) -> Result<(&str, u64), SettingError> {
     let (what, position) = value.split_once('@').ok_or(SettingError::MissingPosition)?;
     Ok((what.trim(), number(position.trim())?))
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_bad_setting_is_named_with_its_reason() {
         assert!(refused("ttft=200").contains("`ttft=200`: not a duration"));
-        assert!(refused("gapp=20ms").contains("no such setting; there are ttft"));
+        assert!(refused("gapp=20ms").contains("no such setting; known settings are ttft"));
         assert!(refused("gap").contains("needs a value"));
         assert!(refused("gzip=1").contains("takes no value"));
         assert!(refused("gap=5ms~9ms").contains("more than the mean"));
@@ -373,8 +373,8 @@ mod tests {
         assert!(refused("tokens=0").contains("at least one token"));
         assert!(refused("tokens=-1").contains("whole number"));
         assert!(refused("tool=3").contains("at least 5"));
-        assert!(refused("stall=500ms").contains("place"));
-        assert!(refused("reset=1s@60").contains("place alone"));
+        assert!(refused("stall=500ms").contains("position"));
+        assert!(refused("reset=1s@60").contains("only a position"));
         assert!(refused("error=a b@3").contains("letters"));
         assert!(refused("status=200").contains("400 to 599"));
         assert!(refused("slow_start=0.5x@3").contains("factor"));

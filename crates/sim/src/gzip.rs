@@ -7,7 +7,6 @@ use compression_core::Level;
 use compression_core::util::PartialBuffer;
 use std::io;
 
-/// A gzip encoder that is flushed after every chunk.
 pub struct Gzip(GzipEncoder);
 
 impl Gzip {
@@ -15,7 +14,6 @@ impl Gzip {
         Gzip(GzipEncoder::new(FlateEncoderParams::from(Level::Default)))
     }
 
-    /// Compresses a chunk; `last` ends the stream.
     pub fn chunk(&mut self, bytes: &[u8], last: bool) -> io::Result<Bytes> {
         let mut pressed = Vec::with_capacity(bytes.len() / 2 + 64);
         let mut input = PartialBuffer::new(bytes);

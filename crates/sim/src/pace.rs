@@ -4,8 +4,8 @@ use super::profile::{Gap, Profile};
 use super::text_gen::Random;
 use std::time::{Duration, Instant};
 
-/// The factor by which streams are slowed down, by their number. Up to the knee each further
-/// stream costs the others a little; beyond it the system's throughput is constant and
+/// The factor by which concurrent streams slow each other down. Up to `knee` streams, each further
+/// stream costs the others a little. With more streams, the total throughput is constant and
 /// shared.
 pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
     let Some(knee) = knee.map(f64::from) else {
@@ -23,7 +23,7 @@ pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
 /// The share of speed that a stream loses at the knee, compared with a single stream.
 const COST_OF_COMPANY: f64 = 0.15;
 
-/// Gives the deadlines of one call, one after the other.
+/// The successive deadlines of one call.
 pub struct Pace {
     gap: Gap,
     slow_start: Option<(f64, u64)>,
@@ -33,7 +33,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The first deadline is that of the first token.
+    /// Starts with `first_token`, the deadline of the first token.
     pub fn new(profile: &Profile, first_token: Instant, random: Random) -> Pace {
         Pace {
             gap: profile.gap,
@@ -48,12 +48,11 @@ impl Pace {
         self.due
     }
 
-    /// Delays all further deadlines.
     pub fn delay(&mut self, pause: Duration) {
         self.due += pause;
     }
 
-    /// Moves on to the chunk that begins at token `position`, after `pause` more.
+    /// Moves to the chunk that begins at token `position`, after an additional `pause`.
     pub fn advance(&mut self, position: u64, pause: Duration, concurrency: u64) {
         let slow = match self.slow_start {
             Some((factor, until)) if position < until => factor,
@@ -75,7 +74,7 @@ impl Pace {
     }
 }
 
-/// From the request being read to the first token.
+/// The time between the end of the request and the first token.
 pub fn time_to_first_token(
     profile: &Profile,
     prompt_tokens: u64,

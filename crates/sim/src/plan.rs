@@ -10,11 +10,9 @@ use tokengauge_core::call::{Channel, Usage};
 pub struct Text {
     pub channel: Channel,
     pub choice: u32,
-    /// Its number among the texts of its choice.
     pub block: u32,
-    /// Its number among the tool calls of its choice.
     pub call: u32,
-    /// The tokens of the text, one unit each.
+    /// The text, one token per unit.
     pub units: Vec<&'static str>,
 }
 
@@ -24,24 +22,21 @@ impl Text {
     }
 }
 
-/// Everything a dialect needs to write an answer.
 #[derive(Clone, Debug)]
 pub struct PlannedResponse {
-    /// Hexadecimal, for ids in the dialect's own style.
+    /// Hexadecimal digits, from which dialects make their ids.
     pub id: String,
     pub model: String,
-    /// Seconds since 1970.
     pub created: u64,
     pub texts: Vec<Text>,
     pub choices: u32,
     pub tool_name: String,
-    /// Why it ends, where no tool is called.
+    /// Why the answer ends, if no tool is called.
     pub finish: Finish,
     pub usage: Option<Counts>,
     pub empty_deltas: u64,
 }
 
-/// What the simulated provider reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     pub input: u64,
@@ -50,7 +45,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The same in the domain's words, for dialects that keep reasoning apart.
+    /// The counts for dialects that report reasoning separately.
     pub fn in_full(self) -> Usage {
         Usage {
             reasoning: Some(self.reasoning),
@@ -58,7 +53,7 @@ impl Counts {
         }
     }
 
-    /// The same for dialects that do not.
+    /// The counts for dialects that do not report reasoning.
     pub fn without_reasoning(self) -> Usage {
         Usage {
             input: Some(self.input),
@@ -68,7 +63,7 @@ impl Counts {
     }
 }
 
-/// Why an answer ends, before a dialect has its own word for it.
+/// Why an answer ends, before a dialect translates it to its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     Natural,
@@ -96,7 +91,7 @@ impl PlannedResponse {
         }
     }
 
-    /// The texts of one choice and channel, whole.
+    /// The complete texts of one choice and channel.
     pub fn joined(&self, choice: u32, channel: Channel) -> String {
         let of = |text: &&Text| text.choice == choice && text.channel == channel;
         self.texts.iter().filter(of).map(Text::whole).collect()
@@ -123,14 +118,13 @@ impl PlannedResponse {
     }
 }
 
-/// What the request says that matters to an answer.
 #[derive(Clone, Debug, Default)]
 pub struct GenerationRequest {
     pub model: String,
     pub choices: u32,
     pub tool_name: Option<String>,
     pub input_tokens: u64,
-    /// Whether the dialect reports usage unasked.
+    /// Whether the dialect reports usage without being asked.
     pub reports_usage: bool,
 }
 
@@ -203,19 +197,17 @@ fn choice_texts(profile: &Profile, choice: u32, random: &mut Random) -> Vec<Text
     texts
 }
 
-/// A run of tokens of one text: what one event carries.
+/// A run of tokens of one text, which one event carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Index into [`PlannedResponse::texts`].
     pub text: usize,
     pub units: Range<usize>,
 }
 
-/// What one write to the socket carries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub pieces: Vec<Piece>,
-    /// Tokens before it.
+    /// The number of tokens before this step.
     pub position: u64,
     pub pause: Duration,
 }
@@ -227,8 +219,8 @@ pub struct Plan {
     pub fault: Option<Fault>,
 }
 
-/// Cuts an answer into chunks. Stalls and faults fall exactly where they are set,
-/// save inside arguments that the dialect sends as one object (`whole_calls`).
+/// Cuts an answer into chunks. Stalls and faults happen exactly at their token. The exception is
+/// inside arguments that the dialect sends as one object (`whole_calls`).
 pub fn plan(profile: &Profile, planned: &PlannedResponse, whole_calls: bool) -> Plan {
     let mut cutter = Cutter {
         profile,
@@ -238,7 +230,7 @@ pub fn plan(profile: &Profile, planned: &PlannedResponse, whole_calls: bool) -> 
         plan: Plan::default(),
     };
     let mut next: Vec<(usize, usize)> = Vec::new();
-    // Choices interleave, event by event; the texts of one choice follow each other.
+    // Choices alternate event by event. The texts of one choice follow each other.
     for choice in 0..planned.choices {
         next.extend(
             planned
@@ -258,7 +250,7 @@ pub fn plan(profile: &Profile, planned: &PlannedResponse, whole_calls: bool) -> 
         }
         next = later;
     }
-    // A fault after the last token is still a fault.
+    // A fault after the last token still happens.
     if cutter.position > 0 {
         cutter.over();
     }
@@ -287,7 +279,7 @@ impl Cutter<'_> {
         due.is_some()
     }
 
-    /// Cuts one event off a text; gives where its choice goes on.
+    /// Cuts one event off a text. Returns the place at which its choice continues.
     fn take(&mut self, (index, from): (usize, usize)) -> Option<(usize, usize)> {
         let text = &self.planned.texts[index];
         let left = text.units.len() - from;
@@ -308,7 +300,7 @@ impl Cutter<'_> {
         (following.choice == text.choice).then_some((index + 1, 0))
     }
 
-    /// How many tokens the next event may carry.
+    /// The number of tokens that the next event may carry.
     fn length(&self) -> u64 {
         let stalls = self.profile.stalls.iter().map(|&(_, at)| at);
         let fault = self.profile.fault.iter().map(|fault| fault.after);

@@ -1,82 +1,72 @@
-//! How a simulated model behaves: defaults, overlaid by `key=value` settings that the
-//! command line and the request header `x-sim` share. [`HELP`] documents them.
+//! The behaviour of a simulated model: defaults, overridden by `key=value` settings on the command
+//! line and in the request header `x-sim`. [`HELP`] documents them.
 
 use super::setting_error::SettingError;
 use std::time::Duration;
 
-/// The settings, as a person reads them.
+/// The description of all settings for the command line.
 pub const HELP: &str = "\
 Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   ttft=200ms            request read -> first token
   head=0ms              request read -> response head
   gap=20ms              between chunks with tokens; gap=20ms~5ms uniform in 15..25 ms; gap=exp:20ms exponential
-  tokens=128            tokens of the visible answer; tokens=64..256 a number between
+  tokens=128            tokens of the visible answer; tokens=64..256 a random number in this range
   per_frame=1           tokens per event
   burst=1               events per chunk (per write to the socket)
   reasoning=0           tokens of reasoning before the answer
   tool=24               one tool call with 24 tokens of arguments; tool=24x2 two of them
-  prefill=0ms           more time to first token per 1000 prompt tokens
-  knee=8                streams at once up to which throughput grows; beyond, each gets its share
-  stall=500ms@40        a pause before token 40; may be given again
+  prefill=0ms           additional time to first token per 1000 prompt tokens
+  knee=8                concurrent streams up to which throughput grows; more streams share it
+  stall=500ms@40        a pause before token 40; may be repeated
   reset=@60             connection reset (RST) after 60 tokens
   close=@60             connection closed without a terminator after 60 tokens
   error=@30             error event after 30 tokens; error=TYPE@30 names it
-  status=429            an HTTP error in place of an answer
+  status=429            an HTTP error instead of an answer
   gzip                  content-encoding gzip, flushed per chunk
   slow_start=4x@16      gaps 4 times as long for the first 16 tokens
-  cold_start=2s@5       2 s more to the first token for the first 5 calls of the process
+  cold_start=2s@5       2 s of additional time to first token for the first 5 calls of the process
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
   empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
   ping=5s               a ping or comment after every 5 s without a chunk, where the framing has one
   finish=stop           or length; refused (Chat, Anthropic, Gemini, Converse, Cohere); invalid_tool_call (Gemini, Converse)
-  seed=7                of the text and the gaps; otherwise it follows from the call's id
-  cut=random            a recorded body's chunks: a number of bytes, or random, or random:SEED; otherwise whole events
-  plain                 forget every setting made before
-What a dialect has no words for, such as tool calls in text completions, is left out.
-Other request headers: x-sim-id names the call in the truth and comes back in the response;
-x-sim-body serves the recording of that name. GET /sim/truth?limit=N tells what was really done.";
+  seed=7                seed of the text and the gaps; by default it follows from the call's id
+  cut=random            how a recorded body is cut: a number of bytes, random or random:SEED; by default whole events
+  plain                 discard all previous settings
+Settings that a dialect cannot express, such as tool calls in text completions, are ignored.
+Other request headers: x-sim-id sets the id of the call in the truth and in the response;
+x-sim-body serves the recording of that name. GET /sim/truth?limit=N returns what the simulator really did.";
 
-/// How a simulated model behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// From the request being read to the first token.
+    /// From the end of the request to the first token.
     pub ttft: Duration,
-    /// From the request being read to the response head.
+    /// From the end of the request to the response head.
     pub head: Duration,
-    /// Between chunks with tokens.
     pub gap: Gap,
-    /// Tokens of the visible answer: from, to.
     pub tokens: (u64, u64),
-    /// Tokens per event.
     pub per_frame: u64,
-    /// Events per chunk.
     pub burst: u64,
-    /// Tokens of reasoning before the answer.
     pub reasoning: u64,
-    /// Tool calls after the answer.
     pub tool: Option<ToolCalls>,
-    /// More time to first token per 1,000 prompt tokens.
+    /// Additional time to first token per 1,000 prompt tokens.
     pub prefill: Duration,
-    /// Streams at once up to which throughput grows.
+    /// The number of concurrent streams up to which throughput grows.
     pub knee: Option<u32>,
-    /// Pauses: how long, and before which token.
+    /// Pauses, and the token before which each happens.
     pub stalls: Vec<(Duration, u64)>,
-    /// What goes wrong in mid-stream.
     pub fault: Option<Fault>,
-    /// An HTTP error in place of an answer.
     pub status: Option<u16>,
     pub gzip: bool,
-    /// Gaps that many times as long, for that many tokens.
+    /// The factor on gaps, and the number of first tokens it applies to.
     pub slow_start: Option<(f64, u64)>,
-    /// More time to first token, for that many calls.
+    /// Additional time to first token, and the number of first calls it applies to.
     pub cold_start: Option<(Duration, u64)>,
     pub usage: UsageMode,
-    /// Empty deltas before the first token.
+    /// The number of empty deltas before the first token.
     pub empty: u64,
-    /// A ping or comment after that much silence.
+    /// A ping or comment is sent after this time without a chunk.
     pub ping: Option<Duration>,
     pub finish: Finish,
-    /// Of the text and the gaps.
     pub seed: Option<u64>,
     pub cut: Cut,
 }
@@ -85,66 +75,62 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
     Constant(Duration),
-    /// Uniform around a mean: mean, greatest deviation.
+    /// Uniform around a mean: the mean, and the greatest deviation.
     Jitter(Duration, Duration),
-    /// Exponential with a mean.
+    /// Exponential with this mean.
     Exponential(Duration),
 }
 
-/// Tool calls: how many, and tokens of arguments of each.
+/// The number of tool calls, and the tokens of each call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolCalls {
     pub calls: u64,
-    /// Tokens of arguments of each.
     pub tokens: u64,
 }
 
-/// Something that goes wrong after a number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// After how many tokens.
     pub after: u64,
 }
 
-/// What goes wrong in mid-stream.
+/// A failure in the middle of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The connection is reset; on HTTP/2 the stream is.
+    /// Resets the connection, or on HTTP/2 the stream.
     Reset,
-    /// The connection is closed without a terminator.
     Close,
-    /// An error event of this type, or the dialect's usual one.
+    /// Sends an error event of this type, or of the dialect's usual type.
     Error(Option<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMode {
-    /// As the dialect does; `include_usage` is honoured.
+    /// As the dialect does. `include_usage` is honoured.
     Auto,
     On,
     Off,
 }
 
-/// Why the answer ends, where no tool is called.
+/// Why the answer ends, if no tool is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Stop,
     Length,
     /// A filter or the model refused to answer.
     Refused,
-    /// The provider could not read the model's own tool call.
+    /// The provider could not read the model's tool call.
     InvalidToolCall,
 }
 
-/// Where a recorded body is cut into chunks.
+/// How a recorded body is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// After every event of its framing.
     Events,
-    /// Every so many bytes.
+    /// After each group of this many bytes.
     Bytes(u64),
-    /// At random places, by seed.
+    /// At random places that follow from the seed.
     Random(Option<u64>),
 }
 
@@ -178,7 +164,7 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// All tokens of one choice, were it not for faults.
+    /// All tokens of one choice if no fault happens.
     pub fn most_tokens(&self) -> u64 {
         let tools = self
             .tool

@@ -1,4 +1,4 @@
-//! A Realtime session: takes the client's events, streams responses.
+//! A Realtime session: reads the client's events and streams responses.
 
 use super::dialects::{self, realtime::Realtime};
 use super::pace::{Pace, time_to_first_token};
@@ -36,7 +36,6 @@ pub struct Session {
     pub tool_name: Option<String>,
 }
 
-/// A response in progress.
 struct Turn {
     source: ScriptSource,
     pace: Pace,
@@ -45,11 +44,11 @@ struct Turn {
 }
 
 impl Session {
-    /// Serves until the client leaves, or a fault ends the connection.
+    /// Serves until the client leaves or a fault ends the connection.
     pub async fn serve(mut self, io: impl AsyncRead + AsyncWrite + Unpin) {
         let (reader, mut writer) = tokio::io::split(io);
         let mut reader = Reader::new(reader);
-        // The client has gone: an error could not be sent to it.
+        // The client has left, so an error could not be sent to it.
         let _ = self.converse(&mut reader, &mut writer).await;
     }
 
@@ -189,7 +188,7 @@ impl Session {
 }
 
 impl Turn {
-    /// Writes what is due; gives whether the response is over.
+    /// Writes everything that is due. Returns whether the response is complete.
     async fn speak<W: AsyncWrite + Unpin>(
         &mut self,
         connection: &ConnectionState,
@@ -236,7 +235,7 @@ impl Turn {
         Ok(true)
     }
 
-    /// Sends every line as a message of its own, all in one write.
+    /// Sends every line as a separate message, all in one write.
     async fn write<W: AsyncWrite + Unpin>(
         &mut self,
         writer: &mut W,

@@ -1,4 +1,4 @@
-//! Serves recorded bodies, cut and paced as asked.
+//! Serves recorded bodies, with the requested cuts and pace.
 
 use super::profile::{Cut, Fault, FaultKind, Profile};
 use super::stream::Source;
@@ -11,14 +11,13 @@ use std::path::{Component, Path};
 use std::time::Duration;
 use tokengauge_core::call::Channel;
 
-/// A body and the facts of its transport, as the folder `<name>/` holds them.
+/// A body and the facts of its transport, from the folder `<name>/`.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub body: Bytes,
     pub meta: Meta,
 }
 
-/// What `meta.json` says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Meta {
@@ -38,7 +37,7 @@ impl Recording {
         if !inside || name.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "not a name of a recording",
+                "not a valid name of a recording",
             ));
         }
         let folder = folder.join(name);
@@ -51,7 +50,7 @@ impl Recording {
         })
     }
 
-    /// The media type: as recorded, else what the framing implies.
+    /// The recorded media type, or otherwise the usual one of the framing.
     pub fn content_type(&self) -> String {
         let implied = match self.meta.framing.as_deref() {
             Some("sse") => "text/event-stream",
@@ -73,7 +72,7 @@ pub struct RecordedChunks {
 }
 
 impl RecordedChunks {
-    /// Places in `profile` count chunks here.
+    /// Positions in `profile` count chunks here.
     pub fn new(recording: &Recording, profile: &Profile, random: &mut Random) -> RecordedChunks {
         let mut chunks = cut(recording, profile.cut, random);
         let fault = profile
@@ -109,10 +108,10 @@ fn cut(recording: &Recording, cut: Cut, random: &mut Random) -> Vec<Bytes> {
     chunks
 }
 
-/// The length of the first event, its end included.
+/// The length of the first event, including its end.
 fn event_length(meta: &Meta, rest: &[u8]) -> usize {
     if meta.content_encoding.is_some() {
-        // Where events end cannot be seen without undoing the encoding.
+        // In a compressed body the ends of events are not visible.
         return 512;
     }
     let after = |needle: &[u8]| {
@@ -137,7 +136,7 @@ impl Source for RecordedChunks {
         Some((n as u64, due.map(|(pause, _)| *pause).sum()))
     }
 
-    /// What a recording says is not known here: a chunk counts as one of something.
+    /// The content of a recorded chunk is unknown, so it counts as one token.
     fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens {
         out.extend_from_slice(&self.chunks[n]);
         let mut carried = ChunkTokens::default();
@@ -155,7 +154,7 @@ impl Source for RecordedChunks {
         self.fault.as_ref().map(|fault| fault.kind.clone())
     }
 
-    /// A recording has its own errors: this one only ends it.
+    /// A recording contains its own errors, so this only ends it.
     fn error(&mut self, kind: Option<&str>, _out: &mut BytesMut) -> String {
         kind.unwrap_or("cut").to_owned()
     }

@@ -1,4 +1,4 @@
-//! What a request body says that matters to an answer.
+//! The facts of a request body that influence the answer.
 
 use super::route::{Shape, Target};
 use serde_json::Value;
@@ -14,11 +14,10 @@ pub struct SimRequest {
     pub body: Value,
 }
 
-/// Choices beyond this are not invented.
 const MOST_CHOICES: u64 = 16;
 
 impl SimRequest {
-    /// Reads a body; one that is not JSON says nothing.
+    /// Reads a body. A body that is not JSON has no facts.
     pub fn read(target: &Target, body: &[u8]) -> Option<SimRequest> {
         let body: Value = match body {
             [] => Value::Null,
@@ -47,7 +46,7 @@ impl SimRequest {
         })
     }
 
-    /// Whether the dialect reports usage here without further ado.
+    /// Whether the response to this request reports usage.
     pub fn reports_usage(&self, shape: Shape) -> bool {
         let on_request = matches!(shape, Shape::Chat | Shape::Completions);
         let always = self
@@ -58,7 +57,6 @@ impl SimRequest {
     }
 }
 
-/// The name of the first tool, wherever the dialect keeps it.
 fn first_tool(body: &Value) -> Option<String> {
     [
         "/tools/0/function/name",
@@ -91,7 +89,7 @@ const PROMPTS: &[&str] = &[
     "chat_history",
 ];
 
-/// What the simulated provider says the prompt has: its own count, by its own rule.
+/// The number of prompt tokens that the simulated provider reports, by its own rule.
 pub fn prompt_tokens(body: &Value) -> u64 {
     PROMPTS
         .iter()

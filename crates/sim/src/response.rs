@@ -1,4 +1,4 @@
-//! Small replies: errors in the dialect's shape, and plain JSON.
+//! Small responses: errors in the format of the dialect, and plain JSON.
 
 use super::route::Shape;
 use super::stream::Body;

@@ -1,15 +1,14 @@
-//! Paths to shapes, by suffix: whatever stands before them is ignored.
+//! Maps suffixes of paths to shapes. The rest of the path is ignored.
 
 use http::{Method, Uri};
 use tokengauge_core::call::Dialect;
 
-/// What a path asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub shape: Shape,
-    /// The model, where the path names it.
+    /// The model; `None` if the path does not name it.
     pub model: Option<String>,
-    /// Whether to stream, where the path or the dialect's default says.
+    /// Whether to stream, if the path or the dialect's default decides it.
     pub stream: Option<bool>,
 }
 
@@ -49,7 +48,6 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The family it belongs to.
     pub fn dialect(self) -> Dialect {
         match self {
             Shape::Chat => Dialect::OpenaiChat,
@@ -79,7 +77,7 @@ impl Shape {
     }
 }
 
-/// Finds what a request asks for; `None` where nothing of ours is there.
+/// The target of a request; `None` if the simulator does not serve it.
 pub fn route(method: &Method, uri: &Uri) -> Option<Target> {
     let path = uri.path().trim_end_matches('/');
     match *method {
@@ -107,7 +105,7 @@ fn get(path: &str) -> Option<Target> {
     })
 }
 
-/// Suffixes, tried in order, and whether the answer streams where nothing else says.
+/// Suffixes in the order in which they are tried, and whether the response streams by default.
 const SUFFIXES: &[(&str, Shape, Option<bool>)] = &[
     ("/chat/completions", Shape::Chat, None),
     ("/completions", Shape::Completions, None),
@@ -153,7 +151,7 @@ fn post(path: &str, query: &str) -> Option<Target> {
     })
 }
 
-/// `/model/{id}/converse-stream` and its like.
+/// Matches paths such as `/model/{id}/converse-stream`.
 fn bedrock(path: &str) -> Option<Target> {
     let (model, verb) = path.rsplit_once("/model/")?.1.rsplit_once('/')?;
     let (shape, stream) = match verb {
@@ -170,7 +168,7 @@ fn bedrock(path: &str) -> Option<Target> {
     })
 }
 
-/// `/models/{id}:streamGenerateContent` and its like, Claude on Vertex included.
+/// Matches paths such as `/models/{id}:streamGenerateContent`, including Claude on Vertex.
 fn google(path: &str, query: &str) -> Option<Target> {
     let (model, verb) = path.rsplit_once("/models/")?.1.rsplit_once(':')?;
     let sse = query.split('&').any(|pair| pair == "alt=sse");
@@ -190,7 +188,7 @@ fn google(path: &str, query: &str) -> Option<Target> {
     })
 }
 
-/// Undoes `%3A` and its like; what is no escape stays as it is.
+/// Decodes escapes such as `%3A`. Other text stays unchanged.
 pub fn decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

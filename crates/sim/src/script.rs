@@ -15,35 +15,31 @@ pub trait Script: Send {
     fn whole_calls(&self) -> bool {
         false
     }
-    /// What comes before the first token.
+    /// Writes everything before the first token.
     fn open(&mut self, out: &mut BytesMut);
     fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut);
-    /// Writes a keep-alive event, where the dialect has one.
+    /// Writes a keep-alive event if the dialect has one.
     fn ping(&mut self, _out: &mut BytesMut) {}
-    /// What comes after the last token.
+    /// Writes everything after the last token.
     fn close(&mut self, out: &mut BytesMut);
-    /// The error type the provider would use.
+    /// The error type that the provider would use.
     fn error_type(&self) -> &'static str {
         "server_error"
     }
     fn error(&mut self, kind: &str, out: &mut BytesMut);
     fn whole(&mut self) -> Vec<u8>;
-    /// What the end of the answer reports, streamed or not.
+    /// The values that the end of the answer reports, streamed or not.
     fn summary(&self, streamed: bool) -> ResponseSummary;
 }
 
-/// A run of tokens of one text.
 pub struct TokenRun<'a> {
     pub text: &'a Text,
     pub fragment: &'a str,
     pub tokens: u64,
-    /// Whether the text begins here.
     pub first: bool,
-    /// Whether the text ends here.
     pub last: bool,
 }
 
-/// The chunks of an answer, written by a script.
 pub struct ScriptSource {
     pub script: Box<dyn Script>,
     pub planned: Arc<PlannedResponse>,

@@ -1,4 +1,4 @@
-//! Accepts connections, routes requests, and answers them by the dialect's script.
+//! Accepts connections, routes requests, and answers them with the script of the dialect.
 
 use super::dialects;
 use super::profile::{HELP, InvalidSetting, Profile};
@@ -26,15 +26,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tungstenite::handshake::derive_accept_key;
 
-/// Bytes of a request body that are read.
 const MOST_REQUEST: usize = 64 << 20;
 
-/// A simulated backend. Cheap to share.
+/// A simulated backend, which is cheap to share.
 pub struct Simulator {
     setup: Setup,
     ledger: Arc<TruthLog>,
     calls: AtomicU64,
-    /// Settings that go before those of requests.
+    /// Settings that override the settings of requests.
     fault: RwLock<String>,
 }
 
@@ -45,7 +44,7 @@ struct Arrival {
 
 #[derive(Debug, thiserror::Error)]
 enum InvalidProfile {
-    #[error("x-sim is not plain text")]
+    #[error("the header x-sim is not plain text")]
     NotText(#[from] header::ToStrError),
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
@@ -55,17 +54,16 @@ enum InvalidProfile {
 pub struct Setup {
     /// The default behaviour, which requests can override.
     pub profile: Profile,
-    /// A folder of recorded bodies, `<name>/response.body` and `<name>/meta.json`, that
-    /// `x-sim-body: <name>` serves.
+    /// A folder of recorded bodies, `<name>/response.body` and `<name>/meta.json`. `x-sim-body:
+    /// <name>` serves one of them.
     pub bodies: Option<PathBuf>,
     /// Whether to print one JSON line per call to standard output.
     pub print: bool,
-    /// Gets every byte and every truth, if set.
+    /// Receives every byte and every truth, if set.
     pub witness: Option<Witness>,
 }
 
 impl Simulator {
-    /// A simulator with this profile where a request sets nothing else.
     pub fn new(profile: Profile) -> Arc<Simulator> {
         Simulator::with(Setup {
             profile,
@@ -83,17 +81,17 @@ impl Simulator {
         })
     }
 
-    /// Behaves by these settings from now on, whatever requests say; by none with an empty text.
+    /// From now on these settings override the settings of requests. An empty text removes them.
     ///
     /// # Errors
-    /// Where the text is no setting.
+    /// If the text is not a list of settings.
     pub fn set_fault(&self, settings: &str) -> Result<(), InvalidSetting> {
         self.setup.profile.with(settings)?;
         settings.clone_into(&mut self.fault.write());
         Ok(())
     }
 
-    /// Finished calls, newest first; the last 10,000 are kept.
+    /// Finished calls, newest first. The last 10,000 are kept.
     pub fn truths(&self) -> Vec<Arc<Truth>> {
         self.ledger.newest(usize::MAX)
     }
@@ -102,8 +100,7 @@ impl Simulator {
         self.ledger.in_flight()
     }
 
-    /// Serves HTTP/1.1 and HTTP/2 without TLS until `shutdown`, then drops what is
-    /// still under way.
+    /// Serves HTTP/1.1 and HTTP/2 without TLS until `shutdown`, then drops the calls in flight.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);
@@ -114,7 +111,8 @@ impl Simulator {
                     Ok((stream, _)) => {
                         connections.spawn(Arc::clone(&self).connection(stream));
                     }
-                    // Most likely no file descriptor is left; others will be closed.
+                    // Probably no file descriptor is available, and another connection will close
+                    // soon.
                     Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -123,7 +121,7 @@ impl Simulator {
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream) {
-        // Without it a chunk waits for the acknowledgement of the one before.
+        // Otherwise a chunk waits for the acknowledgement of the previous one.
         let _ = stream.set_nodelay(true);
         let connection = Arc::new(ConnectionState::default());
         let socket = Socket::new(stream, Arc::clone(&connection));
@@ -143,11 +141,11 @@ impl Simulator {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(10_000);
-        // A client that leaves, or a fault that was asked for: the truth has both.
+        // The client left or a requested fault happened. The truth records both.
         let _ = builder
             .serve_connection_with_upgrades(TokioIo::new(socket), service)
             .await;
-        // A session goes on after the upgrade; dropped here, it ends with the server.
+        // A session continues after the upgrade. Dropping it here ends it with the server.
         let mut sessions = connection.take_sessions();
         while sessions.join_next().await.is_some() {}
     }
@@ -161,13 +159,19 @@ impl Simulator {
         let recording = header(request.headers(), "x-sim-body").map(str::to_owned);
         let target = match route(request.method(), request.uri()) {
             Some(target) => target,
-            // A recording is served whatever the path.
+            // A recording is served for any path.
             None if recording.is_some() => Target {
                 shape: Shape::Home,
                 model: None,
                 stream: None,
             },
-            None => return Ok(refuse(None, StatusCode::NOT_FOUND, "no such path here")),
+            None => {
+                return Ok(refuse(
+                    None,
+                    StatusCode::NOT_FOUND,
+                    "the simulator does not serve this path",
+                ));
+            }
         };
         if recording.is_none()
             && let Some(response) = self.about_itself(&target, request.uri().query())
@@ -210,8 +214,9 @@ impl Simulator {
             Shape::Health => json!({"status": "ok"}),
             Shape::OllamaVersion => json!({"version": "0.12.0"}),
             Shape::Home => {
-                let text =
-                    format!("tokengauge's simulated backend. Per request: x-sim.\n\n{HELP}\n");
+                let text = format!(
+                    "This is tokengauge's simulated backend. The request header x-sim takes these settings.\n\n{HELP}\n"
+                );
                 let plain = "text/plain; charset=utf-8";
                 return Some(response::bytes(StatusCode::OK, plain, text.into_bytes()));
             }
@@ -228,7 +233,6 @@ impl Simulator {
         Ok(profile.with(&self.fault.read())?)
     }
 
-    /// The next call's number from 0, and its id.
     fn next_call(&self, headers: &HeaderMap) -> (u64, String) {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let id = header(headers, "x-sim-id");
@@ -268,7 +272,6 @@ impl Simulator {
         }
     }
 
-    /// Begins a Realtime session.
     fn upgrade(
         &self,
         mut request: Request<Incoming>,
@@ -279,7 +282,11 @@ impl Simulator {
         let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
         let Some(accept) = key.map(|key| derive_accept_key(key.as_bytes())) else {
             let status = StatusCode::UPGRADE_REQUIRED;
-            return refuse(Some(Shape::Realtime), status, "this is a WebSocket");
+            return refuse(
+                Some(Shape::Realtime),
+                status,
+                "this path needs a WebSocket upgrade",
+            );
         };
         let model = parameter(request.uri().query(), "model").map(decoded);
         let session = Session {

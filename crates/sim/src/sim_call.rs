@@ -1,4 +1,4 @@
-//! One call, from its request to its answer.
+//! One call, from its request to its response.
 
 use super::dialects::{self, vectors};
 use super::gzip::Gzip;
@@ -30,13 +30,12 @@ pub struct SimCall {
     pub id: String,
     pub http1: bool,
     pub calls_before: u64,
-    /// The recording to serve in place of an answer.
     pub recording: Option<String>,
     pub bodies: Option<PathBuf>,
 }
 
 impl SimCall {
-    /// The request body is here (or could not be read): answers.
+    /// Answers after the request body has been read, or could not be read.
     pub async fn request_read(
         &mut self,
         body: Option<Bytes>,
@@ -97,7 +96,10 @@ impl SimCall {
             &mut self.random,
         ));
         let Some(script) = dialects::script(shape, &planned) else {
-            return Ok(self.refuse(StatusCode::NOT_FOUND, "nothing to generate here"));
+            return Ok(self.refuse(
+                StatusCode::NOT_FOUND,
+                "this path does not generate an answer",
+            ));
         };
         let plan = plan::plan(&self.profile, &planned, script.whole_calls());
         let pace = Pace::new(&self.profile, first_token, self.random.clone());
@@ -113,16 +115,18 @@ impl SimCall {
         Ok(self.stream(source, &content_type, pace))
     }
 
-    /// Serves a recorded body in place of an answer.
     async fn play(&mut self, name: &str, read_at: Instant) -> Response<Body> {
         let Some(folder) = self.bodies.clone() else {
             return self.refuse(
                 StatusCode::BAD_REQUEST,
-                "x-sim-body: started without --bodies",
+                "x-sim-body: the simulator was started without --bodies",
             );
         };
         let Ok(recording) = Recording::read(&folder, name).await else {
-            return self.refuse(StatusCode::BAD_REQUEST, "x-sim-body: no such recording");
+            return self.refuse(
+                StatusCode::BAD_REQUEST,
+                "x-sim-body: there is no such recording",
+            );
         };
         let status = recording
             .meta
@@ -184,7 +188,7 @@ impl SimCall {
         self.label(response)
     }
 
-    /// The answer in one piece, after the time that generating it takes.
+    /// The whole response as one body, after the time of its generation.
     async fn whole(
         &self,
         mut script: Box<dyn Script>,
@@ -250,7 +254,7 @@ impl SimCall {
         self.label(response)
     }
 
-    /// The headers that every answer carries.
+    /// Adds the headers that every response has.
     fn label(&self, mut response: Response<Body>) -> Response<Body> {
         if let Ok(id) = HeaderValue::from_str(&self.id) {
             response.headers_mut().insert("x-sim-id", id);
@@ -265,7 +269,6 @@ impl SimCall {
     }
 }
 
-/// Seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! The simulator's side of a connection, which knows when a chunk has been written.
+//! The simulator's side of a connection. It records when each chunk has been written.
 
 use super::truth::{Call, ChunkTokens};
 use crate::clock;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// State that the HTTP side and the socket of a connection share.
+/// State that the HTTP layer and the socket of a connection share.
 #[derive(Default)]
 pub struct ConnectionState {
     state: Mutex<SocketState>,
@@ -26,7 +26,6 @@ struct SocketState {
     sessions: JoinSet<()>,
 }
 
-/// A chunk on its way through hyper.
 struct Mark {
     call: Arc<Call>,
     carried: ChunkTokens,
@@ -35,7 +34,7 @@ struct Mark {
 }
 
 impl ConnectionState {
-    /// Notes that hyper gets this chunk now; the socket notes when it is written.
+    /// Records that hyper gets this chunk now. The socket records when it is written.
     pub fn mark(&self, call: &Arc<Call>, carried: ChunkTokens, bytes: &[u8]) {
         call.handed_over(bytes);
         let mark = Mark {
@@ -56,17 +55,15 @@ impl ConnectionState {
         self.lock().reset = true;
     }
 
-    /// Starts what goes on after an upgrade.
     pub fn spawn_session(&self, session: impl Future<Output = ()> + Send + 'static) {
         self.lock().sessions.spawn(session);
     }
 
-    /// The sessions that were started; dropping them ends them.
     pub fn take_sessions(&self) -> JoinSet<()> {
         std::mem::take(&mut self.lock().sessions)
     }
 
-    /// Notes that everything handed over before `at` has been written at `at`.
+    /// Records that all chunks before `at` have been written at `at`.
     fn settle(&self, at: Instant) {
         let mut state = self.lock();
         if state.marks.is_empty() {
@@ -87,7 +84,7 @@ impl ConnectionState {
     }
 }
 
-/// A socket that keeps a [`ConnectionState`] informed.
+/// A socket that updates a [`ConnectionState`].
 pub struct Socket {
     stream: TcpStream,
     connection: Arc<ConnectionState>,
@@ -147,7 +144,7 @@ impl AsyncWrite for Socket {
         self.stream.is_write_vectored()
     }
 
-    /// Hyper flushes when its own buffer is empty: all it was given is written.
+    /// Hyper flushes when its buffer is empty, so everything it got has been written.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(cx))?;
@@ -169,7 +166,7 @@ impl AsyncWrite for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.connection.lock().reset {
-            // Lingering for no time makes the kernel send RST instead of FIN.
+            // A linger time of zero makes the kernel send RST instead of FIN.
             let linger = Some(Duration::ZERO);
             let _ = socket2::SockRef::from(&self.stream).set_linger(linger);
         }

@@ -15,39 +15,36 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 pub trait Source: Send {
-    /// What comes with the response head, before any token.
+    /// Writes the data that is sent with the response head, before any token.
     fn open(&mut self, out: &mut BytesMut);
-    /// At which token chunk `n` begins, and the pause before it; `None` after the last.
+    /// The token at which chunk `n` begins, and the pause before it; `None` after the last chunk.
     fn step(&self, n: usize) -> Option<(u64, Duration)>;
     fn chunk(&mut self, n: usize, out: &mut BytesMut) -> ChunkTokens;
-    /// Writes a keep-alive event, where the dialect has one.
+    /// Writes a keep-alive event if the dialect has one.
     fn ping(&mut self, out: &mut BytesMut);
-    /// Writes what comes after the last token, and returns what that reports.
+    /// Writes everything after the last token, and returns the values that the end reports.
     fn close(&mut self, out: &mut BytesMut) -> ResponseSummary;
-    /// The fault after the last chunk.
     fn fault(&self) -> Option<FaultKind>;
-    /// Writes an error event; gives its type as written.
+    /// Writes an error event. Returns its type as written.
     fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String;
 }
 
-/// The error by which a requested fault aborts the body.
+/// The error with which a requested fault aborts the body.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("torn off, as asked")]
+#[error("a requested fault aborted the body")]
 pub struct BodyAborted;
 
 pub enum Body {
     Whole(Option<CompleteBody>),
-    /// Paced chunks.
     Stream(Box<Stream>),
 }
 
-/// A complete body, and its call, if it belongs to one.
+/// A complete body, with its call if it belongs to one.
 pub struct CompleteBody {
     pub bytes: Bytes,
     pub call: Option<(Arc<ConnectionState>, Arc<Call>, ChunkTokens)>,
 }
 
-/// A body of paced chunks.
 pub struct Stream {
     pub source: Box<dyn Source>,
     pub pace: Pace,
@@ -150,15 +147,15 @@ impl Stream {
         }
     }
 
-    /// Waits until the next chunk or a ping is due. The end after the last token does not wait; a
-    /// fault is due like a token.
+    /// Waits until the next chunk or a ping is due. The end after the last token does not wait. A
+    /// fault is due at the time of a token.
     fn poll_wakeup(&mut self, cx: &mut Context<'_>, n: usize) -> Poll<Wakeup> {
         if self.source.step(n).is_none() && self.source.fault().is_none() {
             return Poll::Ready(Wakeup::Due);
         }
         let mut due = self.pace.due();
         if self.tears_at(n) && self.call.unwritten() {
-            // Hyper throws away what it has not written when a body fails.
+            // When a body fails, hyper discards the data that it has not written.
             due = due.max(clock::now() + Duration::from_millis(1));
         }
         let ping = self
@@ -229,7 +226,7 @@ impl Stream {
     ) -> Option<Result<Bytes, BodyAborted>> {
         let last = self.stage == Stage::Over;
         let bytes = match &mut self.gzip {
-            // Compressing into memory cannot fail; if it did, the stream would be aborted.
+            // Compressing into memory cannot fail. If it did, the stream would be aborted.
             Some(gzip) => match gzip.chunk(&bytes, last) {
                 Ok(pressed) => pressed,
                 Err(_) => return Some(Err(BodyAborted)),

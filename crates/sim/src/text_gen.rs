@@ -1,13 +1,11 @@
-//! Generates text with a known token count: every unit is exactly one o200k token, also next
-//! to any neighbour that [`answer`] or [`arguments`] can generate. A test checks both with
-//! tiktoken.
+//! Generates text with a known token count. Every unit is exactly one o200k token, also next to any
+//! neighbour that [`answer`] or [`arguments`] can generate. A test checks both with tiktoken.
 
-/// A small generator of reproducible numbers (splitmix64). Not for secrets.
+/// A small generator of reproducible random numbers (splitmix64), not suitable for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Random {
         Random(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
@@ -20,7 +18,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.bits() % bound.max(1)
     }
@@ -31,14 +29,14 @@ impl Random {
     }
 }
 
-/// A number for a name, so that a call's text follows from its id (FNV-1a).
+/// A seed for a name (FNV-1a), so that a call's text follows from its id.
 pub fn seed_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The fewest units that [`arguments`] can make.
+/// The smallest number of units for [`arguments`].
 pub const FEWEST_ARGUMENTS: u64 = 5;
 
 /// Prose of exactly `tokens` units.
@@ -55,7 +53,7 @@ pub fn answer(tokens: u64, random: &mut Random) -> Vec<&'static str> {
             continue;
         }
         let last_of_sentence = words_left == 1;
-        // Nothing but a plain word may stand before a full stop: `👍.` would merge.
+        // Only a plain word may precede a full stop, because `👍.` would merge.
         units.push(if fresh_line {
             bare(random)
         } else if !last_of_sentence && random.below(16) == 0 {
@@ -69,7 +67,7 @@ pub fn answer(tokens: u64, random: &mut Random) -> Vec<&'static str> {
     units
 }
 
-/// The arguments of a tool call as compact JSON of exactly `tokens` units, at least
+/// The arguments of a tool call as compact JSON of exactly `tokens` units. `tokens` is at least
 /// [`FEWEST_ARGUMENTS`].
 pub fn arguments(tokens: u64, random: &mut Random) -> Vec<&'static str> {
     let mut units = vec!["{\"", "query", "\":\"", bare(random)];
@@ -88,12 +86,12 @@ fn pick(list: &[&'static str], random: &mut Random) -> &'static str {
     list[random.below(list.len() as u64) as usize]
 }
 
-/// A word without its leading blank: for the start of a text or a line.
+/// A word without its leading blank, for the start of a text or a line.
 fn bare(random: &mut Random) -> &'static str {
     &pick(WORDS, random)[1..]
 }
 
-/// Each is one token with its blank and without.
+/// Each word is one token with its blank and without it.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     " the", " of", " and", " to", " in", " is", " was", " for", " on", " with", " as", " by", " at", " from",
@@ -121,7 +119,7 @@ const WORDS: &[&str] = &[
     " metal", " glass", " coffee", " bread", " fruit", " apple", " orange",
 ];
 
-/// Each is one token with its blank; several bytes a character.
+/// Each word is one token with its blank, and has several bytes per character.
 #[rustfmt::skip]
 const FOREIGN: &[&str] = &[
     " café", " für", " über", " más", " año", " día", " être", " está", " não", " été", " мир", " слово", " для",

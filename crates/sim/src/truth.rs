@@ -1,4 +1,4 @@
-//! The ground truth of a call, recorded as it happens.
+//! The ground truth of a call, recorded while it happens.
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -12,14 +12,13 @@ use tokengauge_core::call::{Channel, Dialect, Usage, seconds_between};
 
 const REMEMBERED: usize = 10_000;
 
-/// The ground truth of a call. Unknown is `null`, never 0.
+/// The ground truth of a call. An unknown value is `null` and never 0.
 #[derive(Clone, Debug, Serialize)]
 pub struct Truth {
-    /// The request's `x-sim-id`, or one of ours; the response carries it too.
+    /// The request's `x-sim-id`, or a generated id. The response carries it too.
     pub id: String,
-    /// The generation's number on a connection that carries several (Realtime), from 1.
+    /// The number of the generation, from 1, on a connection with several generations (Realtime).
     pub turn: Option<u32>,
-    /// The shapes spoken.
     pub dialect: Dialect,
     pub model: Option<String>,
     /// The request's `x-tokengauge-session`.
@@ -27,43 +26,36 @@ pub struct Truth {
     pub streamed: bool,
     pub status: u16,
     pub outcome: Ending,
-    /// The type of the error event, as sent.
     pub error_type: Option<String>,
-    /// Why each choice ended, as sent, by choice.
+    /// The finish reasons as sent, by choice.
     pub finish_reasons: Vec<String>,
-    /// Tokens written; `null` for a recorded body.
+    /// The tokens that were written; `null` for a recorded body.
     pub tokens: Option<TruthTokens>,
-    /// The usage that was reported on the wire.
     pub usage: Option<Usage>,
-    /// Chunks with tokens: writes to the socket, those of a late moment together.
+    /// The number of socket writes with tokens. Chunks that are late and share a write count once.
     pub frames: u64,
-    /// Bytes of the response body, as encoded.
+    /// Bytes of the encoded response body.
     pub bytes: u64,
-    /// Calls in flight when this one began, itself included.
+    /// Calls in flight when this one began, including this one.
     pub concurrency: u64,
-    /// Durations between the instants.
     pub seconds: TruthSeconds,
     /// (tokens − tokens of the first chunk) / (last token − first token).
     pub output_tps: Option<f64>,
-    /// The instants themselves, on this machine's monotonic clock.
+    /// The instants on this machine's monotonic clock.
     #[serde(skip)]
     pub instants: Instants,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TruthTokens {
-    /// Of the visible answer.
     pub answer: u64,
     pub reasoning: u64,
-    /// Of the arguments of tool calls.
     pub tool_call: u64,
-    /// Tokens of all channels.
     pub output: u64,
-    /// Those of the first chunk that had any.
+    /// Tokens of the first chunk with tokens.
     pub first_frame: u64,
 }
 
-/// The durations of a call, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TruthSeconds {
     /// received → the whole request read.
@@ -72,24 +64,22 @@ pub struct TruthSeconds {
     pub ttft: Option<f64>,
     /// The whole request read → first token written.
     pub ttft_upstream: Option<f64>,
-    /// The longest gap between chunks with tokens.
     pub longest_gap: Option<f64>,
     /// received → last byte written.
     pub duration: f64,
 }
 
-/// The instants of a call. Those of writing are read when the write has returned.
+/// The instants of a call. An instant of writing is the time when the write has returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Instants {
-    /// The request head came off the socket.
+    /// The request head was read from the socket.
     pub received: Instant,
-    /// The last byte of the request came off the socket.
+    /// The last byte of the request was read from the socket.
     pub request_read: Instant,
     /// The first chunk with tokens was written.
     pub first_token: Option<Instant>,
     /// The last chunk with tokens was written.
     pub last_token: Option<Instant>,
-    /// Anything was written last.
     pub ended: Instant,
 }
 
@@ -97,36 +87,36 @@ pub struct Instants {
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     Complete,
-    /// The client left before that.
+    /// The client left before the end.
     Cancelled,
-    /// The connection was reset on purpose.
+    /// A fault reset the connection.
     Reset,
-    /// The connection was closed on purpose, without a terminator.
+    /// A fault closed the connection without a terminator.
     Closed,
     ErrorEvent,
     HttpError,
 }
 
-/// A callback that gets what the simulator does, as it happens, to compare it with what comes
-/// out of a proxy.
+/// A callback that receives the simulator's events as they happen. Tests compare them with the
+/// output of a proxy.
 #[derive(Clone)]
 pub struct Witness(Arc<See>);
 
 type See = dyn Fn(&str, Seen<'_>) + Send + Sync;
 
-/// An event of a call that a [`Witness`] gets, with the call's id.
+/// An event of a call for a [`Witness`], which also gets the call's id.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// It began: once a call, in Realtime once a turn.
+    /// The call, or in Realtime the turn, began.
     Began,
-    /// These bytes of the response body are on their way to the socket; in Realtime the
-    /// events of a turn, a line each.
+    /// Bytes of the response body that are about to be written. In Realtime they are the events of
+    /// a turn, one per line.
     Body(&'a [u8]),
     Ended(&'a Truth),
 }
 
 impl Witness {
-    /// A witness that calls `see` on the simulator's threads.
+    /// Creates a witness that calls `see` on the simulator's threads.
     pub fn new(see: impl Fn(&str, Seen<'_>) + Send + Sync + 'static) -> Witness {
         Witness(Arc::new(see))
     }
@@ -138,7 +128,7 @@ impl fmt::Debug for Witness {
     }
 }
 
-/// What the end of an answer reports: finish reasons and usage.
+/// Finish reasons and usage, which the end of an answer reports.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseSummary {
     pub finish_reasons: Vec<String>,
@@ -166,8 +156,8 @@ impl ChunkTokens {
     }
 }
 
-/// A call in progress. It is shared by all that may still write something; when the last
-/// reference is dropped, the truth is recorded.
+/// A call in progress, shared by everything that may still write for it. Dropping the last
+/// reference records the truth.
 pub struct Call {
     ledger: Arc<TruthLog>,
     progress: Mutex<Progress>,
@@ -198,7 +188,7 @@ impl Call {
         change(&mut self.lock().truth);
     }
 
-    /// A chunk is on its way to the socket.
+    /// Adds a chunk that is about to be written to the socket.
     pub fn handed_over(&self, bytes: &[u8]) {
         let mut progress = self.lock();
         progress.handed_over += 1;
@@ -214,7 +204,7 @@ impl Call {
         if carried.total() == 0 {
             return;
         }
-        // What leaves in one write is one chunk, in however many pieces it was made.
+        // One write is one chunk, regardless of the number of pieces in it.
         let same_write = truth.instants.last_token == Some(at);
         truth.frames += u64::from(!same_write);
         if let Some(tokens) = &mut truth.tokens {
@@ -233,13 +223,12 @@ impl Call {
         }
     }
 
-    /// Whether chunks are on their way that have not been written.
+    /// Whether some chunks have not been written yet.
     pub fn unwritten(&self) -> bool {
         let progress = self.lock();
         progress.written < progress.handed_over
     }
 
-    /// Calls in flight now.
     pub fn concurrency(&self) -> u64 {
         self.ledger.in_flight()
     }
@@ -261,7 +250,7 @@ impl Drop for Call {
 }
 
 impl Truth {
-    /// A call of which nothing is known but that it began.
+    /// The truth of a call that has just begun.
     pub fn begun(id: String, dialect: Dialect, received: Instant) -> Truth {
         Truth {
             id,
@@ -297,7 +286,6 @@ impl Truth {
         self.usage = summary.usage;
     }
 
-    /// Computes the durations from the instants.
     fn settled(mut self) -> Truth {
         let at = self.instants;
         self.seconds.request = seconds_between(at.received, at.request_read);
@@ -346,7 +334,6 @@ impl TruthLog {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Up to `limit` calls, newest first.
     pub fn newest(&self, limit: usize) -> Vec<Arc<Truth>> {
         self.lock().iter().rev().take(limit).cloned().collect()
     }
@@ -356,7 +343,7 @@ impl TruthLog {
             && let Ok(mut line) = serde_json::to_vec(&truth)
         {
             line.push(b'\n');
-            // The reader may have closed the pipe; the calls go on.
+            // The reader may have closed the pipe. The calls continue.
             let _ = std::io::stdout().lock().write_all(&line);
         }
         self.show(&truth.id, Seen::Ended(&truth));

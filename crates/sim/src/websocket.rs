@@ -1,4 +1,4 @@
-//! Just enough of a WebSocket server: text messages, pings, and the close.
+//! A minimal WebSocket server: text messages, pings and the close.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::io::{self, Cursor};
@@ -6,7 +6,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use tungstenite::protocol::frame::{Frame, FrameHeader};
 
-/// A longer message is refused.
 const MOST_MESSAGE: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -15,7 +14,7 @@ pub enum Message {
     Ping(Vec<u8>),
 }
 
-/// The client's side. Cancelling [`Reader::next`] loses nothing.
+/// The client's side. Cancelling [`Reader::next`] loses no data.
 pub struct Reader<R> {
     io: R,
     buffer: BytesMut,
@@ -31,7 +30,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// The next message; `None` when the client has closed, or broke the protocol.
+    /// The next message; `None` if the client has closed the connection or broken the protocol.
     pub async fn next(&mut self) -> Option<Message> {
         loop {
             match self.frame().ok()? {
@@ -55,7 +54,6 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// A whole frame, where the buffer has one.
     fn frame(&mut self) -> io::Result<Option<(OpCode, bool, Vec<u8>)>> {
         let mut cursor = Cursor::new(&self.buffer[..]);
         let Some((header, length)) = FrameHeader::parse(&mut cursor).map_err(io::Error::other)?
@@ -81,7 +79,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Writes frames together, so that they leave together.
+/// Writes frames in one write.
 pub async fn write<W: AsyncWrite + Unpin>(
     io: &mut W,
     frames: impl IntoIterator<Item = Frame>,

@@ -1,4 +1,4 @@
-//! ClickHouse over HTTP: a batch is one `INSERT … FORMAT JSONEachRow`.
+//! Writes to ClickHouse over HTTP: a batch is one `INSERT … FORMAT JSONEachRow`.
 
 use crate::settings::{ClickHouseSettings, Secret};
 use crate::sink::{Row, SendError, SendErrorKind, Sink, first_line};
@@ -11,7 +11,7 @@ use tokengauge_net::endpoint::Protocol;
 use tokengauge_store::columns::{ColumnKind, Value};
 use tokengauge_store::warehouse::quoted;
 
-/// Texts that differ from call to call; others repeat.
+/// Text columns whose values differ from call to call; the other text columns are `LowCardinality`.
 const UNREPEATED: [&str; 6] = [
     "session",
     "user",
@@ -20,14 +20,14 @@ const UNREPEATED: [&str; 6] = [
     "response_id",
     "segments",
 ];
-/// What ClickHouse says of a row that it cannot take: its error codes, from `src/Common/ErrorCodes.cpp`. Most come with
-/// status 400.
+/// Error codes of rows that ClickHouse cannot store, from `src/Common/ErrorCodes.cpp`. Most of them
+/// come with status 400.
 const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];
-/// Errors of users, passwords and permissions.
+/// Error codes for users, passwords and permissions.
 const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
 /// The statement took longer than it may.
 const TOO_LONG: u32 = 159;
-/// No such table, no such database.
+/// Error codes for an unknown table and an unknown database.
 const NO_TABLE: u32 = 60;
 const NO_DATABASE: u32 = 81;
 
@@ -42,7 +42,7 @@ impl ClickHouse {
     /// A client for the table.
     ///
     /// # Errors
-    /// Where the URL or a file of TLS cannot be used.
+    /// If the URL or a TLS file cannot be used.
     pub fn new(
         settings: ClickHouseSettings,
         origin: &Origin,
@@ -63,10 +63,10 @@ impl ClickHouse {
         }
     }
 
-    /// Runs a statement and gives its answer.
+    /// Runs a statement and returns the response body.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If the request fails or ClickHouse returns an error.
     pub async fn run(&self, statement: &str) -> Result<Bytes, SendError> {
         self.post(&[], Bytes::from(statement.to_owned())).await
     }
@@ -116,9 +116,12 @@ impl ClickHouse {
                 .header("x-clickhouse-user", user.as_deref().unwrap_or("default"))
                 .header("x-clickhouse-key", password.as_deref().unwrap_or_default());
         }
-        request
-            .body(body)
-            .map_err(|_| denied(&"user or password have characters that a header cannot have"))
+        request.body(body).map_err(|_| {
+            denied(
+                &"user or password contains characters that are not allowed in an \
+                HTTP header",
+            )
+        })
     }
 
     fn name(&self) -> String {
@@ -130,7 +133,7 @@ impl ClickHouse {
         SendError::new(SendErrorKind::Unreachable, message)
     }
 
-    /// Whether the answer says that all went well. An error can come behind a status of 200.
+    /// Checks a response for errors: ClickHouse can report an error with status 200.
     fn judge(&self, response: &ClientResponse) -> Result<(), SendError> {
         let code = error_code(response);
         if response.status.is_success() && code.is_none() {
@@ -144,14 +147,18 @@ impl ClickHouse {
         let status = response.status.as_u16();
         let todo = match code {
             Some(NO_DATABASE) => format!(
-                "; make the database {database} (CREATE DATABASE), or name another: `database` of the sink, /DATABASE in a URL"
+                "; create the database {database} (CREATE DATABASE), or configure another one with \
+                 `database` of the sink or /DATABASE in a URL"
             ),
             Some(NO_TABLE) => format!(
-                "; make the table {table} in the database {database} with `tokengauge export sink ddl`, or name the database that has it: \
-                 `database` of the sink, /DATABASE in a URL"
+                "; create the table {table} in the database {database} with `tokengauge export \
+                 sink ddl`, or configure the database that has it with `database` of the sink or \
+                 /DATABASE in a URL"
             ),
             _ if kind == SendErrorKind::Denied => {
-                "; check user, password and permission: INSERT to write, SELECT to read".to_owned()
+                "; check user, password and permissions (INSERT for writing, SELECT for \
+                 reading)"
+                    .to_owned()
             }
             _ => String::new(),
         };
@@ -163,7 +170,7 @@ impl ClickHouse {
     }
 }
 
-/// The number of ClickHouse's error: from its header, else from its text, `Code: 60. DB::Exception: …`.
+/// ClickHouse's error code, from the header or from a body such as `Code: 60. DB::Exception: …`.
 fn error_code(response: &ClientResponse) -> Option<u32> {
     let header = response.headers.get("x-clickhouse-exception-code");
     if let Some(code) = header.and_then(|code| code.to_str().ok()?.parse().ok()) {
@@ -204,11 +211,11 @@ impl Sink for ClickHouse {
         let token = format!("{}-{}-{}", id(first), id(last), rows.len());
         let parameters = [
             ("query", insert.as_str()),
-            // The server puts small inserts of many pods together; the answer comes when they are stored.
+            // The server merges small inserts of many pods, and responds once they are stored.
             ("async_insert", "1"),
             ("wait_for_async_insert", "1"),
             ("insert_deduplication_token", &token),
-            // A table that an older program made lacks columns: its rows are without them.
+            // A table made by an older version lacks columns; values for these columns are dropped.
             ("input_format_skip_unknown_fields", "1"),
         ];
         self.post(&parameters, lines.into()).await.map(|_| ())
@@ -229,7 +236,8 @@ fn column_type(name: &str, kind: ColumnKind) -> &'static str {
     }
 }
 
-/// The statement that makes the table. Of rows with one start and id the newest schema is kept; a part is a day.
+/// The statement that creates the table. Rows with equal start and id are replaced by the one with
+/// the newest schema. A partition is one day.
 pub fn create_table(database: &str, table: &str) -> String {
     let mut sql = format!(
         "CREATE TABLE IF NOT EXISTS {}.{} (\n",
@@ -240,7 +248,6 @@ pub fn create_table(database: &str, table: &str) -> String {
         .into_iter()
         .map(|(name, kind)| format!("  {} {}", quoted(name), column_type(name, kind)))
         .collect();
-    // Writing to a string does not fail.
     let _ = write!(
         sql,
         "{}\n)\nENGINE = ReplacingMergeTree(schema_version)\nPARTITION BY toDate(started_at)\n\
@@ -250,7 +257,7 @@ pub fn create_table(database: &str, table: &str) -> String {
     sql
 }
 
-/// The statement that gives a table of an older version the columns that it lacks.
+/// The statement that adds missing columns to a table of an older version.
 pub fn add_columns(database: &str, table: &str) -> String {
     let columns: Vec<String> = fields()
         .into_iter()

@@ -1,4 +1,4 @@
-//! When a batch is due, what is tried again, and what is given up.
+//! Decides when a batch is due, what is retried, and what is given up.
 
 use crate::sink::{Row, SendError, SendErrorKind, Sink};
 use crate::source::{Batch, Source, SourceError, Waiting};
@@ -11,23 +11,21 @@ use tokengauge_core::log_interval::LogInterval;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The shortest and the longest pause after a failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
-/// How often it is told what waits, while nothing is sent.
+/// How often the status is updated while nothing is sent.
 const REPORT: Duration = Duration::from_secs(1);
-/// The longest pause while the ledger does not give calls.
+/// Longest pause while calls cannot be read from the ledger.
 const LONGEST_LEDGER_PAUSE: Duration = Duration::from_secs(5);
-/// Calls that a warehouse refuses one by one, without taking a single other one, until it is taken to refuse
-/// everything: then they are kept, since the fault is hardly theirs.
+/// If a warehouse refuses this many calls one by one and accepts none, the fault is probably not in
+/// the calls, so they are kept and retried.
 const ALL_REFUSED: usize = 16;
-/// Refused calls of a batch that the log names.
+/// Maximum number of refused calls per batch that the log names.
 const NAMED: usize = 10;
-/// How often a batch of a replay is tried.
+/// Number of attempts for each batch of a replay.
 const TRIES: usize = 6;
 
-/// Sends the calls of a source to a warehouse until it is told to end.
 pub(crate) struct Delivery<S> {
     pub(crate) name: String,
     pub(crate) sink: S,
@@ -36,9 +34,8 @@ pub(crate) struct Delivery<S> {
     pub(crate) batch_wait: Duration,
     pub(crate) metrics: SinkMetrics,
     pub(crate) status: SharedStatus,
-    /// The place of the source in the status.
     pub(crate) number: usize,
-    /// Until when to end; `None` until the process ends.
+    /// Deadline for the last batches; `None` until the process ends.
     pub(crate) end: watch::Receiver<Option<Instant>>,
     pub(crate) wall: fn() -> SystemTime,
     pub(crate) progress: Progress,
@@ -47,11 +44,10 @@ pub(crate) struct Delivery<S> {
 /// What a delivery remembers between batches.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Since when calls of a batch that is not full have waited.
+    /// When calls of a batch that is not full were first seen.
     first_seen: Option<Instant>,
-    /// Failures in a row.
     failures: u32,
-    /// Lost calls that have been counted; `None` before the first look.
+    /// Lost calls that have been counted; `None` before the first check.
     lost: Option<u64>,
     lost_with_files: u64,
     log: LogInterval,
@@ -67,7 +63,7 @@ impl<S: Sink> Delivery<S> {
     pub(crate) async fn run(mut self) {
         loop {
             match self.step().await {
-                // While there is a backlog, batches follow each other without a pause.
+                // During a backlog, batches follow each other without a pause.
                 Next::Now => {}
                 Next::After(pause) => self.pause(pause).await,
                 Next::End => break,
@@ -78,7 +74,7 @@ impl<S: Sink> Delivery<S> {
 
     async fn step(&mut self) -> Next {
         let ending = *self.end.borrow();
-        // Nobody is left who could tell it to end.
+        // The sender is gone, so no deadline can arrive any more.
         if self.end.has_changed().is_err() {
             return Next::End;
         }
@@ -134,13 +130,14 @@ impl<S: Sink> Delivery<S> {
                 sink,
                 id,
                 reason,
-                "the store does not take this call; it is left out"
+                "the store refuses this call; the call is skipped"
             );
         }
         let lost = refused.len() as u64;
         if let Err(error) = self.source.done(batch, lost) {
-            // The batch is sent again, which the warehouse notices. This also holds at the end, until the deadline:
-            // otherwise the next process would send what the warehouse has.
+            // The batch is sent again, and the warehouse recognizes the duplicate. This also holds
+            // at the end, until the deadline: otherwise the next process would send calls that the
+            // warehouse already has.
             return self.no_calls(&error, false);
         }
         let stored = batch.rows.len() as u64 - lost;
@@ -150,7 +147,7 @@ impl<S: Sink> Delivery<S> {
         self.progress.failures = 0;
         self.progress.first_seen = None;
         if self.progress.log.recovered() {
-            tracing::info!(sink = self.name, "the store takes calls again");
+            tracing::info!(sink = self.name, "the store accepts calls again");
         }
         let mut status = self.status.of(self.number);
         status.rows += stored;
@@ -167,10 +164,11 @@ impl<S: Sink> Delivery<S> {
         if error.kind == SendErrorKind::Refused
             && let Err(error) = self.source.widen()
         {
-            tracing::debug!(sink = self.name, %error, "the batch stays as it is");
+            tracing::debug!(sink = self.name, %error, "the unfinished batch will be sent again \
+                unchanged");
         }
         let pause = self.again_after(&error.to_string(), error.retry_after);
-        // What is in the ledger goes out when the process runs again.
+        // Calls in the ledger are sent when the process runs again.
         if self.end.borrow().is_some() && self.status.of(self.number).durable {
             Next::End
         } else {
@@ -179,7 +177,7 @@ impl<S: Sink> Delivery<S> {
     }
 
     fn no_calls(&mut self, error: &SourceError, ending: bool) -> Next {
-        // The ledger's file is opened by a thread of its own, which may be a moment behind.
+        // A separate thread opens the ledger's file and may be slightly late.
         if self.progress.failures > 0 {
             self.metrics.fail(LEDGER);
         }
@@ -192,13 +190,13 @@ impl<S: Sink> Delivery<S> {
         }
     }
 
-    /// Notes a failure; gives the pause until the next try.
+    /// Records a failure, and returns the pause until the next attempt.
     fn again_after(&mut self, reason: &str, retry_after: Option<Duration>) -> Duration {
         let pause = backoff::delay(self.progress.failures, SHORTEST_PAUSE, LONGEST_PAUSE);
         self.progress.failures = self.progress.failures.saturating_add(1);
         let now = std::time::Instant::now();
         let mut status = self.status.of(self.number);
-        // Another reason is said at once, however often the last one was.
+        // A new reason is logged at once, regardless of the log's rate limit.
         let is_new = status.error.as_deref() != Some(reason);
         if self.progress.failures > 1 && (self.progress.log.should_log(now) || is_new) {
             let waiting = status.waiting;
@@ -216,7 +214,8 @@ impl<S: Sink> Delivery<S> {
 
     fn report(&mut self, waiting: &Waiting) {
         let mut status = self.status.of(self.number);
-        // The ledger counts since it first had the sink, a queue since the process began.
+        // The ledger counts from when it first knew the sink, a queue from the start of the
+        // process.
         let counted = self
             .progress
             .lost
@@ -242,7 +241,7 @@ impl<S: Sink> Delivery<S> {
         self.metrics.lag.set(all.lag_seconds);
     }
 
-    /// Waits, and keeps the figures of what waits fresh meanwhile.
+    /// Sleeps for `pause`, and keeps the status of waiting calls fresh meanwhile.
     async fn pause(&mut self, pause: Duration) {
         let until = Instant::now() + pause;
         loop {
@@ -254,7 +253,7 @@ impl<S: Sink> Delivery<S> {
             }
             tokio::select! {
                 () = sleep_until(until.min(now + REPORT)) => {}
-                // The end has come, or nobody can bring it any more.
+                // The deadline was set, or the sender is gone.
                 _ = self.end.changed() => return,
             }
             if let Ok(waiting) = self.source.waiting() {
@@ -263,7 +262,7 @@ impl<S: Sink> Delivery<S> {
         }
     }
 
-    /// Counts what will never be sent: what waits in memory when the process ends.
+    /// Counts calls as lost that are still in memory when the process ends.
     fn end(&mut self) {
         let Ok(waiting) = self.source.waiting() else {
             return;
@@ -284,19 +283,19 @@ impl<S: Sink> Delivery<S> {
             tracing::warn!(
                 sink,
                 waiting,
-                "calls are lost: the process ends, and they are in no ledger"
+                "calls are lost because the process ends and they are in no ledger"
             );
         }
     }
 }
 
-/// Returns once the time to end is over.
+/// Returns when the deadline has passed.
 async fn deadline(end: &mut watch::Receiver<Option<Instant>>) {
     loop {
         let until = *end.borrow_and_update();
         match until {
             Some(until) => return sleep_until(until).await,
-            // Nobody can set it any more.
+            // The sender is gone, so no deadline can arrive any more.
             None if end.changed().await.is_err() => std::future::pending().await,
             None => {}
         }
@@ -308,10 +307,12 @@ pub(crate) struct Refusal {
     reason: String,
 }
 
-/// Sends a batch. Where the warehouse refuses it, it goes in halves until the calls are found that are refused alone.
+/// Sends a batch. If the warehouse refuses it, the batch is split in halves until the refused calls
+/// are found.
 ///
 /// # Errors
-/// Why it is not stored. Where the warehouse takes nothing of it, that is no fault of single calls: it is an error.
+/// If the batch is not stored. A warehouse that accepts no call of the batch is an error, because
+/// the fault is not in single calls.
 async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError> {
     let (mut parts, mut refused, mut taken) = (vec![rows], Vec::new(), 0);
     while let Some(part) = parts.pop() {
@@ -336,12 +337,11 @@ async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError>
     Ok(refused)
 }
 
-/// What became of calls that were to be sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
-    /// Sent; a warehouse that knows calls by themselves had some of them.
+    /// Calls that were sent. A warehouse that recognizes each call may have had some of them.
     pub sent: u64,
-    /// Not sent, as the warehouse has them.
+    /// Calls that were not sent because the warehouse has them.
     pub known: u64,
     pub refused: u64,
 }
@@ -357,7 +357,7 @@ impl std::ops::AddAssign for Replayed {
 /// Sends calls again that a warehouse had or should have.
 ///
 /// # Errors
-/// Why it is not stored after several tries.
+/// If the calls are not stored after several attempts.
 pub async fn replay(sink: &impl Sink, rows: Vec<Row>) -> Result<Replayed, SendError> {
     let all = rows.len() as u64;
     let missing = tried(|| sink.missing(rows.clone())).await?;
@@ -370,7 +370,7 @@ pub async fn replay(sink: &impl Sink, rows: Vec<Row>) -> Result<Replayed, SendEr
     })
 }
 
-/// Does it until it works, for some tries.
+/// Retries `attempt` with a backoff, [`TRIES`] times in all.
 async fn tried<T, F>(attempt: impl Fn() -> F) -> Result<T, SendError>
 where
     F: Future<Output = Result<T, SendError>>,
@@ -392,7 +392,7 @@ mod tests {
     use tokengauge_core::cells::{Counter, Gauge};
     use tokengauge_store::columns::{COLUMNS, Value};
 
-    /// Takes everything but these ids.
+    /// Accepts every call except those with these ids.
     struct Picky {
         refuses: fn(&str) -> bool,
         taken: Mutex<Vec<String>>,
@@ -452,7 +452,8 @@ mod tests {
         }
     }
 
-    /// Calls that wait until they are noted as delivered. The first `fails` notes fail.
+    /// A source of calls that keeps them until they are recorded as delivered. The first `fails`
+    /// recordings fail.
     struct Busy {
         rows: usize,
         fails: usize,

@@ -1,4 +1,5 @@
-//! The HTTP client by which `object_store` reaches S3: ours, with its TLS. A connection for each request: files are few.
+//! The HTTP client that `object_store` uses for S3, with tokengauge's TLS settings. Each request
+//! opens a connection, because files are few.
 
 use async_trait::async_trait;
 use bytes::Bytes;

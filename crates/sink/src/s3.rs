@@ -1,4 +1,4 @@
-//! S3: a batch is a Parquet file for each hour in which its calls began.
+//! Writes to S3: a batch is one Parquet file for each hour in which its calls began.
 
 use crate::http_service::Connector;
 use crate::s3_credentials::{CredentialSource, KeyFiles, ToldApart};
@@ -18,9 +18,8 @@ use tokengauge_store::columns::Value;
 use tokengauge_store::parquet_table::{Table, texts};
 use tokengauge_store::warehouse::instant;
 
-/// Milliseconds of an hour.
 const HOUR: i64 = 3_600_000;
-/// Hours whose calls a replay remembers: calls come in the order of their end, so that hours overlap.
+/// Number of hours whose calls a replay remembers. Calls are sorted by their end, so hours overlap.
 const KNOWN_HOURS: usize = 4;
 
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub struct S3 {
     address: String,
     credentials: CredentialSource,
     origin: Vec<Value>,
-    /// The ids of the calls that files have, by hour, of the last hours that were asked for.
+    /// Ids of the calls that the files of each hour contain, for the hours that were last queried.
     known: Mutex<BTreeMap<i64, Arc<HashSet<String>>>>,
 }
 
@@ -38,13 +37,13 @@ impl S3 {
     /// A client for the bucket.
     ///
     /// # Errors
-    /// Where the settings cannot be used.
+    /// If the settings cannot be used.
     pub fn new(settings: &S3Settings, origin: &Origin) -> Result<S3, object_store::Error> {
         let connector = Connector {
             tls: settings.tls.clone(),
             timeout: settings.timeout,
         };
-        // Retries are ours: they end with the process, and say what is wrong meanwhile.
+        // The delivery retries: it stops with the process, and reports the error meanwhile.
         let retry = RetryConfig {
             max_retries: 0,
             ..RetryConfig::default()
@@ -60,7 +59,7 @@ impl S3 {
             let plain = url.scheme_str() == Some("http");
             let endpoint = url.to_string();
             builder = builder
-                // Before AWS_ENDPOINT_URL_S3, which goes before `with_endpoint`.
+                // This key overrides AWS_ENDPOINT_URL_S3, which overrides `with_endpoint`.
                 .with_config(
                     AmazonS3ConfigKey::S3Endpoint,
                     endpoint.trim_end_matches('/'),
@@ -88,8 +87,8 @@ impl S3 {
         })
     }
 
-    /// The name of the file with these calls, which began within one hour: hive partitions by day and hour, and the ids
-    /// of the first and the last.
+    /// The name of the file with these calls, which began within one hour: Hive partitions by day
+    /// and hour, then the ids of the first and the last call.
     fn name(&self, hour: i64, rows: &[&Row]) -> Path {
         let first = rows.first().map_or("", |row| id(row));
         let last = rows.last().map_or("", |row| id(row));
@@ -106,15 +105,15 @@ impl S3 {
         }
     }
 
-    /// The ids of the calls that the files of an hour have.
+    /// The ids of the calls that the files of an hour contain.
     async fn known(&self, hour: i64) -> Result<Arc<HashSet<String>>, SendError> {
         if let Some(known) = self.known.lock().get(&hour) {
             return Ok(Arc::clone(known));
         }
         let unread = |error| {
             let mut error = self.explain(&error);
-            error.message +=
-                "; a replay leaves out what is there, and needs s3:ListBucket and s3:GetObject";
+            error.message += "; a replay skips calls that the bucket already has, and needs s3:ListBucket and \
+                 s3:GetObject for that";
             error
         };
         let mut known = HashSet::new();
@@ -145,13 +144,15 @@ impl S3 {
         table.end()
     }
 
-    /// Fails where the clock is one by which no request can be signed: `object_store` would panic, and end the sink.
+    /// Returns an error if the clock is before 1970: `object_store` would panic while signing a
+    /// request, which would end the sink.
     fn can_sign(&self) -> Result<(), SendError> {
         if SystemTime::now() >= SystemTime::UNIX_EPOCH {
             return Ok(());
         }
         let message = format!(
-            "{}: the clock of this machine is before 1970, and S3 takes no request of that time: set the clock",
+            "{}: the clock of this machine is before 1970, so S3 would refuse requests; set the \
+             clock",
             self.address
         );
         Err(SendError::new(SendErrorKind::Denied, message))
@@ -168,7 +169,8 @@ impl S3 {
         let kind = said.kind.unwrap_or(SendErrorKind::Unavailable);
         let todo = match kind {
             SendErrorKind::Denied => format!(
-                "; check the bucket and the region, and allow s3:PutObject to the credentials from {name}"
+                "; check the bucket and the region, and allow s3:PutObject for the credentials \
+                 from {name}"
             ),
             _ => String::new(),
         };
@@ -186,13 +188,13 @@ impl Sink for S3 {
         for (hour, rows) in hours {
             let name = self.name(hour, &rows);
             let file = self.file(&rows).map_err(|error| {
-                let message = format!("no Parquet file could be made: {error}");
+                let message = format!("the Parquet file cannot be written: {error}");
                 SendError::new(SendErrorKind::Refused, message)
             })?;
             let create = PutOptions::from(PutMode::Create);
             let put = self.bucket.put_opts(&name, PutPayload::from(file), create);
             match put.await {
-                // It was stored before, and the answer was lost or we were killed.
+                // The file was stored earlier, but the response was lost or the process was killed.
                 Err(object_store::Error::AlreadyExists { .. }) => {}
                 put => drop(put.map_err(|error| self.explain(&error))?),
             }
@@ -212,7 +214,6 @@ impl Sink for S3 {
     }
 }
 
-/// The hour in which a call began, since 1970.
 fn hour(row: &Row) -> i64 {
     started_ms(row).div_euclid(HOUR)
 }

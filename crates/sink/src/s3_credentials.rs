@@ -1,4 +1,5 @@
-//! The credentials for S3, and what gives them: where there are none, that is not the bucket's fault.
+//! The credentials for S3 and their source. Missing credentials are reported as such, not as an
+//! error of the bucket.
 
 use crate::settings::{S3Settings, Secret};
 use async_trait::async_trait;
@@ -7,11 +8,10 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCr
 use std::io;
 use std::sync::Arc;
 
-/// What gives credentials, for people.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CredentialSource {
     pub(crate) name: &'static str,
-    /// What to look at where it gives none.
+    /// Advice if the source has no credentials.
     pub(crate) advice: &'static str,
 }
 
@@ -37,11 +37,12 @@ const POD_IDENTITY: CredentialSource = CredentialSource {
 };
 const INSTANCE: CredentialSource = CredentialSource {
     name: "the instance metadata",
-    advice: "no others are configured: give the pod or the machine a role, or set access_key_id_file and secret_access_key_file, or AWS's variables",
+    advice: "no other credentials are configured: give the pod or the machine a role, or set \
+        access_key_id_file and secret_access_key_file, or AWS's environment variables",
 };
 
 impl CredentialSource {
-    /// What a client of this builder asks for credentials: the first that is configured, in the order of `object_store`.
+    /// The first source of credentials that is configured, in the order of `object_store`.
     pub(crate) fn of(settings: &S3Settings, builder: &AmazonS3Builder) -> CredentialSource {
         use AmazonS3ConfigKey as Key;
         let has = |key: Key| builder.get_config_value(&key).is_some();
@@ -62,12 +63,13 @@ impl CredentialSource {
     }
 }
 
-/// There are no credentials, and nothing was sent to S3.
+/// There are no credentials, so nothing was sent to S3.
 #[derive(Debug, thiserror::Error)]
 #[error("no credentials")]
 pub(crate) struct NoCredentials(#[source] object_store::Error);
 
-/// Gives the credentials of another, and tells its errors from those of S3.
+/// Passes on credentials of another provider, and marks its errors so that they differ from errors
+/// of S3.
 #[derive(Debug)]
 pub(crate) struct ToldApart(pub(crate) AwsCredentialProvider);
 
@@ -84,7 +86,7 @@ impl CredentialProvider for ToldApart {
     }
 }
 
-/// Key and secret from files, read again for every request.
+/// Access key and secret from files, read again for every request.
 #[derive(Debug)]
 pub(crate) struct KeyFiles {
     pub(crate) key: Secret,

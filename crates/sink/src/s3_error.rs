@@ -1,4 +1,5 @@
-//! What an error of `object_store` says: its texts have the whole body of a response, which may repeat tokens.
+//! Shortens errors of `object_store`: their texts contain the whole response body, which may repeat
+//! tokens.
 
 use crate::s3_credentials::NoCredentials;
 use crate::sink::{SendErrorKind, first_line};
@@ -6,25 +7,24 @@ use object_store::client::{HttpError, HttpErrorKind};
 use std::error::Error;
 use std::iter::successors;
 
-/// How `object_store` begins the text of a response that is no success: the status and the body follow.
+/// Start of `object_store`'s error text for an unsuccessful response; the status and the body
+/// follow.
 const STATUS: &str = "Server returned non-2xx status code: ";
-/// Codes by which services of AWS ask for fewer requests.
+/// Codes with which AWS services ask for fewer requests.
 const THROTTLED: [&str; 3] = ["SlowDown", "Throttling", "ThrottlingException"];
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
-    /// What kind of failure it is; `None` where no other side is known to have done or said anything.
+    /// The kind of failure; `None` if it is not known that a request reached a server.
     pub(crate) kind: Option<SendErrorKind>,
-    /// In one line, without secrets.
     pub(crate) text: String,
-    /// Whether it was in getting credentials.
     pub(crate) of_credentials: bool,
 }
 
 impl Said {
     pub(crate) fn by(error: &(dyn Error + 'static)) -> Said {
         let causes = || successors(Some(error), |error| (*error).source());
-        // The last cause says what happened; those before it name the request.
+        // The last cause says what happened; earlier causes name the request.
         let texts: Vec<_> = causes().map(ToString::to_string).collect();
         let text = texts.iter().rev().find(|text| !text.is_empty());
         let text = text.map_or("", String::as_str);
@@ -43,7 +43,7 @@ impl Said {
 fn of_connection(kind: HttpErrorKind) -> SendErrorKind {
     match kind {
         HttpErrorKind::Timeout => SendErrorKind::Timeout,
-        // Something answered, but not what was expected.
+        // A server responded, but not as expected.
         HttpErrorKind::Decode => SendErrorKind::Unavailable,
         _ => SendErrorKind::Unreachable,
     }
@@ -61,7 +61,7 @@ fn of_response(text: &str) -> Option<SendErrorKind> {
     }
 }
 
-/// AWS's code and message; of other texts the first line, without markup.
+/// AWS's code and message; otherwise the first line of the text, without markup.
 fn plain(text: &str) -> String {
     let text = text.strip_prefix(STATUS).unwrap_or(text);
     let said = match (element(text, "Code"), element(text, "Message")) {
@@ -72,7 +72,6 @@ fn plain(text: &str) -> String {
     first_line(&said).trim_end_matches([':', ' ']).to_owned()
 }
 
-/// The text of the first element with this name.
 fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, from) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = from.split_once(&format!("</{name}>"))?;

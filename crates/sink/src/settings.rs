@@ -1,5 +1,3 @@
-//! The settings of a sink.
-
 use http::Uri;
 use std::io;
 use std::path::PathBuf;
@@ -12,19 +10,17 @@ use tokengauge_net::tls::ClientTls;
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum SinkKind {
-    /// ClickHouse, over HTTP.
     ClickHouse,
-    /// Parquet files in a bucket.
     S3,
 }
 
 impl SinkKind {
-    /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Calls of one batch, by default: an insert is worth its cost from some thousand on, a file from many more.
+    /// Default batch size in calls: inserts pay off from some thousand calls on, files from many
+    /// more.
     pub fn batch_rows(self) -> usize {
         match self {
             SinkKind::ClickHouse => 5_000,
@@ -32,7 +28,6 @@ impl SinkKind {
         }
     }
 
-    /// How long the first call of a batch waits for others, by default.
     pub fn batch_wait(self) -> Duration {
         match self {
             SinkKind::ClickHouse => Duration::from_secs(5),
@@ -41,20 +36,20 @@ impl SinkKind {
     }
 }
 
-/// Where a secret is. It is read again for every batch, so that it can be changed.
+/// Source of a secret. The secret is read again for every batch, so that it can be rotated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// In a file, without the white space at its ends.
+    /// A file; white space at both ends is removed.
     File(PathBuf),
-    /// In a variable of the environment, which may be missing.
+    /// An environment variable, which may be missing.
     Variable(&'static str),
 }
 
 impl Secret {
-    /// The secret; `None` where its variable is missing or empty.
+    /// The secret; `None` if the variable is missing or empty.
     ///
     /// # Errors
-    /// Where the file cannot be read; the text names it.
+    /// If the file cannot be read; the message names the file.
     pub fn read(&self) -> io::Result<Option<String>> {
         let text = match self {
             Secret::File(path) => std::fs::read_to_string(path).map_err(|error| {
@@ -69,11 +64,11 @@ impl Secret {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClickHouseSettings {
-    /// Its HTTP interface.
+    /// URL of the HTTP interface.
     pub url: Uri,
     pub database: String,
     pub table: String,
-    /// The user; that of `CLICKHOUSE_USER`, else `default`.
+    /// Defaults to `CLICKHOUSE_USER`, then `default`.
     pub user: Option<String>,
     pub password: Secret,
     pub tls: ClientTls,
@@ -82,14 +77,14 @@ pub struct ClickHouseSettings {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct S3Settings {
-    /// The endpoint; that of AWS by default.
+    /// Defaults to the endpoint of AWS.
     pub url: Option<Uri>,
     pub bucket: String,
-    /// What names of objects begin with; empty for none.
     pub prefix: String,
-    /// The region; that of `AWS_REGION`, else `us-east-1`.
+    /// Defaults to `AWS_REGION`, then `us-east-1`.
     pub region: Option<String>,
-    /// Key and secret, in files. Without them AWS's variables, a web identity, EKS Pod Identity or the machine's own role.
+    /// Files with access key and secret. Defaults to AWS's environment variables, a web identity,
+    /// EKS Pod Identity or the instance role.
     pub keys: Option<(Secret, Secret)>,
     pub tls: ClientTls,
     pub timeout: Duration,
@@ -103,14 +98,13 @@ pub enum Location {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinkSettings {
-    /// Its name, in metrics and in the ledger.
     pub name: String,
     pub location: Location,
-    /// Calls of one batch at most; a batch of so many is due at once.
+    /// Maximum number of calls per batch. A batch of this size is sent at once.
     pub batch_rows: usize,
     /// How long the first call of a smaller batch waits for others.
     pub batch_wait: Duration,
-    /// Calls that wait in memory at most, where there is no ledger.
+    /// Maximum number of calls that wait in memory if there is no ledger.
     pub queue: usize,
 }
 
@@ -122,7 +116,6 @@ impl SinkSettings {
         }
     }
 
-    /// Where it writes to, for people: without secrets.
     pub fn address(&self) -> String {
         match &self.location {
             Location::ClickHouse(to) => {

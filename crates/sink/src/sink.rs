@@ -1,28 +1,27 @@
-//! What a warehouse is to the rest of the crate, and why it did not take a batch.
+//! The interface of a warehouse, and the kinds of errors when it does not store a batch.
 
 use std::fmt;
 use std::time::Duration;
 use tokengauge_store::columns::Value;
 
-/// The longest message of a warehouse that is logged.
+/// Maximum length of a warehouse's message in the log.
 const MESSAGE: usize = 300;
 
-/// A call: a value for each of [`COLUMNS`](tokengauge_store::columns::COLUMNS).
+/// A call, as a value for each of [`COLUMNS`](tokengauge_store::columns::COLUMNS).
 pub type Row = Vec<Value>;
 
 pub trait Sink: Send + Sync {
-    /// Stores all rows. It may be called again with the same rows in the same order, and the warehouse then has each of
-    /// them once.
+    /// Stores all rows. A second call with equal rows in equal order must not store them twice.
     ///
     /// # Errors
-    /// Why not all of them are known to be stored. After [`SendErrorKind::Refused`] none is.
+    /// If some rows may not be stored. After [`SendErrorKind::Refused`] none is stored.
     fn send(&self, rows: &[Row]) -> impl Future<Output = Result<(), SendError>> + Send;
 
-    /// Those of the rows that have to be sent to be stored once, where others may have been sent in other batches.
-    /// All of them, where the warehouse knows each row by itself.
+    /// The rows that must be sent so that each is stored once, if some may have been sent in other
+    /// batches. All rows, if the warehouse recognizes each row.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// If the stored rows cannot be determined.
     fn missing(&self, rows: Vec<Row>) -> impl Future<Output = Result<Vec<Row>, SendError>> + Send {
         std::future::ready(Ok(rows))
     }
@@ -32,16 +31,16 @@ pub trait Sink: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SendErrorKind {
-    /// No connection, or it was lost.
+    /// The connection failed or was lost.
     Unreachable,
     Timeout,
-    /// The warehouse says that it is at fault, or busy.
+    /// The warehouse reports an internal error, or is busy.
     Unavailable,
     /// The warehouse asks for fewer requests.
     Throttled,
-    /// The warehouse does not let us: credentials, permissions, a missing table or bucket.
+    /// Access is denied or incomplete: credentials, permissions, a missing table or bucket.
     Denied,
-    /// The warehouse does not take these rows, now or later.
+    /// The warehouse will never accept these rows.
     Refused,
 }
 
@@ -55,7 +54,6 @@ impl SendErrorKind {
         SendErrorKind::Refused,
     ];
 
-    /// Its label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -66,7 +64,7 @@ pub struct SendError {
     pub kind: SendErrorKind,
     /// What happened and what to do, without secrets.
     pub message: String,
-    /// When the warehouse wants to be asked again.
+    /// When the warehouse asks to be tried again.
     pub retry_after: Option<Duration>,
 }
 
@@ -88,7 +86,7 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// The first line of what a warehouse says, cut, without control characters.
+/// The first line of a warehouse's message, shortened and without control characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     line.chars()

@@ -1,4 +1,5 @@
-//! The sources of a sink's calls: the ledger behind a cursor, and a queue in memory for calls that are in no ledger.
+//! The sources of a sink's calls: the ledger after a cursor, and a memory queue for calls that are
+//! in no ledger.
 
 use crate::sink::Row;
 use parking_lot::Mutex;
@@ -14,42 +15,40 @@ use tokengauge_store::ledger::{
     Ledger, LedgerCall, QueryError, Reader, SinkProgress, SinkUpdate, UndeliveredCall,
 };
 
-/// Calls that are read from the ledger at once. While they are read its log cannot be folded into the file, and a thread
-/// that waits for a core takes long.
+/// Maximum number of calls per read of the ledger. A read blocks the checkpoint of the write-ahead
+/// log, and takes long on a busy core.
 const READ_AT_ONCE: usize = 1_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The ledger does not know the sink yet: its file is not open.
+    /// The ledger does not know the sink yet, because its file is not open.
     #[error("the ledger does not know the sink yet")]
     Unknown,
-    /// How far the sink is cannot be kept.
-    #[error("the ledger cannot be written to; see its own messages")]
+    /// The sink's progress cannot be saved.
+    #[error("the ledger cannot be written to; see its log messages")]
     Unwritable,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Waiting {
-    /// Calls.
     pub(crate) rows: u64,
-    /// For how many seconds the oldest has been finished.
+    /// Seconds since the oldest waiting call ended.
     pub(crate) seconds: f64,
-    /// Whether a batch was under way when the process ended: it goes out as it was.
+    /// Whether the process ended during a batch, which must be sent again unchanged.
     pub(crate) resumes: bool,
-    /// Calls that are lost so far, as far as the source counts them.
+    /// Lost calls, as far as the source counts them.
     pub(crate) lost: u64,
-    /// Calls that were in files of the ledger which are lost, since the process began.
+    /// Calls lost since the process began because files of the ledger were lost.
     pub(crate) lost_with_files: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
-    /// Calls of it that are gone.
     pub(crate) lost: u64,
-    /// The number of the last, of this opening of the file.
+    /// Number of the last call, valid for this opening of the file.
     last: i64,
     opened: u64,
 }
@@ -68,27 +67,27 @@ impl Batch {
 
 pub(crate) trait Source: Send {
     fn waiting(&mut self) -> Result<Waiting, SourceError>;
-    /// The next batch. Until it is done, the next is the same.
+    /// The next batch. It stays the same until it is done.
     fn begin(&mut self, limit: usize) -> Result<Batch, SourceError>;
-    /// The batch is done: stored, but for those that were `refused`.
+    /// Marks the batch as stored, except for `refused` calls.
     fn done(&mut self, batch: &Batch, refused: u64) -> Result<(), SourceError>;
-    /// Nothing of the batch is stored; the next may have more calls.
+    /// Releases a batch that is not stored at all, so that the next one may have more calls.
     fn widen(&mut self) -> Result<(), SourceError>;
 }
 
-/// Calls behind the cursor that the ledger keeps.
+/// Calls in the ledger after the sink's cursor.
 pub(crate) struct LedgerSource {
     pub(crate) sink: String,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) wall: fn() -> SystemTime,
-    /// How far it was when the file could last be written to.
+    /// The sink's progress when the file could last be written to.
     pub(crate) known: Option<SinkProgress>,
 }
 
 impl LedgerSource {
-    /// How far the sink is. While the file cannot be written to, it may be another process's: what that one has not sent is
-    /// none of ours.
+    /// The sink's progress. A file that cannot be written to may belong to another process, whose
+    /// unsent calls must not be sent here.
     fn progress(&mut self) -> Result<SinkProgress, SourceError> {
         if self.reader.unwritable().is_some() {
             return Err(SourceError::Unwritable);
@@ -106,8 +105,8 @@ impl LedgerSource {
         saved.then_some(()).ok_or(SourceError::Unwritable)
     }
 
-    /// The number of the last call of the next batch, once the ledger keeps that it is under way: what retention deletes
-    /// of it from then on is counted by whoever sends it.
+    /// The number of the last call of the next batch. The ledger first saves that the batch is in
+    /// progress, because the sender counts calls that retention deletes from then on.
     fn end_of_batch(
         &self,
         opened: u64,
@@ -134,7 +133,7 @@ impl LedgerSource {
 impl Source for LedgerSource {
     fn waiting(&mut self) -> Result<Waiting, SourceError> {
         let progress = match (self.progress(), self.known) {
-            // What is in the file waits there.
+            // Calls in the file wait there.
             (Err(SourceError::Unwritable), Some(known)) => known,
             (progress, _) => progress?,
         };
@@ -150,7 +149,7 @@ impl Source for LedgerSource {
     }
 
     fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
-        // Before anything is read: what is read then is of this opening, or of a later one, and is not kept.
+        // Read before the calls: progress is saved only if the file was not opened again since.
         let opened = self.reader.opened();
         let progress = self.progress()?;
         let mut batch = Batch {
@@ -169,7 +168,7 @@ impl Source for LedgerSource {
                 break;
             }
         }
-        // What retention deleted at its end has been counted.
+        // Calls that retention deleted at the end of the batch are counted already.
         batch.last = end;
         Ok(batch)
     }
@@ -196,8 +195,8 @@ impl Source for LedgerSource {
     }
 }
 
-/// A bounded queue of finished calls that are in no ledger: there is none, or it cannot be written. What finds it full is
-/// lost and counted.
+/// A bounded queue of finished calls for which there is no ledger or whose ledger cannot be
+/// written. Calls that find the queue full are lost and counted.
 #[derive(Debug)]
 pub struct MemoryQueue {
     calls: Mutex<VecDeque<Arc<FinishedCall>>>,
@@ -226,11 +225,10 @@ impl Subscriber for MemoryQueue {
     }
 }
 
-/// The calls of a queue.
 pub(crate) struct MemorySource {
     pub(crate) queue: Arc<MemoryQueue>,
     pub(crate) wall: fn() -> SystemTime,
-    /// Calls of the batch under way.
+    /// Number of calls in the current batch.
     pub(crate) pending: usize,
 }
 

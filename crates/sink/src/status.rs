@@ -1,4 +1,4 @@
-//! What is known of a sink while it runs: its metrics, and its state for people.
+//! The metrics and the status of a running sink.
 
 use crate::sink::SendErrorKind;
 use parking_lot::{Mutex, MutexGuard};
@@ -9,29 +9,26 @@ use std::sync::Arc;
 use tokengauge_core::cells::{Counter, Gauge};
 use tokengauge_core::time::Timestamp;
 
-/// Why calls never reach a store.
+/// Reasons why calls never reach a warehouse.
 pub(crate) const LOST: [&str; 5] = ["retention", "queue", "refused", "ended", LEDGER];
-/// A reason of failures, in addition to [`SendErrorKind`]: the ledger did not give the batch. A reason of losses: the calls were
-/// in a file of the ledger that was removed or damaged.
+/// As a reason of failures, in addition to [`SendErrorKind`]: the batch could not be read from the
+/// ledger. As a reason of losses: the calls were in a ledger file that was removed or damaged.
 pub(crate) const LEDGER: &str = "ledger";
 
 #[derive(Clone, Debug)]
 pub struct SinkMetrics {
     pub waiting: Gauge,
-    /// Those of them that are in memory only.
     pub in_memory: Gauge,
-    /// Seconds since the oldest of them ended.
+    /// Seconds since the oldest waiting call ended.
     pub lag: Gauge,
-    /// Batches that are stored.
     pub batches: Counter,
-    /// Calls that are stored.
     pub rows: Counter,
     failures: HashMap<&'static str, Counter>,
     lost: HashMap<&'static str, Counter>,
 }
 
 impl SinkMetrics {
-    /// With a cell for each reason.
+    /// Takes one cell for each reason.
     pub fn new(
         (waiting, in_memory, lag): (Gauge, Gauge, Gauge),
         (batches, rows): (Counter, Counter),
@@ -64,43 +61,45 @@ impl SinkMetrics {
     }
 }
 
-/// How a sink stands.
+/// The status of a sink.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "Sink")]
 pub struct SinkStatus {
-    /// Its name.
+    /// The sink's name.
     pub name: String,
     /// `clickhouse` or `s3`.
     pub kind: String,
-    /// Where it writes to.
+    /// Address that the sink writes to.
     pub address: String,
-    /// Whether new calls wait in the ledger, and outlive the process; otherwise in memory.
+    /// Whether new calls wait in the ledger and survive a restart. Otherwise they wait in memory.
     pub durable: bool,
-    /// Why the ledger cannot be written; new calls wait in memory. `null` while it can, and without a ledger.
+    /// Why the ledger cannot be written, so that new calls wait in memory. `null` if the ledger
+    /// works or there is none.
     pub ledger_error: Option<String>,
-    /// Calls that wait to be stored.
+    /// Number of calls that wait to be stored.
     pub waiting: u64,
-    /// How many of these calls are in memory only.
+    /// Number of waiting calls that are only in memory.
     pub in_memory: u64,
-    /// Seconds since the oldest of them ended.
+    /// Seconds since the oldest waiting call ended.
     pub lag_seconds: f64,
-    /// Calls that were stored since the process began.
+    /// Calls stored since the process began.
     pub rows: u64,
-    /// Batches, likewise.
+    /// Batches stored since the process began.
     pub batches: u64,
-    /// Calls since the process began that never reach the store: deleted by retention before they were sent, in a file of the
-    /// ledger that was removed or damaged, more than the queue holds, refused by the store.
+    /// Calls since the process began that never reach the sink. Retention deleted them before they
+    /// were sent, their ledger file was removed or damaged, the memory queue was full, or the sink
+    /// refused them.
     pub lost: u64,
-    /// Batches in a row that were not taken.
+    /// Number of consecutive batches that failed.
     pub failing: u64,
-    /// What the last failure was, where the last batch failed.
+    /// The last error, if the last batch failed.
     pub error: Option<String>,
     /// When the last batch was stored.
     pub stored_at: Option<Timestamp>,
 }
 
 impl SinkStatus {
-    /// Adds how the sink stands with calls from another source.
+    /// Adds the status for calls of another source.
     pub(crate) fn add(&mut self, other: &SinkStatus) {
         self.waiting += other.waiting;
         self.in_memory += other.in_memory;
@@ -114,7 +113,7 @@ impl SinkStatus {
     }
 }
 
-/// How a sink stands with the calls of each source: its threads change their own, and others read them.
+/// The status of a sink for each source of calls. Each delivery thread updates one entry.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedStatus(Arc<[Mutex<SinkStatus>]>);
 

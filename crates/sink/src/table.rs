@@ -1,15 +1,16 @@
-//! The columns of a warehouse's table: which process a call is from, and those of the call.
+//! The columns of a warehouse's table: the process that a call is from, and the columns of the
+//! call.
 
 use std::io::Write;
 use tokengauge_core::pod::PodName;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
 use tokengauge_store::warehouse::instant;
 
-/// The version of the columns, which every row carries: the number of columns that a call has. Readers take a column
-/// that a row does not have for unknown.
+/// The version of the columns, written to every row: the number of columns of a call. Readers treat
+/// missing columns as unknown.
 pub const SCHEMA_VERSION: i64 = COLUMNS.len() as i64;
 
-/// The columns before those of the call.
+/// The columns that precede the columns of the call.
 pub(crate) const ORIGIN: [(&str, ColumnKind); 5] = [
     ("schema_version", ColumnKind::Count),
     ("cluster", ColumnKind::Text),
@@ -31,7 +32,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The pod, which has the name of the instance where it has none of its own.
     pub fn pod(&self) -> Option<PodName> {
         let pod = PodName {
             cluster: self.cluster.clone(),
@@ -41,7 +41,6 @@ impl Origin {
         pod.known()
     }
 
-    /// Its values, in the order of [`ORIGIN`].
     pub(crate) fn values(&self) -> [Value; 5] {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::text);
         [
@@ -69,7 +68,6 @@ pub(crate) fn id(row: &[Value]) -> &str {
     }
 }
 
-/// When a call began, in milliseconds since 1970.
 pub(crate) fn started_ms(row: &[Value]) -> i64 {
     match row.get(STARTED_AT) {
         Some(Value::Whole(ms)) => *ms,
@@ -77,7 +75,7 @@ pub(crate) fn started_ms(row: &[Value]) -> i64 {
     }
 }
 
-/// Adds a row as a line of JSON; what is unknown is left out.
+/// Appends a row as a line of JSON, without unknown values.
 pub(crate) fn write_json(origin: &[Value], row: &[Value], lines: &mut Vec<u8>) {
     let columns = ORIGIN
         .into_iter()
@@ -87,7 +85,7 @@ pub(crate) fn write_json(origin: &[Value], row: &[Value], lines: &mut Vec<u8>) {
     for ((name, kind), value) in columns {
         let at = lines.len();
         lines.push(between);
-        // Writing to memory does not fail, and names of columns need no escapes.
+        // Writing to memory does not fail. Column names need no escapes.
         let _ = write!(lines, "\"{name}\":");
         let written = match value {
             Value::Null => false,

@@ -1,5 +1,5 @@
-//! The threads of the sinks: one for each sink and source of calls, each with its own runtime, so that no warehouse can
-//! hold up traffic or another warehouse.
+//! The threads of the sinks: one thread with its own runtime for each sink and source, so that no
+//! warehouse can delay traffic or another warehouse.
 
 use crate::clickhouse::ClickHouse;
 use crate::delivery::Delivery;
@@ -30,7 +30,7 @@ impl AnySink {
     /// A client for a warehouse.
     ///
     /// # Errors
-    /// Where its settings cannot be used; the text says why.
+    /// If the settings cannot be used; the message says why.
     pub fn new(location: &Location, origin: &Origin) -> io::Result<AnySink> {
         Ok(match location {
             Location::ClickHouse(settings) => {
@@ -71,7 +71,6 @@ impl Sink for AnySink {
     }
 }
 
-/// The queues of the sinks, in their order: they take what is in no ledger.
 #[derive(Clone, Debug)]
 pub struct SinkQueues(Vec<Arc<MemoryQueue>>);
 
@@ -81,8 +80,8 @@ impl SinkQueues {
         SinkQueues(queues.map(|one| MemoryQueue::new(one.queue)).collect())
     }
 
-    /// The subscribers that fill the queues. They get the calls that the ledger does not write, or all calls if there
-    /// is no ledger.
+    /// The subscribers that fill the queues. They get the calls that the ledger does not write, or
+    /// all calls if there is no ledger.
     pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let queues = self.0.iter();
         queues.map(|queue| Arc::clone(queue) as _).collect()
@@ -98,10 +97,12 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    /// Starts the threads of each sink. They send the calls in its queue and those in the ledger, if there is one.
+    /// Starts the threads of each sink. They send the calls in its queue and those in the ledger,
+    /// if there is one.
     ///
     /// # Errors
-    /// Where the settings of a sink cannot be used, or no thread can be started; the text names the sink.
+    /// If a sink's settings cannot be used or a thread cannot be started; the message names the
+    /// sink.
     pub fn start(
         settings: &[SinkSettings],
         queues: &SinkQueues,
@@ -161,12 +162,11 @@ impl Sinks {
         statuses.collect()
     }
 
-    /// Lets the sinks send what waits, and end: within `within`, or what is under way is dropped. Whether all ended.
-    /// Blocks.
+    /// Lets the sinks send waiting calls and end. After `within`, unfinished batches are dropped.
+    /// Returns whether all sinks ended. Blocks.
     pub fn finish(&self, within: Duration) -> bool {
-        /// How often it is looked whether they have ended.
         const LOOK: Duration = Duration::from_millis(10);
-        /// For what they do once their time is over.
+        /// Extra time for the threads to end after the deadline.
         const MARGIN: Duration = Duration::from_secs(1);
         let deadline = Instant::now() + within;
         self.end.send_replace(Some(deadline));
@@ -179,7 +179,7 @@ impl Sinks {
     }
 }
 
-/// A ledger keeps what a late sink has not read; a queue of bounded length loses it.
+/// A ledger keeps calls that a late sink has not read; a bounded queue loses them.
 const OF_LEDGER: BackgroundWork = BackgroundWork::WheneverIdle;
 const OF_QUEUE: BackgroundWork = BackgroundWork::Steady;
 

@@ -1,5 +1,5 @@
-//! The audit log of objectives: who changed which, when and how, a line each, from the
-//! difference between the configuration and the saved state of the last one.
+//! The audit log of objectives: who changed which objective, when and how, one line per change.
+//! Changes are found by comparing the configuration with the saved state of the previous one.
 
 use super::objective::window_label;
 use super::objective::{Judgement, Objective};
@@ -8,16 +8,11 @@ use super::tracker::SavedTracker;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// When and by which configuration objectives changed.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
-    /// When, RFC 3339, UTC.
     pub at: String,
-    /// The account that the process runs as, and the machine.
     pub who: String,
-    /// The configuration's file.
     pub config: String,
-    /// A digest of its text.
     pub digest: String,
 }
 
@@ -29,7 +24,7 @@ struct AuditEntry<'a> {
     config_sha256: &'a str,
     slo: &'a str,
     change: &'static str,
-    /// Whether the counts of before are kept.
+    /// Whether the previous counts are kept.
     counts: &'static str,
     before: Option<Definition<'a>>,
     after: Option<Definition<'a>>,
@@ -62,7 +57,7 @@ pub fn changes(
             before,
             after,
         };
-        // Numbers, names and words always become JSON.
+        // Serialization of numbers, names and strings does not fail.
         lines.extend(serde_json::to_string(&line));
     };
     for objective in objectives {

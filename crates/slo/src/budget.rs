@@ -1,17 +1,17 @@
-//! Error budgets and burn rates, from counts over windows; never from averaged ratios, which
-//! would ignore how much traffic there was.
+//! Error budgets and burn rates, computed from counts over windows. Averaged ratios are not used,
+//! because they ignore the amount of traffic.
 
 use super::ring::Sum;
 use std::time::Duration;
 
-/// The share of good events; unknown without any.
+/// The share of good events; `None` without events.
 pub fn ratio(sum: Sum) -> Option<f64> {
     (sum.all() > 0.0).then(|| sum.good / sum.all())
 }
 
-/// How much faster than allowed the budget is spent: the share of bad events over the
-/// share that may be bad. 1 spends it exactly; nothing is burnt without events. Under
-/// an objective of 1 one bad event burns infinitely fast.
+/// The burn rate: the share of bad events divided by the allowed share. A rate of 1 spends the
+/// budget exactly in its period. The rate is 0 without events. With an objective of 1, one bad
+/// event makes the rate infinite.
 pub fn burn_rate(sum: Sum, objective: f64) -> f64 {
     if sum.bad <= 0.0 {
         return 0.0;
@@ -19,8 +19,8 @@ pub fn burn_rate(sum: Sum, objective: f64) -> f64 {
     sum.bad / sum.all() / (1.0 - objective)
 }
 
-/// What is left of the budget: 1 untouched, 0 spent, below 0 overspent. Under an
-/// objective of 1 there is no budget: 1 while nothing was bad, else 0.
+/// The remaining share of the budget: 1 untouched, 0 spent, below 0 overspent. An objective of 1
+/// has no budget: 1 without bad events, otherwise 0.
 pub fn remaining(sum: Sum, objective: f64) -> f64 {
     if objective >= 1.0 {
         return if sum.bad > 0.0 { 0.0 } else { 1.0 };
@@ -28,8 +28,8 @@ pub fn remaining(sum: Sum, objective: f64) -> f64 {
     1.0 - burn_rate(sum, objective)
 }
 
-/// When the budget of `period` is spent if it goes on at `burn_rate`; never where
-/// nothing is burnt, at once where nothing is left.
+/// The time until the budget of `period` is spent at `burn_rate`. `None` if nothing is burnt, zero
+/// if nothing remains.
 pub fn exhausted_in(remaining: f64, burn_rate: f64, period: Duration) -> Option<Duration> {
     if remaining <= 0.0 {
         return Some(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What was left of an error budget over its period, from its beginning until now.
+//! The remaining error budget over its period, from the beginning until now.
 
 use super::budget;
 use super::engine::Slos;
@@ -13,35 +13,35 @@ const MAX_POINTS: usize = 200;
 /// How far back counts are kept by the minute.
 const BY_MINUTE: Duration = Duration::from_secs(72 * 3600);
 
-/// How an error budget was spent over its period: it begins whole, and its last point is what is
-/// left now. The budget is that of all events of the period so far.
+/// How an error budget was spent over its period. It begins whole, and its last point is the
+/// remaining budget now. The budget is computed from all events of the period so far.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct BurnDown {
-    /// The objective.
+    /// The name of the objective.
     pub name: String,
     /// The period, such as `30d` or `month`.
     pub window: String,
-    /// Seconds of each point.
+    /// The length of each point in seconds.
     pub step: u64,
-    /// In the order of time, from the first event of the period on.
+    /// Points in the order of time, from the first event of the period on.
     pub points: Vec<BudgetPoint>,
 }
 
-/// A step of the period.
+/// One step of the period.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct BudgetPoint {
-    /// When the step begins, RFC 3339, UTC.
+    /// When the step begins, RFC 3339 in UTC.
     pub at: Timestamp,
-    /// Good events of the step.
+    /// Good events in the step.
     pub good: f64,
-    /// Bad events of the step.
+    /// Bad events in the step.
     pub bad: f64,
-    /// What was left at its end: 1 untouched, 0 spent, below 0 overspent.
+    /// The remaining budget at the end of the step: 1 untouched, 0 spent, below 0 overspent.
     pub budget_remaining: f64,
 }
 
 impl Slos {
-    /// How the budget of the objective `name` was spent until `now`; `None` where there is no such
+    /// How the budget of the objective `name` was spent until `now`; `None` for an unknown
     /// objective.
     pub fn burn_down(&self, name: &str, now: Instant) -> Option<BurnDown> {
         let state = self.state();
@@ -61,7 +61,7 @@ fn burn_down(tracker: &Tracker, now: f64) -> BurnDown {
     };
     let (mut bucket, mut buckets) = tracker.buckets(now, window);
     let mut begun = begin(&buckets);
-    // What began lately is known by the minute.
+    // Recent events have counts by the minute.
     let late = begun.is_some_and(|first| buckets[first].0 as f64 > now - BY_MINUTE.as_secs_f64());
     if late && window > BY_MINUTE {
         (bucket, buckets) = tracker.buckets(now, BY_MINUTE);
@@ -94,7 +94,6 @@ fn burn_down(tracker: &Tracker, now: f64) -> BurnDown {
     }
 }
 
-/// The first bucket with events.
 fn begin(buckets: &[(u64, Sum)]) -> Option<usize> {
     buckets.iter().position(|(_, sum)| sum.all() > 0.0)
 }
@@ -103,7 +102,6 @@ fn time(seconds: u64) -> Timestamp {
     Timestamp::seconds(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// When the calendar month of `now` began, in seconds since 1970.
 fn month_begin(now: f64) -> f64 {
     let at: SystemTime = UNIX_EPOCH + Duration::from_secs_f64(now.max(0.0));
     let written = rfc3339_seconds(at).to_string();

@@ -1,13 +1,12 @@
-//! Wall-clock time by the monotonic clock, so that setting the wall clock does not move what
-//! was counted.
+//! Converts monotonic time to wall-clock time, so that counts do not move when the wall clock is
+//! set.
 
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::since_1970;
 
-/// A difference between the two clocks up to which they only drift.
+/// Up to this difference, the two clocks only drift apart.
 const DRIFT: Duration = Duration::from_secs(60);
 
-/// Turns instants into seconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendar {
     at: Instant,
@@ -29,8 +28,8 @@ impl Calendar {
         (self.wall + passed - before).max(0.0)
     }
 
-    /// Follows the drift of the wall clock. Returns by how many seconds it was set, where it was:
-    /// dated counts must then be moved by that, so that they keep their age.
+    /// Follows the drift of the wall clock. If the clock was set, returns by how many seconds:
+    /// dated counts must be moved by this difference to keep their age.
     pub fn follow(&mut self, now: Instant, wall: SystemTime) -> Option<i64> {
         let jump = since_1970(wall) - self.seconds(now);
         *self = Calendar::new(now, wall);

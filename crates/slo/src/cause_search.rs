@@ -1,4 +1,4 @@
-//! Looks for why objectives are missed, in the background while their budgets burn.
+//! Finds out in the background why objectives are missed, while their budgets burn.
 
 use super::causes::{Burning, Found};
 use super::engine::Slos;
@@ -15,10 +15,10 @@ const LEAST_SECONDS: f64 = 1_800.0;
 
 /// The calls in which a cause is looked for, the oldest first.
 struct Evidence {
-    /// What an objective that judges calls depends on.
+    /// The phases that matter to the objective, if it judges calls.
     phases: Option<Phases>,
     calls: Vec<Call>,
-    /// The minutes of an objective on throughput.
+    /// The minutes of a throughput objective.
     minutes: Vec<Minute>,
 }
 
@@ -32,8 +32,9 @@ impl Evidence {
 }
 
 impl Slos {
-    /// Looks for the causes of all objectives whose budgets burn, unless they are current, and forgets the causes of the other objectives.
-    /// Blocks while it computes: not for the threads of traffic.
+    /// Finds the causes of all objectives whose budgets burn, unless they are current, and forgets
+    /// the causes of the other objectives. Blocks while it computes, so it must not run on the
+    /// threads of traffic.
     pub fn look_for_causes(&self, now: Instant, wall: SystemTime) {
         let _only_one = self.causes.looking.lock();
         let burning = self.burning(now);
@@ -56,7 +57,7 @@ impl Slos {
         }
     }
 
-    /// The objectives of which an alert fires, or whose budget is spent faster than it lasts in the shortest window.
+    /// Objectives with a firing alert, or with a burn rate above 1 in the shortest window.
     fn burning(&self, now: Instant) -> Vec<Burning> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);

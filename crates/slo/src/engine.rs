@@ -1,5 +1,5 @@
-//! All objectives of the process: counts finished calls from the meter, judges those in
-//! progress once a second, and reports the status.
+//! The objectives of the process: counts finished calls, judges calls in progress once a second,
+//! and reports the status.
 
 use super::calendar::Calendar;
 use super::causes::Causes;
@@ -24,13 +24,13 @@ use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, Progress};
 use uuid::Uuid;
 
-/// After this time without a record, calls that were judged in progress are forgotten.
+/// Verdicts on calls in progress are forgotten after this time without a record.
 const FORGET_AFTER: Duration = Duration::from_secs(300);
-/// The most calls that are remembered as judged in progress.
+/// Maximum number of calls in progress whose verdicts are remembered.
 const MAX_JUDGED: usize = 40_000;
-/// The most objectives that are kept with their counts only.
+/// Maximum number of removed objectives whose counts are kept.
 const MAX_RETIRED: usize = 100;
-/// A clock that was not set back within this time after the start, in seconds, is right.
+/// The clock is trusted if it is not set back within this number of seconds after the start.
 const TRUSTED_AFTER: i64 = 3_600;
 
 #[derive(Debug)]
@@ -44,19 +44,18 @@ pub struct EngineState {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
     judged: FastMap<Uuid, JudgedCall>,
-    /// Some of the last calls, with their verdicts.
     pub samples: Samples,
     /// Counts of objectives that are not configured any more.
     pub retired: BTreeMap<String, SavedTracker>,
-    /// The counts of the last process, while it is not sure that they are as old as the clock says.
+    /// The counts of the previous process, as long as their age is uncertain because of a wrong
+    /// clock.
     pub doubted: Option<Doubted>,
-    /// Whether something was counted since the last save.
     pub changed: bool,
     bounds: Bounds,
 }
 
 impl Slos {
-    /// Counts for `objectives`. `now` and `wall` are the same moment on two clocks.
+    /// Creates the counts for `objectives`. `now` and `wall` are the same moment on two clocks.
     pub fn new(
         objectives: &[Arc<Objective>],
         measure: &Measure,
@@ -81,9 +80,9 @@ impl Slos {
         })
     }
 
-    /// Replaces the objectives at `now`. Counts under an unchanged judgement are kept; those of an
-    /// objective that is removed are retained in case it comes back. Returns the names of those
-    /// whose counts started again.
+    /// Replaces the objectives at `now`. Counts under an unchanged judgement are kept. Counts of a
+    /// removed objective are retained in case it comes back. Returns the names of objectives whose
+    /// counts restarted.
     pub fn change(
         &self,
         objectives: &[Arc<Objective>],
@@ -143,7 +142,7 @@ impl Slos {
         self.state.lock()
     }
 
-    /// Must be called once a second: judges calls in progress, closes slices, follows the clock.
+    /// Must be called once a second. Judges calls in progress, closes slices and follows the clock.
     pub fn tick(&self, now: Instant, wall: SystemTime, meter: &Meter) {
         let mut state = self.state();
         state.follow(now, wall);
@@ -157,8 +156,8 @@ impl Slos {
             .iter()
             .any(|tracker| watches(&tracker.objective))
         {
-            // The lock is held, so that a record is counted either before all of this, when its call is
-            // no longer in progress, or after it.
+            // The lock is held, so that a record is counted either before this loop, when its call
+            // is no longer in progress, or after it.
             let mut under_way = vec![UnderWay::default(); state.trackers.len()];
             meter.progress(|progress| self.look(&mut state, now, &progress, &mut under_way));
             state.close_minutes(now, &under_way, meter.throughput());
@@ -168,7 +167,7 @@ impl Slos {
         }
     }
 
-    /// Judges a call in progress, and counts it for objectives on throughput.
+    /// Judges a call in progress, or counts it for objectives on throughput.
     fn look(
         &self,
         state: &mut EngineState,
@@ -229,12 +228,12 @@ impl Slos {
 }
 
 impl EngineState {
-    /// Judges the minutes of throughput that have settled.
+    /// Judges the settled minutes of throughput objectives.
     fn close_minutes(&mut self, now: Instant, under_way: &[UnderWay], throughput: &Throughput) {
         let seconds = self.calendar.seconds(now) as u64;
         let second = throughput.second(now);
         if second == 0 {
-            return; // There was no call so far.
+            return;
         }
         for (tracker, under_way) in self.trackers.iter_mut().zip(under_way) {
             let judgement = &tracker.objective.judgement;
@@ -297,7 +296,8 @@ impl EngineState {
             .collect();
     }
 
-    /// Follows a clock that was set by `jump` seconds to `now`. If it went back, the state before the start is restored.
+    /// Handles a clock that was set by `jump` seconds to `now`. If it was set back, the state from
+    /// before the start is restored.
     pub(super) fn follow_doubted(&mut self, jump: i64, now: f64) {
         let Some(mut doubted) = self.doubted.take() else {
             return;
@@ -307,7 +307,7 @@ impl EngineState {
             self.doubted = Some(doubted);
             return;
         }
-        // The counts that the state had before are a day older or more; buckets move by whole hours.
+        // The previous counts are at least a day older, and buckets move by whole hours.
         let since = doubted.since.saturating_sub(2 * 3_600).max(0) as u64;
         let kept = &doubted.state.slos;
         for tracker in &mut self.trackers {
@@ -317,10 +317,10 @@ impl EngineState {
         }
         self.restore_retired(kept, now);
         self.changed = true;
-        tracing::warn!("the clock was ahead at the start; the counts from before are restored");
+        tracing::warn!("the clock was ahead at the start; the previous counts are restored");
     }
 
-    /// Forgets the state before the start when the clock has proved right for long enough.
+    /// Forgets the state from before the start when the clock has been right for long enough.
     fn trust_clock(&mut self, now: u64) {
         let since = self.doubted.as_ref().map(|doubted| doubted.since);
         if since.is_some_and(|since| now as i64 - since > TRUSTED_AFTER) {
@@ -329,8 +329,8 @@ impl EngineState {
         }
     }
 
-    /// Remembers a verdict; `false` where there are too many calls, and this one is then judged at
-    /// its end only.
+    /// Remembers a verdict. Returns `false` if there are too many calls; the call is then judged
+    /// only when it ends.
     fn remember(&mut self, id: Uuid, seen: Instant, by: (usize, Partial)) -> bool {
         if self.judged.len() >= MAX_JUDGED && !self.judged.contains_key(&id) {
             return false;

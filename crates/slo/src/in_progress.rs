@@ -1,5 +1,3 @@
-//! Judges a call while it is in progress.
-
 use super::objective::{Objective, Sli, Weight};
 use super::reason::{CallVerdict, Reason};
 use super::verdict::{Events, PartialVerdict};
@@ -10,12 +8,11 @@ use tokengauge_meter::settings::Measure;
 
 const SEGMENT: Duration = Duration::from_secs(10);
 
-/// Which segments of a stream have a meaningful speed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Tokens after the first chunk that a speed needs.
+    /// Minimum number of tokens after the first chunk.
     min_output_tokens: u64,
-    /// A faster segment was held back upstream.
+    /// A faster segment was buffered upstream.
     buffered_above: f64,
 }
 
@@ -31,25 +28,21 @@ impl Bounds {
 #[derive(Debug)]
 pub struct JudgedCall {
     pub seen: Instant,
-    /// By position of the objective.
     pub by: Vec<(usize, Partial)>,
 }
 
-/// What was counted of a call in progress, and where its open segment begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Partial {
     pub so_far: PartialVerdict,
     boundary: Option<Boundary>,
 }
 
-/// Where the open segment begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Boundary {
     at: Instant,
     tokens: u64,
 }
 
-/// Whether calls can be judged by it before they end.
 pub fn watches(objective: &Objective) -> bool {
     match objective.judgement.sli {
         Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,
@@ -58,13 +51,13 @@ pub fn watches(objective: &Objective) -> bool {
     }
 }
 
-/// The verdict where a deadline has passed.
+/// The verdict if a deadline has passed.
 pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Partial)> {
     let most = Duration::from_secs_f64(sli.threshold()?);
     let waits = progress.streamed == Some(true);
     let came = match sli {
         Sli::Ttft(_) => !waits || progress.first.is_some(),
-        // The instant of the answer is not known here, so the record decides.
+        // The time of the first answer is not known here, so the record decides.
         Sli::TimeToFirstAnswer(_) => !waits || progress.answered,
         _ => false,
     };
@@ -72,8 +65,8 @@ pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, 
     if came || waited <= most + UnmeasuredChunks::MAX_NOTE_DELAY {
         return None;
     }
-    // A chunk that came in time may have the awaited token; the call is judged once that chunk
-    // has been measured.
+    // A chunk that arrived in time may contain the awaited token. The call is judged once that
+    // chunk has been measured.
     let in_time = |since| since <= progress.received + most;
     let by_tokens = !matches!(sli, Sli::Duration(_));
     if by_tokens && (progress.unseen || progress.unmeasured_since.is_some_and(in_time)) {
@@ -95,8 +88,7 @@ pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, 
     Some((events, partial))
 }
 
-/// Closes a segment that is long enough, at the last chunk: a gap counts for the tokens after
-/// it.
+/// Closes a segment that is long enough, at the last chunk. A gap counts for the tokens after it.
 pub fn segment(
     objective: &Objective,
     bounds: Bounds,

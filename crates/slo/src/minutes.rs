@@ -1,4 +1,4 @@
-//! Throughput of an upstream, minute by minute: the tokens of all its calls, and the number of
+//! Throughput of an upstream by the minute: the tokens of all its calls, and the number of
 //! concurrent streams.
 
 use super::objective::{Judgement, Sli};
@@ -9,24 +9,22 @@ use std::ops::Range;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 
 const MINUTE: u64 = 60;
-/// How many seconds after its end a minute is judged, when all of it has been measured.
+/// Seconds after its end when a minute is judged, because all its chunks have been measured.
 const SETTLED: u64 = MAX_MEASURE_DELAY.as_secs() + 2;
-/// The least number of samples in a minute; with fewer the process was blocked, and the minute
-/// is not judged.
+/// A minute with fewer samples is not judged, because the process was blocked.
 const ENOUGH_LOOKS: u32 = 30;
 
-/// Judged minutes that are kept, to find causes in.
+/// Number of judged minutes that are kept for the search of causes.
 const KEPT: usize = 120;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnderWay {
-    /// Those that are streamed.
     pub streams: u32,
-    /// All of them.
     pub calls: u32,
 }
 
-/// A minute, the least number of concurrent streams in it, and the sum of the calls under way at each look.
+/// A minute: the least number of concurrent streams, and the sum of calls in progress over its
+/// samples.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     number: u64,
@@ -43,34 +41,33 @@ impl Minute {
     }
 }
 
-/// The minutes of one objective, counted from the first look.
+/// The minutes of one objective, counted from the first sample.
 #[derive(Debug, Default)]
 pub struct Minutes {
-    /// Seconds since 1970.
+    /// The first sample, in seconds since 1970.
     from: Option<u64>,
     open: Option<Minute>,
-    /// The minute that is over and not judged yet.
+    /// The previous minute, not judged yet.
     over: Option<Minute>,
-    /// The last minutes that were good or bad, by the calendar.
+    /// Recent minutes that were good or bad, in calendar time.
     judged: VecDeque<tokengauge_cause::Minute>,
-    /// By how many seconds the calendar is ahead, since its clock was set.
+    /// Seconds by which the calendar is ahead since its clock was set.
     ahead: f64,
 }
 
 impl Minutes {
-    /// For an objective on throughput; `None` for others.
     pub fn of(judgement: &Judgement) -> Option<Minutes> {
         matches!(judgement.sli, Sli::Throughput(_)).then(Minutes::default)
     }
 
-    /// The last minutes that were judged from an instant on, in seconds since 1970.
     pub fn judged(&self, from: f64) -> Vec<tokengauge_cause::Minute> {
         let judged = self.judged.iter().copied();
         judged.filter(|minute| minute.begin >= from).collect()
     }
 
-    /// Must be called once a second: `under_way` calls are in progress in `second`, in seconds
-    /// since 1970. Returns the verdict on a minute that can be judged, whose tokens are `tokens`.
+    /// Must be called once a second. `second` is in seconds since 1970, `under_way` the calls in
+    /// progress. Returns the verdict on a settled minute, if any; `tokens` returns the number of
+    /// its tokens.
     pub fn look(
         &mut self,
         judgement: &Judgement,
@@ -102,7 +99,6 @@ impl Minutes {
         Some(events)
     }
 
-    /// The calendar's clock was set by so many seconds.
     pub fn redate(&mut self, seconds: i64) {
         if self.from.is_some() {
             self.ahead += seconds as f64;

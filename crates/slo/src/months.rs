@@ -1,4 +1,4 @@
-//! Counts by calendar month, in UTC, for statements.
+//! Counts of events by calendar month in UTC.
 
 use super::budget;
 use super::reason::CallVerdict;
@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::rfc3339_seconds;
 
-/// The number of months that are kept, the present one included.
+/// Number of months that are kept, including the current one.
 const KEPT: usize = 14;
-/// Characters of `2026-10`.
 const NAME: usize = 7;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,24 +28,24 @@ pub struct Months(BTreeMap<String, Counts>);
 /// The attainment of an objective in a calendar month.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Attainment {
-    /// The month, such as `2026-10`; it begins and ends in UTC.
+    /// The month, such as `2026-10`, in UTC.
     pub month: String,
-    /// Whether it is over: else the figures are those so far.
+    /// Whether the month has ended. Otherwise the figures cover the month so far.
     pub over: bool,
-    /// Good events.
+    /// Number of good events.
     pub good: u64,
-    /// Bad events.
+    /// Number of bad events.
     pub bad: u64,
-    /// Events that count neither way.
+    /// Number of events that are neither good nor bad.
     pub excluded: u64,
-    /// The share of good ones among good and bad.
+    /// Good events divided by good and bad events.
     pub ratio: Option<f64>,
-    /// Whether that is at least the objective; `null` without events.
+    /// Whether the ratio reaches the objective; `null` without events.
     pub attained: Option<bool>,
 }
 
 impl Months {
-    /// Events happened at `now`, seconds since 1970.
+    /// Counts events at `now`, in seconds since 1970.
     pub fn add(&mut self, now: u64, verdict: CallVerdict, count: u64) {
         let month = self.0.entry(name(now)).or_default();
         let counted = match verdict {
@@ -60,13 +59,12 @@ impl Months {
         }
     }
 
-    /// The month that `now` is in, so far.
+    /// The counts of the current month so far.
     pub fn current(&self, now: f64) -> Sum {
         let counts = self.0.get(&name(now as u64)).copied().unwrap_or_default();
         counts.sum()
     }
 
-    /// Every month with events, oldest first.
     pub fn attained(&self, now: f64, objective: f64) -> Vec<Attainment> {
         let current = name(now as u64);
         let all = self.0.iter().map(|(month, counts)| {
@@ -94,10 +92,10 @@ impl Counts {
     }
 }
 
-/// The month of a time, seconds since 1970.
+/// The name of the month of `now`, in seconds since 1970.
 fn name(now: u64) -> String {
     let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(now));
-    // What humantime can write ends with the year 9999.
+    // humantime cannot format years after 9999.
     let at = at.filter(|_| now < 253_402_300_800);
     let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut name = rfc3339_seconds(at).to_string();

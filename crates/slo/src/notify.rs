@@ -1,4 +1,5 @@
-//! Alerts without a Prometheus: the same tiers, sent to an Alertmanager or a webhook.
+//! Alerts without a Prometheus: they use the tiers of the Prometheus rules, and go to an
+//! Alertmanager or a webhook.
 //!
 //! [`FiringAlerts`] decides which alerts fire, [`Outbox`] which are sent to a receiver, and
 //! `message` formats them. None of them reads a clock or opens a socket.
@@ -20,23 +21,23 @@ pub use outbox::Outbox;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
-    /// Its name in logs and in the saved state.
+    /// The receiver's name in logs and in the saved state.
     pub name: String,
     pub kind: ReceiverKind,
     pub url: Destination,
     /// The file with PagerDuty's integration key.
     pub routing_key_file: Option<PathBuf>,
-    /// Only alerts of this severity.
+    /// Only alerts of this severity are sent.
     pub severity: Option<Severity>,
     /// How often an alert that keeps firing is sent again.
     pub repeat: Duration,
 }
 
-/// A URL, or a file with it, since Slack's are secrets.
+/// A URL, or a file with the URL, because Slack's URLs are secrets.
 #[derive(Clone, PartialEq)]
 pub enum Destination {
     Url(String),
-    /// A file that holds it.
+    /// A file that contains the URL.
     File(PathBuf),
 }
 
@@ -53,19 +54,16 @@ impl std::fmt::Debug for Destination {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum ReceiverKind {
-    /// Alertmanager's API v2.
     Alertmanager,
-    /// JSON of our own.
+    /// JSON in tokengauge's format.
     Webhook,
-    /// Slack's incoming webhooks.
     Slack,
-    /// PagerDuty's Events API v2.
     PagerDuty,
 }
 
 impl ReceiverKind {
-    /// The default of how often an alert that keeps firing is sent again. An Alertmanager needs it
-    /// every minute, since it resolves alerts that are not repeated.
+    /// Default interval for sending an alert that keeps firing again. An Alertmanager needs one
+    /// minute, because it resolves alerts that are not repeated.
     pub fn repeat(self) -> Duration {
         match self {
             ReceiverKind::Alertmanager => Duration::from_secs(60),
@@ -73,7 +71,7 @@ impl ReceiverKind {
         }
     }
 
-    /// Its name in the configuration and in labels.
+    /// The value in the configuration and in labels.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -1,26 +1,24 @@
-//! An objective as data: the indicator, the calls it selects, and the window.
+//! The definition of an objective: the indicator, the selected calls, and the window.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::selector::Selector;
 
-/// Objectives of one process: each costs a few dozen series and 40 KB.
+/// Maximum number of objectives; each needs a few dozen series and 40 KB.
 pub const MAX_OBJECTIVES: usize = 100;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
-    /// Its name; the `slo` label.
     pub name: Arc<str>,
-    /// The share of events that are to be good: above 0, at most 1.
+    /// The share of events that must be good: above 0, at most 1.
     pub objective: f64,
-    /// The window of the objective, which is the budget's period.
     pub window: Duration,
-    /// Whether that is the calendar month, in UTC, in place of the time that has just
-    /// passed; then `window` is that of the longest month, for alerts.
+    /// Whether the period is the calendar month in UTC instead of a rolling window. Then `window`
+    /// is the length of the longest month, which alerts use.
     pub calendar_month: bool,
     pub judgement: Judgement,
-    /// Events in the long window of an alert below which it does not fire.
+    /// An alert fires only if its long window has at least this number of events.
     pub min_events: u64,
     pub description: Option<String>,
     pub runbook_url: Option<String>,
@@ -35,7 +33,6 @@ pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
     }
 }
 
-/// The longest calendar month.
 pub const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
 
 impl Objective {
@@ -43,72 +40,69 @@ impl Objective {
         window_label(self.window, self.calendar_month)
     }
 
-    /// The share of events that may be bad: 1 − objective. 0 where nothing may be.
+    /// The share of events that may be bad: 1 − objective.
     pub fn budget(&self) -> f64 {
         1.0 - self.objective
     }
 
-    /// The largest burn rate this objective can show: all events bad, 1 ÷ budget.
+    /// The highest possible burn rate of this objective: 1 ÷ budget, if all events are bad.
     pub fn max_burn(&self) -> f64 {
         1.0 / self.budget()
     }
 }
 
-/// How events are judged. Counts under one judgement are meaningless under another; they stay
-/// valid where only the objective or the window changes.
+/// How events are judged. Counts are valid only under the judgement that made them. They remain
+/// valid if only the objective or the window changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The indicator and its threshold.
     pub sli: Sli,
     pub select: Selector,
     pub weight: Weight,
-    /// A call with fewer output tokens is excluded.
+    /// Calls with fewer output tokens are excluded.
     pub min_output_tokens: u64,
-    /// A minute with fewer calls under way is excluded, where minutes are judged.
+    /// Minutes with fewer concurrent streams are excluded, if minutes are judged.
     #[serde(default)]
     pub min_streams: u32,
     /// Whether calls during the warm-up of an upstream count.
     pub warm_up: bool,
-    /// Slices of time in place of calls as events.
+    /// Slices of time as events instead of calls.
     pub slice: Option<Slice>,
 }
 
-/// A service level indicator with its threshold. Times are seconds.
+/// A service level indicator with its threshold. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Sli {
-    /// No error of the upstream.
+    /// The upstream did not fail.
     Availability,
-    /// Time to first token, at most.
+    /// Maximum time to first token.
     Ttft(f64),
-    /// Decode speed, tokens per second, at least.
+    /// Minimum decode speed in tokens per second.
     OutputTps(f64),
-    /// Speed with queue and prefill included, tokens per second, at least.
+    /// Minimum speed including queue and prefill, in tokens per second.
     TotalTps(f64),
-    /// Time to the first token after reasoning, at most.
+    /// Maximum time to the first token after reasoning.
     TimeToFirstAnswer(f64),
-    /// End to end, at most.
+    /// Maximum duration of a call.
     Duration(f64),
-    /// Mean gap per token of a call, or, weighted by token, each token's gap; at most.
+    /// Maximum mean gap per token of a call. Weighted by token, maximum gap of each token.
     InterTokenLatency(f64),
-    /// Gaps over the stall threshold, at most.
+    /// Maximum number of gaps over the stall threshold.
     Stalls(u64),
-    /// The longest gap between chunks with tokens, at most.
+    /// Maximum gap between chunks with tokens.
     LongestGap(f64),
-    /// Cost of a call in US dollars, at most.
+    /// Maximum cost of a call in US dollars.
     CostUsd(f64),
-    /// Tokens per second of all calls of an upstream together, minute by minute, at least.
+    /// Minimum tokens per second of all calls of an upstream together, by the minute.
     Throughput(f64),
 }
 
 impl Sli {
-    /// Its key in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// The threshold; none for availability.
     pub fn threshold(self) -> Option<f64> {
         match self {
             Sli::Availability => None,
@@ -125,7 +119,6 @@ impl Sli {
         }
     }
 
-    /// The same indicator at another threshold; availability has none.
     pub fn with_threshold(self, value: f64) -> Sli {
         match self {
             Sli::Availability => Sli::Availability,
@@ -142,7 +135,6 @@ impl Sli {
         }
     }
 
-    /// Whether more is better.
     pub fn at_least(self) -> bool {
         matches!(
             self,
@@ -150,7 +142,7 @@ impl Sli {
         )
     }
 
-    /// In words, such as `ttft ≤ 0.5 s`.
+    /// A readable form, such as `ttft ≤ 0.5 s`.
     pub fn in_words(self) -> String {
         let Some(threshold) = self.threshold() else {
             return "no upstream error".to_owned();
@@ -171,16 +163,15 @@ impl Sli {
 pub enum Weight {
     #[default]
     Request,
-    /// A token: a long stream weighs more, and shows while it runs.
+    /// Tokens are events: a long stream has more weight and counts while it runs.
     Token,
 }
 
-/// Slices of time as events: a slice is good when at least `target` of its calls are.
-/// `target` 0.99 is the p99 call of the slice.
+/// Slices of time as events. A slice is good if at least `target` of its calls are good; 0.99
+/// judges the p99 of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     pub every: Duration,
-    /// The share of its calls that must be good.
     pub target: f64,
 }
 

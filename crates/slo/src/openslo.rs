@@ -1,5 +1,5 @@
-//! Reads and writes OpenSLO v1 (<https://openslo.com>). What it cannot express, such as
-//! weights, is in annotations.
+//! Reads and writes OpenSLO v1 (<https://openslo.com>). Annotations contain what OpenSLO cannot
+//! express, such as weights.
 
 use super::objective::{Judgement, MONTH, Objective, Sli, Slice, Weight};
 use super::windows::label;
@@ -13,18 +13,17 @@ use tokengauge_core::selector::Selector;
 const VERSION: &str = "openslo/v1";
 const OURS: &str = "tokengauge.dev/";
 
-/// Why a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is no YAML, or not of OpenSLO's shape.
+    /// The file is not YAML or does not follow OpenSLO's schema.
     #[error("is not OpenSLO v1: {0}")]
     Shape(#[from] serde_saphyr::Error),
-    /// What was made of an objective cannot be written.
+    /// An objective cannot be written.
     #[error("cannot be written: {0}")]
     Unwritten(#[from] serde_saphyr::SerializeError),
     #[error("is not OpenSLO v1: apiVersion is `{0}`, not `{VERSION}`")]
     Version(String),
-    /// An objective says what tokengauge cannot measure.
+    /// tokengauge cannot measure an objective.
     #[error("SLO `{slo}`: {reason}")]
     Slo {
         slo: String,
@@ -40,43 +39,36 @@ pub enum Unmeasurable {
     NoMember(&'static str),
     #[error("it has no timeWindow")]
     NoWindow,
-    /// The window follows a calendar that is not ours.
     #[error(
-        "its timeWindow follows the calendar; only rolling ones and months in UTC (`1M`) are counted"
+        "its timeWindow follows a calendar; only rolling windows and calendar months in UTC (`1M`) \
+         are supported"
     )]
     Calendar,
-    /// Slices without their length or their share.
     #[error("Timeslices need a {0}")]
     NoSlice(&'static str),
-    /// A text is no duration of fixed length.
     #[error(
         "`{0}` is not a duration such as 5m, 1h or 28d (months and longer have no fixed length)"
     )]
     Duration(String),
-    /// An annotation of ours names no indicator.
-    #[error("{OURS}sli is `{0}`, which is no indicator")]
+    #[error("{OURS}sli is `{0}`, which is not an indicator")]
     Indicator(String),
     #[error("{OURS}{0} is missing")]
     NoAnnotation(&'static str),
-    /// An annotation of ours is no number.
-    #[error("{OURS}{0} is no number")]
+    #[error("{OURS}{0} is not a number")]
     NoNumber(String),
-    /// An annotation of ours is above what can be counted.
     #[error("{OURS}{0} is too large")]
     TooLarge(&'static str),
-    /// Nothing says what is measured.
     #[error(
-        "it has no thresholdMetric and no annotations of ours: a ratio of counters does not say what is measured"
+        "it has neither a thresholdMetric nor annotations of tokengauge: a ratio of counters does \
+         not say what is measured"
     )]
     NoMetric,
-    /// The query is about series that are not ours.
     #[error("its query has none of {0}")]
     Series(String),
-    /// The comparison goes the wrong way.
-    #[error("{sli} can only be promised with op {op}")]
+    #[error("{sli} supports only op {op}")]
     Operator {
         sli: &'static str,
-        /// The comparison that it can be promised with.
+        /// The comparison that the indicator supports.
         op: &'static str,
     },
 }
@@ -101,7 +93,7 @@ struct Metadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// Of an SLO, or, in its first fields, of an SLI that stands alone.
+/// The `spec` of an SLO or of a separate SLI, which uses only the first fields.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
@@ -187,7 +179,6 @@ struct Calendar {
     time_zone: String,
 }
 
-/// A calendar month, as OpenSLO has it.
 const CALENDAR_MONTH: &str = "1M";
 
 fn time_window(objective: &Objective) -> TimeWindow {
@@ -225,10 +216,10 @@ struct Target {
     time_slice_window: Option<String>,
 }
 
-/// RuleKind an indicator of its threshold.
+/// Creates an indicator with a threshold.
 type Threshold = fn(f64) -> Sli;
 
-/// The series of each indicator, by which foreign queries are recognised.
+/// The series of each indicator, by which queries in foreign SLOs are recognized.
 const SERIES: [(&str, Threshold); 5] = [
     ("tokengauge_time_to_first_token_seconds", Sli::Ttft),
     (
@@ -243,10 +234,10 @@ const SERIES: [(&str, Threshold); 5] = [
     ),
 ];
 
-/// The objectives as OpenSLO documents: each a ratio of our own counters.
+/// Writes the objectives as OpenSLO documents; each is a ratio of the proxy's counters.
 ///
 /// # Errors
-/// Where a text cannot be written as YAML.
+/// If an objective cannot be written as YAML.
 pub fn write(objectives: &[Arc<Objective>]) -> Result<String, Unusable> {
     let mut text = String::new();
     for objective in objectives {
@@ -296,7 +287,7 @@ fn document(objective: &Objective) -> Document {
     }
 }
 
-/// Annotations with what OpenSLO cannot express.
+/// Annotations for what OpenSLO cannot express.
 fn annotations(objective: &Objective) -> BTreeMap<String, String> {
     let judgement = &objective.judgement;
     let select = &judgement.select;
@@ -328,7 +319,7 @@ fn annotations(objective: &Objective) -> BTreeMap<String, String> {
     annotations
 }
 
-/// Good events over all that count, as the proxy counts them.
+/// Good events divided by all counted events, from the proxy's counters.
 fn indicator(name: &str) -> Indicator {
     let counted = |verdicts: &str| Metric {
         metric_source: MetricSource {
@@ -365,12 +356,12 @@ fn method(slice: Option<Slice>) -> &'static str {
     }
 }
 
-/// The objectives of a file of OpenSLO documents. An SLO that tokengauge wrote is restored;
-/// of others, those are supported that compare one of our series with a threshold
+/// Reads the objectives of a file of OpenSLO documents. An SLO that tokengauge wrote is restored.
+/// Other SLOs are supported if they compare one of the proxy's series with a threshold
 /// (`thresholdMetric`, with `op` and `value`); their label matchers become the selector.
 ///
 /// # Errors
-/// Where the file is not OpenSLO v1, or an SLO of it cannot be measured; names which.
+/// If the file is not OpenSLO v1, or an SLO in it cannot be measured; the error names the SLO.
 pub fn read(text: &str) -> Result<Vec<Objective>, Unusable> {
     let documents: Vec<Document> = serde_saphyr::from_multiple(text)?;
     if let Some(other) = documents.iter().find(|one| one.api_version != VERSION) {
@@ -501,7 +492,6 @@ fn of_annotations(name: &str, threshold: Option<String>) -> Result<Sli, Unmeasur
     Ok(sli.with_threshold(value))
 }
 
-/// A foreign SLO over one of our series.
 fn of_threshold(
     spec: &Spec,
     target: &Target,
@@ -524,7 +514,7 @@ fn of_threshold(
     })?;
     let value = target
         .value
-        .ok_or(Unmeasurable::NoMember("value to hold the metric against"))?;
+        .ok_or(Unmeasurable::NoMember("value to compare the metric with"))?;
     let sli = make(value);
     let fitting = match target.op.as_deref() {
         Some("lt" | "lte") => !sli.at_least(),
@@ -551,13 +541,12 @@ fn of_threshold(
     ))
 }
 
-/// The value of `label="…"` in a query.
 fn matcher(query: &str, label: &str) -> Option<String> {
     let start = format!("{label}=\"");
     let mut from = 0;
     loop {
         let at = from + query[from..].find(&start)?;
-        // `upstream_route="…"` is another label.
+        // Skips longer names: `upstream_route="…"` is another label.
         let own = query[..at].ends_with(['{', ',', ' ']);
         let value = &query[at + start.len()..];
         if own {
@@ -567,7 +556,7 @@ fn matcher(query: &str, label: &str) -> Option<String> {
     }
 }
 
-/// `5m`, `1h`, `28d`, `4w`.
+/// Parses `5m`, `1h`, `28d`, `4w`.
 fn duration(text: &str) -> Result<Duration, Unmeasurable> {
     let wrong = || Unmeasurable::Duration(text.to_owned());
     let (number, unit) = text.split_at(text.len().saturating_sub(1));

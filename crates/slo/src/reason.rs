@@ -11,19 +11,18 @@ use tokengauge_core::call::TpsUnavailable;
 #[serde(rename_all = "snake_case")]
 pub enum CallVerdict {
     Good,
-    /// It was missed, which spends budget.
+    /// The event spends budget.
     Bad,
     Excluded,
 }
 
 impl CallVerdict {
-    /// The `verdict` label.
+    /// The value of the `verdict` label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// The reason for a verdict.
 #[derive(
     Clone,
     Copy,
@@ -40,68 +39,62 @@ impl CallVerdict {
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The threshold was met.
     Met,
-    /// The threshold was missed.
     Missed,
-    /// The deadline passed before the awaited token came.
+    /// The deadline passed before the awaited token arrived.
     Deadline,
-    /// The agent left.
+    /// The agent closed the connection.
     ClientCancelled,
-    /// The request was refused for its own fault: a 4xx other than 429.
+    /// The request was refused with a 4xx status other than 429.
     ClientError,
-    /// A limit of ours refused it.
+    /// A limit of tokengauge refused the request.
     Rejected,
-    /// A status of 429, or of 500 and above.
+    /// The status was 429, or 500 or above.
     HttpError,
     /// The upstream connection was lost.
     UpstreamReset,
-    /// An error inside a 200.
+    /// A response with status 200 contained an error event.
     ErrorEvent,
     /// A time limit passed.
     Timeout,
-    /// No connection to the upstream.
+    /// The upstream could not be reached.
     Unreachable,
-    /// The proxy ended before the response did.
+    /// The proxy stopped before the response ended.
     Drained,
-    /// The upstream had just come up.
+    /// The upstream had just started.
     WarmUp,
-    /// The answer came as one body.
     NotStreamed,
-    /// Too few tokens for a speed, or for the objective.
+    /// There were too few tokens for a speed, or for the objective.
     TooFewTokens,
-    /// Too few chunks for a speed.
     #[serde(rename = "too_few_frames")]
     #[strum(serialize = "too_few_frames")]
     TooFewChunks,
-    /// Held back upstream.
+    /// The response was buffered upstream.
     Buffered,
-    /// Several choices interleave.
+    /// Several choices were interleaved.
     MultipleChoices,
-    /// Most of the output was not shown.
     HiddenOutput,
     /// The agent read too slowly.
     AgentLimited,
-    /// The meter skipped chunks.
+    /// Chunks were not measured.
     Lagged,
-    /// The body could not be read.
+    /// The body could not be parsed.
     Unparsed,
-    /// It ended before there was enough to judge.
+    /// The call ended before it could be judged.
     EndedEarly,
-    /// No token came, and none had to.
+    /// No token arrived, and none was required.
     NoTokens,
-    /// Complete, and all of it without text, as a tool call without arguments.
+    /// A complete answer without text, such as a tool call without arguments.
     NoText,
-    /// No price is known.
     NoPrice,
-    /// A slice of time without calls.
+    /// No calls in a slice of time.
     NoTraffic,
-    /// A minute with fewer calls under way than throughput is judged by.
+    /// A minute with too few calls in progress to judge throughput.
     TooFewStreams,
 }
 
 impl Reason {
-    /// The `reason` label.
+    /// The value of the `reason` label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -1,5 +1,3 @@
-//! Evaluates objectives on recorded calls.
-
 use super::budget;
 use super::objective::{Judgement, Objective, Sli, Weight};
 use super::reason::CallVerdict;
@@ -13,25 +11,20 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::selector::Selector;
 use tokengauge_core::time::since_1970;
 
-/// The result of an objective on recorded calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub good: u64,
     pub bad: u64,
-    /// Excluded events, by reason.
     pub excluded: BTreeMap<&'static str, u64>,
-    /// What would be left of the budget, all calls taken as one window.
+    /// The remaining share of the budget if all calls are in one window.
     pub remaining: f64,
-    /// The share of good events.
     pub ratio: Option<f64>,
-    /// How many pages would have been sent.
     pub pages: u32,
-    /// How many tickets would have been opened.
     pub tickets: u32,
 }
 
-/// Judges `calls` by `objective` in the order in which they ended, at their own times.
-/// A record holds a stream as a whole: with `weight = "token"` it is one segment.
+/// Judges `calls` by `objective` in the order in which they ended, at their recorded times. With
+/// `weight = "token"` a stream is one segment, because records have no segments.
 pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
     let mut ended: Vec<(f64, &CallRecord)> =
         calls.iter().map(|call| (ended_at(call), call)).collect();
@@ -78,7 +71,6 @@ pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
     outcome
 }
 
-/// Evaluates the alerts once a minute of recorded time.
 #[derive(Default)]
 struct Alarms {
     next: f64,
@@ -86,14 +78,14 @@ struct Alarms {
 }
 
 impl Alarms {
-    /// An alert that was quiet for this long is another one when it fires.
+    /// After this many quiet seconds, an alert that fires counts as a new alert.
     const APART: f64 = 300.0;
 
     fn until(&mut self, at: f64, tracker: &mut Tracker, outcome: &mut Outcome) {
         if self.next == 0.0 {
             self.next = at;
         }
-        // Without calls no alert begins to fire, so long gaps are skipped.
+        // No alert begins to fire without calls, which makes it safe to skip long gaps.
         let quiet = at - 3600.0;
         if self.next < quiet {
             self.next = quiet;
@@ -119,13 +111,13 @@ impl Alarms {
     }
 }
 
-/// When a recorded call ended, seconds since 1970.
+/// When a recorded call ended, in seconds since 1970.
 pub fn ended_at(call: &CallRecord) -> f64 {
     since_1970(call.started_at.time()) + call.seconds.duration.unwrap_or(0.0)
 }
 
-/// Objectives that these calls would have met: for each workload, else route, the strictest round
-/// threshold that the given share of calls meets.
+/// Objectives that these calls would have met: for each workload, otherwise for each route, the
+/// strictest round threshold that the given share of calls meets.
 pub fn suggest(
     calls_of_log: &[CallRecord],
     objective: f64,
@@ -179,12 +171,11 @@ pub fn suggest(
     all
 }
 
-/// Shares that are promised in place of one that was not kept.
+/// Shares that are tried if a higher share was not met.
 const SHARES: [f64; 8] = [0.999, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8, 0.5];
 
-/// The objective with the highest share, at most its own, that `calls` met; `None` where there is
-/// none. Failed calls count against a threshold that all others keep, and availability has no
-/// threshold to choose.
+/// The objective with the highest share, up to its current share, that `calls` met; `None` if there
+/// is none. Failed calls count as bad. Availability has no threshold to choose.
 fn met(objective: Objective, calls: &[CallRecord]) -> Option<Objective> {
     let lower = SHARES
         .into_iter()
@@ -201,7 +192,7 @@ fn met(objective: Objective, calls: &[CallRecord]) -> Option<Objective> {
         })
 }
 
-/// The indicator at the strictest round threshold that `share` of the calls meets.
+/// The indicator with the strictest round threshold that `share` of the calls meets.
 fn kept_by(calls: &[&CallRecord], sli: Sli, share: f64) -> Option<Sli> {
     if sli == Sli::Availability {
         return Some(sli);
@@ -219,14 +210,14 @@ fn kept_by(calls: &[&CallRecord], sli: Sli, share: f64) -> Option<Sli> {
     if sli.at_least() {
         values.reverse();
     }
-    // Of n values at least share × n must meet it.
+    // At least share × n of n values must meet the threshold.
     let needed = (values.len() as f64 * share).ceil() as usize;
     let edge = *values.get(needed.checked_sub(1)?)?;
     let threshold = round(edge, sli.at_least());
     (threshold > 0.0).then(|| sli.with_threshold(threshold))
 }
 
-/// The next round figure on the side that is still met.
+/// The next round value on the side that is still met.
 fn round(value: f64, down: bool) -> f64 {
     const STEPS: [f64; 10] = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
     if value <= 0.0 {
@@ -234,7 +225,7 @@ fn round(value: f64, down: bool) -> f64 {
     }
     let scale = 10f64.powf(value.log10().floor());
     let mut steps = STEPS.iter().chain(&[10.0]).map(|step| {
-        // Through text, so that 3 × 0.1 is 0.3.
+        // Formatting makes 3 × 0.1 equal to 0.3.
         format!("{:.9}", step * scale)
             .parse()
             .unwrap_or(step * scale)

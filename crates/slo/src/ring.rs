@@ -6,10 +6,10 @@ use std::time::Duration;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 3600;
-/// Windows up to this long are exact to the minute, longer ones to the hour.
+/// Windows up to this length are exact to the minute, longer windows to the hour.
 const BY_MINUTE: u64 = 72 * HOUR;
 
-/// Events of some time. Fractions come of the part of a bucket that a window covers.
+/// Events in a time span. They have fractions if a window covers a part of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
     pub good: f64,
@@ -17,21 +17,20 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Good and bad together.
     pub fn all(&self) -> f64 {
         self.good + self.bad
     }
 }
 
-/// Two resolutions of the same events. All times are seconds since 1970.
+/// The events in two resolutions. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ring {
     minutes: Level,
     hours: Level,
 }
 
-/// A ring as saved on disk: the buckets that are not empty, each with its number counted from
-/// 1970, its good and its bad events.
+/// The saved form of a ring: number since 1970, good events and bad events of each bucket that is
+/// not empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedRing {
     minutes: Vec<(u64, u64, u64)>,
@@ -61,19 +60,19 @@ impl Ring {
         }
     }
 
-    /// Adds events at `now`. Events that come late are counted in the newest bucket.
+    /// Adds events at `now`. Late events are counted in the newest bucket.
     pub fn add(&mut self, now: u64, good: u64, bad: u64) {
         self.minutes.add(now, good, bad);
         self.hours.add(now, good, bad);
     }
 
-    /// The last `window` until `now`.
+    /// The events of the last `window` until `now`.
     pub fn sum(&self, now: f64, window: Duration) -> Sum {
         self.level(window).sum(now, window.as_secs_f64())
     }
 
-    /// The buckets of the last `window` until `now`, oldest first, each with its beginning in seconds
-    /// since 1970, and their length in seconds.
+    /// The length of buckets in seconds, and the buckets of the last `window` until `now` with
+    /// their start in seconds since 1970, oldest first.
     pub fn buckets(&self, now: f64, window: Duration) -> (u64, Vec<(u64, Sum)>) {
         let level = self.level(window);
         let mut buckets: Vec<_> = level.within(now, window.as_secs_f64()).collect();
@@ -89,7 +88,7 @@ impl Ring {
         }
     }
 
-    /// Moves all buckets by the seconds by which the clock was adjusted, so that they keep their age.
+    /// Moves all buckets by the seconds by which the clock was set, so that they keep their age.
     pub fn redate(&mut self, seconds: i64) {
         self.minutes.redate(seconds);
         self.hours.redate(seconds);
@@ -112,17 +111,16 @@ impl Ring {
 #[derive(Clone, Debug, PartialEq)]
 struct Level {
     step: u64,
-    /// The number of the newest bucket.
     newest: u64,
-    /// Oldest first, good and bad.
+    /// Good and bad events, oldest bucket first.
     buckets: VecDeque<[u64; 2]>,
-    /// How many buckets are kept.
     length: usize,
 }
 
 impl Level {
     fn new(step: u64, window: u64, now: u64) -> Level {
-        // The newest is not over, and of the oldest a window covers a part.
+        // One more, because the newest bucket is incomplete and a window covers a part of the
+        // oldest.
         let length = window.div_ceil(step) as usize + 1;
         Level {
             step,
@@ -160,8 +158,8 @@ impl Level {
         self.within(now, window).fold(Sum::default(), add)
     }
 
-    /// The buckets that the last `window` seconds until `now` cover, newest first, each with its
-    /// beginning in seconds since 1970; of the oldest the part that is covered.
+    /// The buckets that the last `window` seconds until `now` cover, newest first, with their start
+    /// in seconds since 1970. The oldest bucket is reduced to its covered part.
     fn within(&self, now: f64, window: f64) -> impl Iterator<Item = (u64, Sum)> {
         let from = (now - window) / self.step as f64;
         let buckets = self.buckets.iter().rev().enumerate();
@@ -218,8 +216,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Prometheus keeps a counter per scrape, the rules its increase every five
-        /// minutes, and the budget is made of their sum over the window.
+        /// Prometheus stores a counter at each scrape, the rules store its increase every five
+        /// minutes, and the budget uses the sum of these increases over the window.
         #[test]
         fn the_budget_is_that_of_the_rules_on_the_same_events(
             events in proptest::collection::vec((0u64..2 * 1440, 0u64..30, 0u64..4), 0..400),

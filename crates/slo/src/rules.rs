@@ -1,5 +1,5 @@
-//! Recording and alerting rules for Prometheus, made of the configuration's objectives,
-//! and the alerts on the proxy itself. [`Group`]s are data; [`yaml`] writes them.
+//! Recording and alerting rules for Prometheus, generated from the configured objectives, and the
+//! alerts on the proxy. [`Group`]s are data; [`yaml`] writes them.
 
 mod objective;
 mod proxy_alerts;
@@ -9,13 +9,13 @@ use super::Objective;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The counter of an objective's events, by verdict and reason.
+/// The counter of an objective's events by verdict and reason.
 pub const EVENTS_METRIC: &str = "tokengauge_slo_events_total";
 
-/// The settings of the Prometheus and Grafana for which rules are made.
+/// The Prometheus and Grafana settings that rules depend on.
 #[derive(Clone, Debug)]
 pub struct RulesContext {
-    /// The `job` label that Prometheus gives the proxies.
+    /// The `job` label of the proxies in Prometheus.
     pub job: String,
     /// The URL of the runbooks, without the anchor.
     pub runbooks: String,
@@ -23,43 +23,38 @@ pub struct RulesContext {
     pub grafana: String,
     /// The time that one recorded increase covers.
     pub resolution: Duration,
-    /// Labels by which budgets and alerts are kept apart.
+    /// Labels that separate budgets and alerts.
     pub by: Vec<String>,
 }
 
-/// Rules that are evaluated together, one after the other.
+/// Rules that are evaluated in sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Unique in its file.
+    /// The name, unique in its file.
     pub name: String,
-    /// Comments for the reader.
+    /// Comments in the file.
     pub notes: Vec<String>,
-    /// How often; as Prometheus is configured where there is none.
+    /// Evaluation interval; `None` uses Prometheus' default.
     pub interval: Option<Duration>,
-    /// Its rules, in order of evaluation.
     pub rules: Vec<Rule>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     pub kind: RuleKind,
-    /// PromQL; may have several lines.
+    /// PromQL, possibly with several lines.
     pub expr: String,
-    /// In the order they are written.
     pub labels: Vec<(&'static str, String)>,
-    /// In the order they are written; a recording has none.
     pub annotations: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
-    /// A series of this name.
     Record(String),
-    /// An alert of this name, once it has held for this long.
     Alert(&'static str, Duration),
 }
 
-/// The alert on a budget that burns too fast.
+/// The alert on an error budget that burns too fast.
 pub(super) const BURN: &str = "SloErrorBudgetBurn";
 
 pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group> {
@@ -72,7 +67,7 @@ pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group>
 }
 
 impl RulesContext {
-    /// The labels that a sum keeps: `first`, and those that budgets are kept apart by.
+    /// The labels that a sum keeps: `first`, and the labels that separate budgets.
     fn labels(&self, first: &str) -> String {
         let mut labels: Vec<&str> = first.split(", ").collect();
         labels.retain(|label| !self.by.iter().any(|by| by == label));
@@ -85,8 +80,8 @@ impl RulesContext {
     }
 }
 
-/// The inhibition rules for Alertmanager: a page suppresses the ticket for the same budget.
-/// Budgets are separated by the labels `by`.
+/// The inhibition rules for Alertmanager: a page suppresses the ticket for the same budget. The
+/// labels `by` separate budgets.
 pub fn inhibition(by: &[String]) -> String {
     let equal = std::iter::once("slo")
         .chain(by.iter().map(String::as_str))

@@ -1,4 +1,4 @@
-//! Some of the last calls with their verdicts, to find causes in.
+//! A sample of recent calls with their verdicts, for the search of causes.
 
 use super::objective::Sli;
 use super::reason::{CallVerdict, Reason};
@@ -11,15 +11,16 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
 use tokengauge_core::warm_ups::WarmUps;
 
-/// For how many minutes calls are kept.
 const MINUTES: usize = 120;
-/// Calls of a minute that are kept, drawn at random: with those of all minutes about 4 MB.
+/// Number of randomly selected calls that are kept per minute; all minutes together take about 4
+/// MB.
 const PER_MINUTE: usize = 120;
-/// Names that are held once, at most.
+/// Maximum number of interned names.
 const MAX_NAMES: usize = 2_000;
-/// The share of its first token that an engine spent on loading the model from which on a call is a cold start.
+/// A call is a cold start if the engine spent at least this share of the time to first token on
+/// loading the model.
 const LOADING: f64 = 0.3;
-/// For so long after it came up again an upstream is cold: it compiles, and its caches are empty.
+/// After a restart an upstream is cold for this long: it compiles, and its caches are empty.
 const COLD_FOR: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
@@ -31,9 +32,8 @@ pub struct Samples {
 
 #[derive(Debug)]
 struct Minute {
-    /// Counted from 1970.
     number: u64,
-    /// Calls of it, those included that are not kept.
+    /// Number of calls in the minute, including those that are not kept.
     seen: u64,
     kept: Vec<Sample>,
 }
@@ -44,7 +44,7 @@ struct Sample {
     verdicts: Verdicts,
 }
 
-/// The verdicts on a call: a bit for each objective, by its position.
+/// The verdicts on a call, with one bit for each objective's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verdicts {
     good: u128,
@@ -52,8 +52,8 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Adds the verdict of the objective at a position. A call with good and bad tokens is bad where it spends budget faster
-    /// than it lasts.
+    /// Adds the verdict of the objective at an index. A call with good and bad tokens is bad if its
+    /// share of bad tokens exceeds the budget.
     pub fn add(&mut self, at: usize, events: &[Events], budget: f64) {
         let count = |verdict: CallVerdict| {
             let of = events.iter().filter(|events| events.verdict == verdict);
@@ -67,7 +67,6 @@ impl Verdicts {
         }
     }
 
-    /// Adds that it counts for an objective that does not judge it by itself.
     pub fn add_counted(&mut self, at: usize) {
         self.good |= bit(at);
     }
@@ -98,7 +97,7 @@ fn bit(at: usize) -> u128 {
 }
 
 impl Samples {
-    /// Keeps a call that ended at `at`, seconds since 1970, if it is drawn.
+    /// Keeps a call that ended at `at`, in seconds since 1970, if the sampling selects it.
     pub fn add(&mut self, at: f64, finished: &FinishedCall, verdicts: Verdicts) {
         let record = &finished.record;
         let started = finished.timestamps.started_at;
@@ -144,7 +143,7 @@ impl Samples {
         }
     }
 
-    /// The calls that the objective at a position judged, of the time from `from` on, in the order in which they ended.
+    /// Calls since `from` that the objective at an index judged, in the order in which they ended.
     pub fn judged(&self, at: usize, from: f64) -> Vec<Call> {
         let mut calls: Vec<Call> = Vec::new();
         for minute in &self.minutes {
@@ -164,20 +163,18 @@ impl Samples {
         calls
     }
 
-    /// Moves the verdicts to new positions; those of objectives without one are dropped.
     pub fn moved(&mut self, to: &[Option<usize>]) {
         for sample in self.minutes.iter_mut().flat_map(|minute| &mut minute.kept) {
             sample.verdicts = sample.verdicts.moved(to);
         }
     }
 
-    /// Drops all calls, since the clock was set.
     pub fn clear(&mut self) {
         self.minutes.clear();
     }
 }
 
-/// The phases that an indicator depends on; none where calls are not judged one by one.
+/// The phases that an indicator depends on; `None` if single calls are not judged.
 pub fn phases(sli: Sli) -> Option<Phases> {
     let (errors, first_token, decode) = match sli {
         Sli::Availability => (true, false, false),
@@ -258,7 +255,7 @@ fn hold(known: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
     name
 }
 
-/// What failed, where the upstream is to blame: the reason, and the status or the type of error.
+/// The error of the upstream, if any: the reason, and the status or the type of error.
 fn error(finished: &FinishedCall) -> Option<String> {
     let record = &finished.record;
     let reason = fault(record)?;

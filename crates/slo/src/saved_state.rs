@@ -1,10 +1,8 @@
-//! What is saved of the objectives between processes.
-
 use super::tracker::SavedTracker;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A file that is dated further ahead, in seconds, was written by a wrong clock.
+/// A file dated further ahead than this, in seconds, was written with a wrong clock.
 pub(super) const AHEAD: f64 = 60.0;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +18,7 @@ pub struct SavedState {
 /// The state before a start with a clock that may be far ahead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Doubted {
-    /// The start, in seconds since 1970. It moves with the clock, like counts.
+    /// The start in seconds since 1970. It moves with the clock, as counts do.
     pub(super) since: i64,
     pub(super) state: Box<SavedState>,
 }

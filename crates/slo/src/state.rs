@@ -12,10 +12,10 @@ use tokengauge_files::{audit, private};
 
 const STATE: &str = "slo-state.json";
 const AUDIT: &str = "slo-audit.jsonl";
-/// A clock by which the last process ended longer ago, in seconds, may be wrong. A shorter error expires few counts.
+/// If the clock says that the last process ended longer ago than this, in seconds, the clock may be
+/// wrong. A smaller error expires few counts.
 const DOUBTFUL: f64 = 86_400.0;
 
-/// The folder with the saved state.
 #[derive(Debug)]
 pub struct StateFolder {
     folder: PathBuf,
@@ -23,10 +23,10 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Creates the folder where it is missing.
+    /// Creates the folder if it is missing.
     ///
     /// # Errors
-    /// Where that is impossible.
+    /// If the folder cannot be created.
     pub fn open(folder: &Path) -> io::Result<StateFolder> {
         Ok(StateFolder {
             folder: folder.to_owned(),
@@ -34,30 +34,32 @@ impl StateFolder {
         })
     }
 
-    /// Whether [`StateFolder::open`] would succeed, and changes could be written into the audit log. Leaves nothing behind.
+    /// Checks that [`StateFolder::open`] would succeed and that the audit log can be written,
+    /// without leaving files.
     ///
     /// # Errors
-    /// Why not.
+    /// If the folder or the audit log cannot be written.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, STATE)?;
         private::check_append(&folder.join(AUDIT))
     }
 
-    /// The saved state; empty where there is none. A damaged file is renamed; one that cannot be
-    /// read is logged.
+    /// The saved state; empty if there is none. A damaged file is renamed; an unreadable file is
+    /// logged.
     pub fn load(&self) -> SavedState {
         let kept = self.file.read().unwrap_or_else(|error| {
-            tracing::error!(%error, file = STATE, "what was counted before cannot be read");
+            tracing::error!(%error, file = STATE, "the saved counts of objectives cannot be read; \
+                counting starts again");
             None
         });
         kept.unwrap_or_default()
     }
 
-    /// Saves the state, and returns when it is on the disk. `false` where another process holds
-    /// the lock.
+    /// Saves the state, and returns when it is on the disk. Returns `false` if another process
+    /// holds the lock.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn save(&mut self, kept: &SavedState) -> io::Result<bool> {
         self.file.write(kept)
     }
@@ -65,15 +67,15 @@ impl StateFolder {
     /// Appends lines to the audit log.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn audit(&self, lines: &[String]) -> io::Result<()> {
         audit::append(&self.folder.join(AUDIT), lines)
     }
 }
 
 impl Slos {
-    /// Restores the saved state. Counts of an objective whose judgement changed are dropped; those
-    /// of one that is not configured any more are retained for its window, in case it comes back.
+    /// Restores the saved state. Counts of an objective whose judgement changed are dropped. Counts
+    /// of a removed objective are retained for its window, in case it comes back.
     pub fn restore(&self, kept: &SavedState, wall: SystemTime) {
         let now = since_1970(wall);
         let ahead = kept.saved_at - now;
@@ -87,7 +89,7 @@ impl Slos {
         if ahead > AHEAD {
             tracing::warn!(
                 seconds = ahead,
-                "the clock went back since the counts were kept; they keep their age"
+                "the clock was set back after the counts were saved; counts keep their age"
             );
         }
         state.restore_retired(&kept.slos, now);
@@ -102,10 +104,11 @@ impl Slos {
         }
     }
 
-    /// The state to save; `None` if nothing changed since the last time. `now` and `wall` are the same moment on two clocks.
+    /// The state to save; `None` if nothing changed since the last save. `now` and `wall` are the
+    /// same moment on two clocks.
     pub fn kept(&self, now: Instant, wall: SystemTime) -> Option<SavedState> {
         let mut state = self.state();
-        // Counts are dated by the clock that dates the file.
+        // The clock that dates the file also dates the counts.
         state.follow(now, wall);
         if !std::mem::take(&mut state.changed) {
             return None;
@@ -124,7 +127,7 @@ impl Slos {
         })
     }
 
-    /// Notes that saving failed, so that the state is saved again.
+    /// Marks the state as not saved, so that it is saved again.
     pub fn keep_again(&self) {
         self.state().changed = true;
     }
@@ -132,7 +135,7 @@ impl Slos {
 
 fn restore(tracker: &mut Tracker, kept: &SavedTracker, dated: f64, now: f64) {
     if dated != now {
-        // Made for the kept time, then moved to ours as a whole.
+        // The tracker is restored at the saved time, then moved to the current time as a whole.
         *tracker = Tracker::new(&tracker.objective, dated as u64);
     }
     tracker.restore(dated as u64, kept);

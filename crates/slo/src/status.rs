@@ -20,61 +20,62 @@ use tokengauge_core::selector::Selector;
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Slo")]
 pub struct Status {
-    /// Its name.
+    /// The name of the objective.
     pub name: Arc<str>,
     /// The objective in words.
     pub promise: String,
     /// The indicator, by its key in the configuration, such as `ttft`.
     pub indicator: &'static str,
-    /// Its threshold: seconds, tokens per second, US dollars or a count; none for availability.
+    /// The threshold of the indicator: seconds, tokens per second, US dollars or a count; `null`
+    /// for availability.
     pub threshold: Option<f64>,
-    /// What it is about.
+    /// The description from the configuration.
     pub description: Option<String>,
-    /// The share of good events promised.
+    /// The share of events that must be good.
     pub objective: f64,
-    /// Over which time, such as `30d`.
+    /// The window of the objective, such as `30d`.
     pub window: String,
-    /// What an event is: `request`, `token`, or a slice such as `5m`.
+    /// The unit of events: `request`, `token`, or a slice such as `5m`.
     pub event: String,
-    /// Which calls count.
+    /// The calls that count.
     pub select: Selector,
-    /// Good events of the window.
+    /// Good events in the window.
     pub good: f64,
-    /// Bad events of the window.
+    /// Bad events in the window.
     pub bad: f64,
-    /// The share of good ones.
+    /// The share of good events in the window.
     pub ratio: Option<f64>,
-    /// What is left: 1 untouched, 0 spent, below 0 overspent.
+    /// The remaining share of the error budget: 1 untouched, 0 spent, below 0 overspent.
     pub budget_remaining: f64,
-    /// Seconds until the budget is spent, at the pace of the last hour (of the shortest
+    /// Seconds until the error budget is spent, at the burn rate of the last hour (the shortest
     /// long window of its alerts).
     pub exhausted_in_seconds: Option<f64>,
-    /// How fast the budget is spent, by window, shortest first; 1 spends it exactly.
+    /// Burn rates by window, shortest first. A rate of 1 spends the budget exactly in its period.
     pub burn: Vec<Burn>,
-    /// The pairs of windows that alerts look at.
+    /// The pairs of windows that alerts use.
     pub alerts: Vec<Alert>,
-    /// Why it is missed; `null` while its budget does not burn.
+    /// Why the objective is missed; `null` while its budget does not burn.
     pub cause: Option<Arc<Cause>>,
     /// Events since the process started, by verdict and reason.
     pub events: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// The last calls that spent budget, newest first.
     pub spent_by: Vec<Spent>,
-    /// Every calendar month with events, oldest first: 13 that are over, and this one.
+    /// Every calendar month with events, oldest first: up to 13 past months, and the current month.
     pub months: Vec<Attainment>,
-    /// The pod whose own counts these are; only where those of several are together.
+    /// The pod that these counts are from. Present only if objectives of several pods are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
-    /// The objective itself, for rules.
+    /// The definition of the objective, for rules.
     #[serde(skip)]
     pub definition: Arc<Objective>,
 }
 
-/// A window and how fast the budget was spent in it.
+/// The burn rate in one window.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Burn {
     /// The window, such as `1h`.
     pub window: String,
-    /// 1 spends the budget exactly in its period.
+    /// The burn rate; 1 spends the budget exactly in its period.
     pub rate: f64,
 }
 
@@ -100,7 +101,7 @@ impl Slos {
             .map(Arc::clone)
     }
 
-    /// The objectives with a firing page at `now`, by this process's counts.
+    /// The objectives with a firing page at `now`, by the counts of this process.
     pub fn paging(&self, now: Instant) -> Vec<Arc<str>> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);

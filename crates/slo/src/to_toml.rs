@@ -1,14 +1,11 @@
-//! An objective as a table of the configuration.
-
 use super::objective::{Objective, Sli, Weight};
 use std::fmt::Write;
 use tokengauge_core::time::span_text;
 
-/// The `[[slo]]` of `objective`: what is default is left out.
+/// The `[[slo]]` table of `objective`, without default values.
 pub fn as_toml(objective: &Objective) -> String {
     let judgement = &objective.judgement;
     let mut text = format!("[[slo]]\nname = {}\n", quoted(&objective.name));
-    // Writing to a string does not fail.
     let mut line = |key: &str, value: String| {
         let _ = writeln!(text, "{key} = {value}");
     };
@@ -74,7 +71,7 @@ fn sli(sli: Sli) -> (String, String) {
         (Sli::CostUsd(most), _) => (format!("{name}.at_most"), most.to_string()),
         (_, Some(least)) if sli.at_least() => (format!("{name}.at_least"), least.to_string()),
         (_, Some(most)) => {
-            // To the nanosecond, which is what the configuration can say.
+            // Nanoseconds are the resolution of durations in the configuration.
             let most = span_text(std::time::Duration::from_nanos((most * 1e9).round() as u64));
             (format!("{name}.at_most"), quoted(&most))
         }

@@ -1,5 +1,3 @@
-//! An objective and its counts.
-
 use super::budget;
 use super::minutes::Minutes;
 use super::months::{Attainment, Months};
@@ -15,27 +13,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::time::Timestamp;
 
-/// Calls that are remembered because they spent budget.
+/// Number of calls that spent budget to remember.
 const MAX_SPENT: usize = 50;
 
 /// A call that spent budget, with its trace.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Spent {
-    /// When, RFC 3339, UTC.
+    /// When the call spent budget, RFC 3339 in UTC.
     pub at: Timestamp,
-    /// The call's id.
+    /// The id of the call.
     pub call: String,
-    /// Its trace, where the agent named one.
+    /// The trace of the call, if the agent sent one.
     pub trace_id: Option<String>,
-    /// Why it was bad.
+    /// Why the call was bad.
     pub reason: Reason,
-    /// The indicator's value.
+    /// The value of the indicator.
     pub value: Option<f64>,
-    /// Calls or tokens.
+    /// The number of bad events: calls or tokens.
     pub events: u64,
 }
 
-/// The call that events belong to; empty where a minute was judged.
+/// The call that events belong to; empty if a minute was judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallRef<'a> {
     pub call: &'a str,
@@ -44,7 +42,7 @@ pub struct CallRef<'a> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenSlice {
-    /// Its number, counted from 1970.
+    /// The number of the slice since 1970.
     number: u64,
     good: u64,
     bad: u64,
@@ -60,11 +58,11 @@ pub struct Alert {
     pub burn_long: f64,
     /// The burn rate over the short window.
     pub burn_short: f64,
-    /// Seconds of the long window that were observed: fewer than it has while the objective is
-    /// younger than that.
+    /// Observed seconds of the long window. The window is not observed completely while the
+    /// objective is younger than the window.
     pub observed_seconds: f64,
-    /// Whether both are above the factor, with enough events. A ticket over a day or more needs its
-    /// short window observed whole as well.
+    /// Whether both burn rates are above the factor, with enough events. A ticket over a day or
+    /// more also needs a completely observed short window.
     pub firing: bool,
 }
 
@@ -73,13 +71,12 @@ pub struct Tracker {
     pub objective: Arc<Objective>,
     pub tiers: Vec<Tier>,
     ring: Ring,
-    /// Since when events are counted, in seconds since 1970; the time before restarts included.
+    /// When counting began, in seconds since 1970, including the time before restarts.
     began: u64,
     slice: Option<OpenSlice>,
-    /// Where minutes are judged.
+    /// Present if minutes are judged.
     pub minutes: Option<Minutes>,
     months: Months,
-    /// Events since the process started.
     totals: BTreeMap<(CallVerdict, Reason), u64>,
     spent: VecDeque<Spent>,
 }
@@ -92,12 +89,12 @@ pub struct SavedTracker {
     pub window: Duration,
     #[serde(default)]
     pub calendar_month: bool,
-    /// Seconds since 1970.
+    /// When the tracker was saved, in seconds since 1970.
     pub kept_at: u64,
-    /// Whether its objective was not configured any more.
+    /// Whether the objective was not configured any more.
     #[serde(default)]
     pub retired: bool,
-    /// Since when events are counted; missing in states of older versions.
+    /// When counting began; missing in states of older versions.
     #[serde(default)]
     began: Option<u64>,
     ring: SavedRing,
@@ -108,7 +105,7 @@ pub struct SavedTracker {
 }
 
 impl SavedTracker {
-    /// The saved counts of an objective that is not configured any more.
+    /// The saved counts, marked as counts of a removed objective.
     pub fn retire(mut self) -> SavedTracker {
         self.retired = true;
         self
@@ -131,7 +128,6 @@ impl Tracker {
         }
     }
 
-    /// The same counts under another objective or window.
     pub fn under(self, objective: &Arc<Objective>, now: u64) -> Tracker {
         let mut tracker = Tracker::new(objective, now);
         if self.objective.window == objective.window {
@@ -150,11 +146,10 @@ impl Tracker {
         }
     }
 
-    /// Restores saved counts, unless they are of another judgement.
     pub fn restore(&mut self, now: u64, kept: &SavedTracker) {
         if kept.judgement == self.objective.judgement {
             self.ring.restore(now, &kept.ring);
-            // An older version did not say since when: as if always.
+            // Older versions did not save the start, so counting is taken to have begun in 1970.
             self.began = self.began.min(kept.began.unwrap_or(0));
             self.slice = kept.slice;
             self.months.clone_from(&kept.months);
@@ -162,7 +157,8 @@ impl Tracker {
         }
     }
 
-    /// Restores saved counts that a wrong clock made too old, in addition to those since `since`, in seconds since 1970.
+    /// Restores saved counts that a wrong clock expired, and keeps the counts since `since`, in
+    /// seconds since 1970.
     pub fn give_back(&mut self, now: u64, since: u64, kept: &SavedTracker) {
         if kept.judgement == self.objective.judgement {
             let mut ring = kept.ring.clone();
@@ -189,7 +185,6 @@ impl Tracker {
         }
     }
 
-    /// Counts events at `now`, seconds since 1970.
     pub fn count(&mut self, now: u64, events: &Events, call_ref: CallRef<'_>) {
         let (good, bad) = match events.verdict {
             CallVerdict::Good => (events.count, 0),
@@ -217,7 +212,7 @@ impl Tracker {
         }
     }
 
-    /// Counts the slices of time that are over as events.
+    /// Counts the slices of time that have ended as events.
     pub fn close_slices(&mut self, now: u64) {
         let Some(slice) = self.objective.judgement.slice else {
             return;
@@ -240,7 +235,7 @@ impl Tracker {
             self.total(now, CallVerdict::Bad, Reason::Missed, 1);
             self.ring.add(now, 0, 1);
         }
-        // Slices that passed unseen, as while the process was down, were without calls.
+        // Slices that passed unseen, for example while the process was down, had no calls.
         let unseen = (number - open.number - 1).min(1_000_000);
         self.total(now, CallVerdict::Excluded, Reason::NoTraffic, unseen);
         self.slice = Some(OpenSlice {
@@ -271,7 +266,7 @@ impl Tracker {
         });
     }
 
-    /// Moves all counts by the seconds by which the clock was adjusted.
+    /// Moves all counts by the seconds by which the clock was set.
     pub fn redate(&mut self, seconds: i64) {
         if let Some(minutes) = &mut self.minutes {
             minutes.redate(seconds);
@@ -288,7 +283,6 @@ impl Tracker {
         &self.totals
     }
 
-    /// The last calls that spent budget, newest last.
     pub fn spent(&self) -> &VecDeque<Spent> {
         &self.spent
     }
@@ -297,7 +291,8 @@ impl Tracker {
         self.ring.sum(now, window)
     }
 
-    /// The same by minute or hour, oldest first, with the length of these in seconds.
+    /// The length of buckets in seconds, and the buckets of `window` by minute or hour, oldest
+    /// first.
     pub fn buckets(&self, now: f64, window: Duration) -> (u64, Vec<(u64, Sum)>) {
         self.ring.buckets(now, window)
     }
@@ -311,7 +306,6 @@ impl Tracker {
         }
     }
 
-    /// Every calendar month with events, oldest first.
     pub fn attained(&self, now: f64) -> Vec<Attainment> {
         self.months.attained(now, self.objective.objective)
     }
@@ -324,7 +318,6 @@ impl Tracker {
         budget::burn_rate(self.sum(now, window), self.objective.objective)
     }
 
-    /// Every window that is looked at, once, shortest first.
     pub fn windows(&self) -> Vec<Duration> {
         let pairs = self.tiers.iter().flat_map(|tier| [tier.short, tier.long]);
         let mut windows: Vec<Duration> = pairs.chain([self.objective.window]).collect();
@@ -336,7 +329,7 @@ impl Tracker {
     pub fn alerts(&self, now: f64) -> Vec<Alert> {
         let alerts = self.tiers.iter().map(|tier| {
             let (long, short) = (self.burn(now, tier.long), self.burn(now, tier.short));
-            // In part covered minutes make fractions of events.
+            // Partly covered buckets yield fractions of events.
             let enough = self.sum(now, tier.long).all().round() >= self.objective.min_events as f64;
             let observed = (now - self.began as f64).clamp(0.0, tier.long.as_secs_f64());
             let old_enough = !tier.is_slow_ticket() || observed >= tier.short.as_secs_f64();

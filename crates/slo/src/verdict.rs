@@ -7,13 +7,10 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
 use tokengauge_core::selector::Names;
 
-/// Events of one kind, and what was measured where it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Events {
-    /// Whether they are good, bad or excluded.
     pub verdict: CallVerdict,
     pub reason: Reason,
-    /// The number of them: calls, or tokens.
     pub count: u64,
     pub value: Option<f64>,
 }
@@ -57,13 +54,11 @@ impl Events {
     }
 }
 
-/// A finished call, as far as verdicts need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
     pub record: &'a CallRecord,
-    /// Tokens after the first chunk and the seconds they took, where there is a speed.
+    /// Tokens after the first chunk and the seconds they took, if the call has a speed.
     pub decode: Option<(u64, f64)>,
-    /// Latencies by token.
     pub inter_token: Option<&'a InterToken>,
 }
 
@@ -76,8 +71,8 @@ impl<'a> Finished<'a> {
         }
     }
 
-    /// From its record alone. The tokens of the first chunk are not recorded: they
-    /// count as decoded, and there are no latencies by token.
+    /// Creates the call from its record. The record lacks the tokens of the first chunk, so that
+    /// they count as decoded, and has no latencies by token.
     pub fn of_record(record: &'a CallRecord) -> Finished<'a> {
         let decode = record.tps.output.filter(|tps| *tps > 0.0).map(|tps| {
             let tokens = record.tokens.normalised.output.unwrap_or(0);
@@ -108,29 +103,27 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// What was decided about a call while it was in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PartialVerdict {
     /// Whether a deadline passed, so that the verdict is final.
     pub decided: bool,
-    /// Tokens in segments that are closed, and their seconds.
+    /// Tokens and seconds of closed segments.
     pub tokens: u64,
     pub seconds: f64,
 }
 
-/// The events of a finished call; several where it has good and bad tokens.
 pub fn judge(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
     judge_rest(judgement, call, &PartialVerdict::default())
 }
 
-/// The same without what was decided while it was in progress.
+/// As [`judge`], without the events that were counted while the call was in progress.
 pub fn judge_rest(
     judgement: &Judgement,
     call: &Finished<'_>,
     so_far: &PartialVerdict,
 ) -> Vec<Events> {
     let record = call.record;
-    // Throughput is not judged by call, and operations that generate nothing are excluded.
+    // Throughput is not judged by call. Operations that generate nothing are excluded.
     let counts = record.operation_class.counts();
     if so_far.decided || matches!(judgement.sli, Sli::Throughput(_)) || !counts {
         return Vec::new();
@@ -161,7 +154,8 @@ pub fn judge_rest(
     }
 }
 
-/// Excluded events; by token as many as are not judged yet, where that is known.
+/// Excluded events. Weighted by token, their number is the number of tokens not judged yet, if
+/// known.
 fn excluded(
     judgement: &Judgement,
     call: &Finished<'_>,
@@ -191,7 +185,6 @@ fn availability(record: &CallRecord) -> Events {
     }
 }
 
-/// The reason for a call that is not complete.
 fn outcome(record: &CallRecord) -> Option<Reason> {
     match record.outcome {
         Outcome::Complete => None,
@@ -206,7 +199,7 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
             })
         }
         Outcome::UpstreamReset => Some(Reason::UpstreamReset),
-        // As a refusal with a status of 400 is.
+        // Equivalent to a refusal with status 400.
         Outcome::ErrorEvent if record.error_type.as_deref() == Some(PROMPT_BLOCKED) => {
             Some(Reason::ClientError)
         }
@@ -217,7 +210,7 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
     }
 }
 
-/// Why a call failed, where that was not the agent's doing or a limit of ours.
+/// Why a call failed, unless the agent or a limit of tokengauge caused it.
 pub fn fault(record: &CallRecord) -> Option<Reason> {
     let agent = [
         Reason::ClientCancelled,
@@ -229,9 +222,8 @@ pub fn fault(record: &CallRecord) -> Option<Reason> {
 }
 
 enum Missing {
-    /// It did not come within the threshold.
+    /// The value missed the threshold.
     Late(f64),
-    /// It cannot be known, or could not come.
     For(Reason),
 }
 
@@ -274,7 +266,7 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
         },
         Sli::Stalls(most) => {
             let stalls = streamed(record).map(|()| record.stalls as f64)?;
-            // Stalls only increase, so too many are bad however the call ended.
+            // Stalls only increase, so too many are bad regardless of how the call ended.
             if stalls > most as f64 {
                 Ok(stalls)
             } else {
@@ -293,7 +285,8 @@ fn value(sli: Sli, call: &Finished<'_>) -> Result<f64, Missing> {
     }
 }
 
-/// A time from the request on: a wait longer than `most` is bad, however the call ended.
+/// Judges a time since the request: a wait longer than `most` is bad, regardless of how the call
+/// ended.
 fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Missing> {
     if let Some(time) = time {
         return Ok(time);
@@ -330,7 +323,7 @@ fn awaited(record: &CallRecord, time: Option<f64>, most: f64) -> Result<f64, Mis
     )))
 }
 
-/// Whether a complete answer had tokens, but no text, so that there is no time to first token.
+/// Whether a complete answer had tokens but no text, so that there is no time to first token.
 fn without_text(record: &CallRecord) -> bool {
     let tokens = &record.tokens;
     record.outcome == Outcome::Complete
@@ -347,7 +340,6 @@ fn no_speed(record: &CallRecord) -> Missing {
     })
 }
 
-/// Whether gaps between tokens could be seen.
 fn streamed(record: &CallRecord) -> Result<(), Missing> {
     if record.seconds.ttft.is_some() {
         return Ok(());
@@ -358,7 +350,7 @@ fn streamed(record: &CallRecord) -> Result<(), Missing> {
     ))
 }
 
-/// The tokens of the last segment: those that no closed one has.
+/// The event of the last segment, whose tokens are in no closed segment.
 fn segments(judgement: &Judgement, call: &Finished<'_>, so_far: &PartialVerdict) -> Vec<Events> {
     let Some((tokens, seconds)) = call.decode else {
         let Missing::For(reason) = no_speed(call.record) else {
@@ -377,7 +369,7 @@ fn segments(judgement: &Judgement, call: &Finished<'_>, so_far: &PartialVerdict)
     vec![Events::held_against(judgement.sli, speed, tokens)]
 }
 
-/// Each token by the class of its latency; the threshold is a bound of the classes.
+/// Judges each token by the class of its latency; the threshold is a bound of the classes.
 fn gaps(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
     let (Some(_), Some(latencies)) = (call.decode, call.inter_token) else {
         let Missing::For(reason) = no_speed(call.record) else {
@@ -391,8 +383,7 @@ fn gaps(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
         .collect()
 }
 
-/// All verdicts and reasons that a judgement can have, so that their series exist from the
-/// start.
+/// All verdicts and reasons that a judgement can have, so that their series exist from the start.
 pub fn possible(judgement: &Judgement) -> Vec<(CallVerdict, Reason)> {
     use Reason::*;
     let mut all = vec![(CallVerdict::Good, Met), (CallVerdict::Bad, Missed)];

@@ -1,5 +1,5 @@
-//! The windows of alerts: those of the SRE workbook's multiwindow, multi-burn-rate alerts,
-//! scaled to the budget's period.
+//! The windows of alerts, from the SRE workbook's multiwindow, multi-burn-rate alerts, scaled to
+//! the period of the budget.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,16 +8,16 @@ use std::time::Duration;
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// Shorter periods shrink the windows in proportion to 30 days.
+/// Budgets with shorter periods have shorter windows, in proportion to 30 days.
 const FULL: u64 = 28 * DAY;
 const MONTH: u64 = 30 * DAY;
-/// The shortest windows that make sense: several scrapes, and several minutes.
+/// The shortest useful windows: several minutes, and several scrapes.
 const MIN_LONG: u64 = 5 * MINUTE;
 const MIN_SHORT: u64 = MINUTE;
 /// Tiers with a lower factor are left out.
 const MIN_FACTOR: f64 = 0.9;
-/// The share of the largest burn rate that an objective can show at which a tier
-/// fires that could otherwise never fire.
+/// A tier that could never fire instead fires at this share of the objective's highest possible
+/// burn rate.
 const NEAR_MAX: f64 = 0.9;
 
 /// The severity of an alert.
@@ -44,41 +44,41 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The `severity` label.
+    /// The value of the `severity` label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// One pair of windows: the alert fires while the burn rate is above `factor` over both.
+/// A pair of windows. The alert fires while the burn rate is above `factor` in both.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Tier {
-    /// The severity of its alert.
+    /// The severity of the alert.
     pub severity: Severity,
-    /// The long window, which shows that it matters.
+    /// The long window, which shows that the burn is significant.
     #[serde(serialize_with = "as_label")]
     #[schemars(with = "String")]
     pub long: Duration,
-    /// The short window, which shows that it still goes on.
+    /// The short window, which shows that the burn continues.
     #[serde(serialize_with = "as_label")]
     #[schemars(with = "String")]
     pub short: Duration,
-    /// The burn rate above which it fires.
+    /// The burn rate above which the alert fires.
     pub factor: f64,
-    /// The factor that was meant, where the objective could never show it: then
-    /// `factor` is 0.9 of the largest burn rate there is.
+    /// The intended factor if the objective could never reach it. Then `factor` is 0.9 of the
+    /// highest possible burn rate.
     pub unreachable: Option<f64>,
 }
 
 impl Tier {
-    /// Whether this is a ticket over a day or more. What burns a budget so slowly has not been seen to
-    /// do so within minutes; what is urgent pages.
+    /// Whether this is a ticket over a day or more. Such a slow burn cannot be detected within
+    /// minutes; urgent burns page.
     pub fn is_slow_ticket(&self) -> bool {
         self.severity == Severity::Ticket && self.long >= Duration::from_secs(DAY)
     }
 }
 
-/// Severity, long and short window of 30 days, share of the budget.
+/// Severity, long window, short window for 30 days, and share of the budget.
 const TABLE: [(Severity, u64, u64, f64); 4] = [
     (Severity::Page, HOUR, 5 * MINUTE, 0.02),
     (Severity::Page, 6 * HOUR, 30 * MINUTE, 0.05),
@@ -86,11 +86,11 @@ const TABLE: [(Severity, u64, u64, f64); 4] = [
     (Severity::Ticket, 3 * DAY, 6 * HOUR, 0.1),
 ];
 
-/// The tiers of an objective whose budget is for `period`: the factor is the share of
-/// the budget × period ÷ long window. From 28 days on the windows are those of the
-/// table (1h/5m at 14.4 for 30 days, 6h/30m at 6, 1d/2h at 3, 3d/6h at 1); for shorter
-/// periods they shrink in proportion, to whole minutes. `objective` replaces factors
-/// that could never be reached (see [`Tier::unreachable`]).
+/// The tiers of an objective with a budget for `period`. The factor is the share of the budget ×
+/// period ÷ long window. From 28 days on the windows are those in the table (1h/5m at 14.4 for 30
+/// days, 6h/30m at 6, 1d/2h at 3, 3d/6h at 1). For shorter periods they shrink in proportion, to
+/// whole minutes. `objective` limits factors that could never be reached (see
+/// [`Tier::unreachable`]).
 pub fn tiers(period: Duration, objective: f64) -> Vec<Tier> {
     let period = period.as_secs();
     let max_burn = 1.0 / (1.0 - objective);
@@ -133,7 +133,7 @@ fn as_label<S: Serializer>(window: &Duration, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(&label(*window))
 }
 
-/// A window as Prometheus writes it: `5m`, `6h`, `30d`, `90m`.
+/// A window in Prometheus' syntax: `5m`, `6h`, `30d`, `90m`.
 pub fn label(window: Duration) -> String {
     let seconds = window.as_secs();
     let units = [(DAY, "d"), (HOUR, "h"), (MINUTE, "m")];

@@ -1,4 +1,4 @@
-//! The moving-block bootstrap: an interval of any statistic of a dependent series.
+//! The moving-block bootstrap: confidence intervals for any statistic of a dependent series.
 
 mod block_length;
 
@@ -11,17 +11,17 @@ use rand::RngExt;
 
 pub use block_length::block_length;
 
-/// The least number of observations: with fewer, the rule for the block's length has too few lags to look at.
+/// The minimum number of observations. [`block_length`] needs this many to examine enough lags.
 pub const MIN_OBSERVATIONS: usize = 16;
 
-/// How often to resample, and how.
+/// Options of the bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// The interval's confidence, such as 0.95.
+    /// The confidence of the interval, such as 0.95.
     pub confidence: f64,
-    /// The number of resamples, at least 100. 2,000 are usual for 95 %.
+    /// The number of resamples, at least 100. 2,000 are usual for a 95 % interval.
     pub resamples: usize,
-    /// The length of a block in observations, at most that of the series; `None` is [`block_length`].
+    /// The block length in observations, at most the length of the series. `None` uses [`block_length`].
     pub block: Option<usize>,
 }
 
@@ -35,30 +35,30 @@ impl Default for Options {
     }
 }
 
-/// A statistic of a series and how far it is known.
+/// A statistic of a series with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bootstrap {
-    /// The statistic of the series itself.
+    /// The statistic of the original series.
     pub estimate: f64,
-    /// The percentile interval: quantiles of the resamples' statistics, linear between neighbours.
+    /// The percentile interval: quantiles of the statistics of the resamples, with linear interpolation.
     pub interval: Interval,
-    /// The length of the blocks, in observations.
+    /// The block length in observations.
     pub block: usize,
 }
 
-/// The percentile interval of `statistic`, a function of a series, by the moving-block bootstrap: a resample is made of
-/// blocks of neighbouring observations, drawn with replacement from all positions, and cut to the length of the series.
+/// Returns the percentile interval of `statistic` by the moving-block bootstrap. A resample consists of blocks of
+/// neighbouring observations, drawn with replacement from all positions and cut to the length of the series.
 ///
-/// It assumes a stationary series (see [`crate::steady`]) in equal steps, such as seconds, that is many blocks long. Within
-/// blocks the dependence is preserved; between blocks it is lost, so that intervals of a strongly dependent series are still
-/// somewhat narrow.
+/// The series must be stationary (see [`crate::steady`]), in equal steps such as seconds, and many blocks long. Blocks
+/// preserve the dependence within a block but not between blocks, so intervals of a strongly dependent series are
+/// slightly too narrow.
 ///
 /// Source: Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of Statistics 17 (1989).
 ///
 /// # Errors
 ///
-/// With fewer than [`MIN_OBSERVATIONS`] observations, when one of them or a statistic is not finite, and when an option is out
-/// of range.
+/// Returns an error for fewer than [`MIN_OBSERVATIONS`] observations, for an observation or a statistic that is not
+/// finite, and for an option that is out of range.
 ///
 /// ```
 /// use tokengauge_stats::{bootstrap, seeded};
@@ -123,7 +123,6 @@ fn check_block(block: usize, series: &[f64]) -> Result<usize> {
     }
 }
 
-/// Fills `resample` with blocks from positions drawn at random.
 fn draw(series: &[f64], block: usize, resample: &mut Vec<f64>, random: &mut Generator) {
     resample.clear();
     while resample.len() < series.len() {

@@ -1,4 +1,4 @@
-//! Change points: where the level of a series jumps.
+//! Change points: positions where the level of a series jumps.
 
 mod divergence;
 mod prune;
@@ -7,25 +7,25 @@ mod split;
 use crate::check;
 use crate::error::{Result, StatsError};
 
-/// What is a change point.
+/// Options that define a change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Points that there are at least on each side before the next change point or the end, at least 1.
+    /// The minimum number of points on each side, up to the next change point or the end of the series; at least 1.
     pub min_points: usize,
-    /// The least size of the change, as a share: 0.1 is 10 %.
+    /// The minimum relative change: 0.1 is 10 %.
     pub min_change: f64,
-    /// The level that a change is a share of, such as the seasonal median that was subtracted from the series. `None`: of the
-    /// mean before or of that after, whichever gives the larger share, as apache-otava has it. For series about 0 that share
-    /// says nothing, and a level is needed.
+    /// The level that a change is relative to, such as the seasonal median that was subtracted from the series. With
+    /// `None`, the change is relative to the mean before or the mean after, whichever gives the larger share, as in
+    /// apache-otava. Set a level for a series around 0, because a share of its mean is meaningless.
     pub level: Option<f64>,
-    /// The largest p value of the t test between the two sides, such as 0.001. It is the test's nominal level: the point was
-    /// chosen as the best one, so that by chance alone more is found than this share.
+    /// The largest p value of the t test between the two sides, such as 0.001. This is a nominal level: each point was
+    /// chosen as the best split, so the false positive rate is higher than this value.
     pub max_p: f64,
-    /// The length of the windows that are searched, in points; they overlap by half. At least 2, at most [`MAX_WINDOW`].
+    /// The length in points of the windows that are searched, from 2 to [`MAX_WINDOW`]. Windows overlap by half.
     pub window: usize,
 }
 
-/// The longest window: time and memory grow with its square.
+/// The longest window. Time and memory grow with the square of the window.
 pub const MAX_WINDOW: usize = 1_000;
 
 impl Default for Options {
@@ -40,12 +40,12 @@ impl Default for Options {
     }
 }
 
-/// One side of a change point, up to the next one or the end.
+/// The points on one side of a change point, up to the next change point or the end of the series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Side {
-    /// Its mean, in the unit of the series.
+    /// The mean of the side, in the unit of the series.
     pub mean: f64,
-    /// The number of its points.
+    /// The number of points of the side.
     pub points: usize,
 }
 
@@ -54,29 +54,30 @@ pub struct Side {
 pub struct ChangePoint {
     /// The index of the first point after the change.
     pub index: usize,
-    /// The points before it.
+    /// The points before the change.
     pub before: Side,
-    /// The points from it on.
+    /// The points after the change.
     pub after: Side,
-    /// The size of the change as a share of the level, see [`Options::level`]; never below 0.
+    /// The size of the change as a share of the level, see [`Options::level`]; never negative.
     pub change: f64,
     /// The p value of Student's t test with equal variances between the sides.
     pub p: f64,
 }
 
-/// The change points of a series in equal steps, by E-Divisive means in the form of apache-otava (Hunter).
+/// Finds the change points of a series in equal steps, by E-Divisive means in the form of apache-otava (Hunter).
 ///
-/// Overlapping windows are split where the energy distance of both sides is largest, as long as the t test between the
-/// sides has a p value of at most 10 · `max_p`; then the weakest change points are taken out, one at a time, until all have
-/// `min_points` on both sides, a p value below `max_p` and a change above `min_change`, between the segments that are left.
-/// Significance is that of the t test, not of permutations; nothing is drawn at random. With the defaults but no least
-/// change, one day in twenty of 5-minute points that are independent around one level has a change point; with a standard
-/// deviation of 6 % of the level, none of 300 such days had one of 10 %.
+/// Overlapping windows are split where the energy distance between both sides is largest, as long as the t test between
+/// the sides has a p value of at most 10 · `max_p`. Then the weakest change points are removed, one at a time, until
+/// all remaining ones have `min_points` on both sides, a p value below `max_p` and a change above `min_change`.
+/// Significance comes from the t test instead of permutations, so the result is deterministic. With the defaults but no
+/// minimum change, one in twenty days of independent 5-minute points around one level has a change point. With a
+/// minimum change of 10 % and a standard deviation of 6 % of the level, none of 300 such days had one.
 ///
-/// It assumes points that are about independent given their segment's level (medians of an hour less the seasonal median,
-/// not seconds), and steps: a slope is found as several steps. It differs from apache-otava 0.8 in three ways: sides have a
-/// least number of points, the t test has variances with divisor n − 1 where otava passes deviations with divisor n, and after a point was
-/// taken out both its neighbours are judged again, where otava forgets the one before.
+/// The points must be about independent given the level of their segment: use hourly medians less the seasonal median,
+/// not seconds. The level must change in steps: a slope is found as several steps. The differences from apache-otava
+/// 0.8 are: a side has a minimum number of points; the t test uses variances with divisor n − 1, where otava passes
+/// deviations with divisor n; and after a point is removed both its neighbours are tested again, where otava skips the
+/// previous one.
 ///
 /// Sources: Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate data", JASA 109
 /// (2014), arXiv 1306.4933; Fleming et al., "Hunter: using change point detection to hunt for performance regressions", ICPE
@@ -84,7 +85,8 @@ pub struct ChangePoint {
 ///
 /// # Errors
 ///
-/// With fewer than twice `min_points` points, when one is not finite, and when an option is out of range.
+/// Returns an error for fewer than twice `min_points` points, for a point that is not finite, and for an option that is
+/// out of range.
 ///
 /// ```
 /// use tokengauge_stats::change::{Options, find};

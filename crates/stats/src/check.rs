@@ -1,8 +1,8 @@
-//! Checks of arguments and of answers, which all modules share.
+//! Shared checks of arguments and results.
 
 use crate::error::{Result, StatsError};
 
-/// All values are finite.
+/// Checks that all values are finite.
 pub fn finite(values: &[f64]) -> Result<()> {
     if values.iter().all(|value| value.is_finite()) {
         Ok(())
@@ -11,7 +11,7 @@ pub fn finite(values: &[f64]) -> Result<()> {
     }
 }
 
-/// An answer is finite: sums of very large values may overflow.
+/// Checks that a result is finite, because sums of very large values may overflow.
 pub fn answer(value: f64) -> Result<f64> {
     if value.is_finite() {
         Ok(value)
@@ -20,7 +20,7 @@ pub fn answer(value: f64) -> Result<f64> {
     }
 }
 
-/// There are at least `needed` of them.
+/// Checks that there are at least `needed` values.
 pub fn at_least(needed: usize, got: usize) -> Result<()> {
     if got >= needed {
         Ok(())
@@ -29,13 +29,13 @@ pub fn at_least(needed: usize, got: usize) -> Result<()> {
     }
 }
 
-/// There are at least `needed` values, all of them finite.
+/// Checks that there are at least `needed` values and that all of them are finite.
 pub fn series(values: &[f64], needed: usize) -> Result<()> {
     finite(values)?;
     at_least(needed, values.len())
 }
 
-/// A probability that is neither 0 nor 1.
+/// Checks that a probability is above 0 and below 1.
 pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value < 1.0 {
         Ok(value)
@@ -48,7 +48,7 @@ pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// A finite number above zero.
+/// Checks that a number is finite and above 0.
 pub fn positive(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value.is_finite() {
         Ok(value)
@@ -61,7 +61,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// The share that an interval of this confidence leaves out: `1 - confidence`.
+/// Returns `1 - confidence`.
 pub fn left_out(confidence: f64) -> Result<f64> {
     Ok(1.0 - open_share("confidence", confidence)?)
 }

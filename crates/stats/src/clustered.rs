@@ -1,4 +1,5 @@
-//! Quantiles and shares of calls that come in units: calls of one session depend on each other, sessions do not.
+//! Quantiles and shares of calls that are grouped into units. Calls of one session depend on each other; sessions are
+//! independent.
 
 use crate::check;
 use crate::distribution::student_quantile;
@@ -10,28 +11,31 @@ use crate::ratio::Unit;
 use rand::RngExt;
 use statrs::function::beta::beta_reg;
 
-/// Halvings of the range that a bound is in: more than a number's digits.
+/// The number of bisection steps, which exceeds the precision of a `f64`.
 const HALVINGS: u32 = 60;
 
-/// Units that an interval needs. With fewer units, intervals of skewed figures miss the truth more often than they say.
+/// The minimum number of units for an interval. With fewer units, intervals of skewed figures miss the truth more often
+/// than their confidence says.
 pub const MIN_UNITS: usize = 15;
-/// The number of equally large units that all of them have to be worth (Kish): one unit with nearly all calls says nothing of
-/// others.
+/// The minimum effective number of units (Kish). If one unit has nearly all calls, the sample says nothing about other
+/// units.
 const LEAST_EQUAL: f64 = 2.0;
-/// With more units than these, Student's t is as good as resampling.
+/// Above this number of units, Student's t is as accurate as resampling.
 const FEW_UNITS: usize = 300;
 const RESAMPLES: usize = 999;
-/// On the side to which a ratio is skewed most small samples lack the largest units, so that a bound misses more often than the
-/// bootstrap-t says. It is given this part of the tail there: then simulated intervals miss as often as they say.
+/// The share of the tail that the bootstrap-t gets on the side to which a ratio is skewed. Most small samples lack the
+/// largest units, so the bootstrap-t misses more often on that side. With this share, simulated intervals miss as often
+/// as their confidence says.
 const SKEWED_TAIL: f64 = 0.4;
 
-/// A value and the number of the unit that it is of: a call's, and its session's.
+/// A value and the number of its unit, such as a call and its session.
 pub type Observation = (f64, u32);
 
-/// What one unit adds to the error of a figure, by the number of the unit, ascending. Up to a factor, which all of them share.
+/// The contribution of each unit to the error of a figure: unit number and error, ascending by unit. Errors are scaled
+/// by a common factor.
 pub type Contributions = Vec<(u32, f64)>;
 
-/// The bounds of a quantile. Each is one of the values; `None` where there are too few for it.
+/// The bounds of a quantile. Each bound is one of the values, or `None` if there are too few values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The lower bound.
@@ -40,21 +44,21 @@ pub struct Bounds {
     pub upper: Option<f64>,
 }
 
-/// Values in ascending order, with their units.
+/// Values in ascending order with their units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Each with the place of its unit in `units`.
+    /// Each value with the index of its unit in `units`.
     values: Vec<(f64, usize)>,
-    /// The number of each unit, ascending, and how many values it has.
+    /// The number of each unit, ascending, with its count of values.
     units: Vec<(u32, u64)>,
 }
 
 impl Sample {
-    /// Sorts values.
+    /// Sorts the observations.
     ///
     /// # Errors
     ///
-    /// Where a value is not finite, and without any.
+    /// Returns an error without observations and for a value that is not finite.
     pub fn new(mut observations: Vec<Observation>) -> Result<Self> {
         check::at_least(1, observations.len())?;
         if observations.iter().any(|(value, _)| !value.is_finite()) {
@@ -74,27 +78,29 @@ impl Sample {
         Ok(Self { values, units })
     }
 
-    /// The number of units.
+    /// Returns the number of units.
     #[must_use]
     pub fn units(&self) -> usize {
         self.units.len()
     }
 
-    /// The value that a share of all values is not above, by nearest rank.
+    /// Returns the quantile at `share` by the nearest-rank method.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.values.len() as f64).ceil() as usize;
         self.values[rank.clamp(1, self.values.len()) - 1].0
     }
 
-    /// The interval of a quantile: the order statistics between which it lies at a confidence such as 0.95.
+    /// Returns the interval of a quantile: the order statistics between which the quantile lies, at a confidence such
+    /// as 0.95.
     ///
-    /// Of independent values (a unit for each) they are those of the binomial distribution, whatever the values are distributed
-    /// like. Values of one unit depend on each other, so that all of them say as much as fewer independent ones: their number is
-    /// p (1 − p) over the variance, clustered by unit, of the share of values at or below the quantile; it is no more than there
-    /// are values, and is lowered for the number of equally large units by Student's t. The variance is the jackknife's.
+    /// For independent values (one per unit) these are the order statistics of the binomial distribution, whatever the
+    /// distribution of the values is. Values of one unit depend on each other, so the number of values is replaced by
+    /// an effective number: p (1 − p) divided by the clustered variance of the share of values at or below the
+    /// quantile. The effective number is at most the number of values, and Student's t lowers it for the effective
+    /// number of units. The variance is a jackknife estimate.
     ///
-    /// It assumes independent units, and one look. [`MIN_UNITS`] are needed.
+    /// It assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
     ///
     /// Source: Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952); Korn and Graubard,
     /// "Confidence intervals for proportions with small expected number of positive counts", Survey Methodology 24 (1998): R's
@@ -102,7 +108,8 @@ impl Sample {
     ///
     /// # Errors
     ///
-    /// With fewer than [`MIN_UNITS`] units, and when a share or the confidence is not between 0 and 1.
+    /// Returns an error for fewer than [`MIN_UNITS`] units, and for a share or a confidence that is not between 0 and
+    /// 1.
     ///
     /// ```
     /// use tokengauge_stats::clustered::Sample;
@@ -119,7 +126,8 @@ impl Sample {
         let effective = effective(below.iter().copied(), confidence)?;
         let tail = check::left_out(confidence)? / 2.0;
         let scale = self.values.len() as f64 / effective;
-        // The value of rank l is above the quantile with the probability that fewer than l values are at or below it.
+        // The value of rank l is above the quantile with the probability that fewer than l values are at or below the
+        // quantile.
         let few = |rank: f64| at_most(rank - 1.0, effective, share);
         let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail)
             .filter(|_| few(1.0) <= tail)
@@ -134,7 +142,7 @@ impl Sample {
         })
     }
 
-    /// What each unit adds to the error of a quantile.
+    /// Returns the contribution of each unit to the error of a quantile.
     #[must_use]
     pub fn contributions(&self, share: f64) -> Contributions {
         let below = self.below(self.quantile(share));
@@ -147,7 +155,7 @@ impl Sample {
             .collect()
     }
 
-    /// How many values of each unit are at or below a value, and how many it has.
+    /// Returns for each unit the number of values at or below `limit` and the number of all values.
     fn below(&self, limit: f64) -> Vec<(f64, f64)> {
         let mut below: Vec<_> = self
             .units
@@ -160,14 +168,15 @@ impl Sample {
     }
 }
 
-/// The interval of the share of calls that have something (an error): each unit's calls that have it, and all of its calls.
+/// Returns the interval of the share of calls with a property, such as an error. Each unit is a pair: its calls with
+/// the property and all of its calls.
 ///
-/// Clopper's and Pearson's interval of as many independent calls as these are worth: see [`Sample::quantile_interval`], with the
-/// same assumptions and sources. It is for one look; at every look [`crate::share`] holds.
+/// This is the interval of Clopper and Pearson for an effective number of independent calls, with the assumptions and
+/// sources of [`Sample::quantile_interval`]. It is valid for a single look; [`crate::share`] is valid at every look.
 ///
 /// # Errors
 ///
-/// With fewer than [`MIN_UNITS`] units, and when the confidence is not between 0 and 1.
+/// Returns an error for fewer than [`MIN_UNITS`] units, and for a confidence that is not between 0 and 1.
 ///
 /// ```
 /// use tokengauge_stats::clustered::share_interval;
@@ -193,13 +202,15 @@ pub fn share_interval(
     )
 }
 
-/// The interval of a ratio of sums above 0, such as tokens per second, by its logarithm, so that no bound is below 0.
+/// Returns the interval of a positive ratio of sums, such as tokens per second. It is computed for the logarithm of the
+/// ratio, so no bound is negative.
 ///
-/// Its standard error is the jackknife's over units; its reach is Student's t, with the degrees of freedom of as many equally
-/// large units, and of up to 300 units the bootstrap-t's if that is more: ratios of few units are skewed. On the side to which the
-/// ratio is skewed the bootstrap-t's tail is 1 % of a 95 % interval's 2.5 %, since it falls short there.
+/// The standard error is a jackknife estimate over units. The width comes from Student's t, with degrees of freedom of
+/// the effective number of units. For up to 300 units it comes from the bootstrap-t if that is wider, because ratios of
+/// few units are skewed. On the side to which the ratio is skewed, the tail of the bootstrap-t is 1 % instead of the
+/// 2.5 % of a 95 % interval, because the bootstrap-t is too narrow there.
 ///
-/// It assumes independent units, and one look. [`MIN_UNITS`] are needed.
+/// It assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
 ///
 /// Sources: MacKinnon, Nielsen and Webb, "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232
 /// (2023), for the jackknife (CV3); Carter, Schnepel and Steigerwald, "Asymptotic behavior of a t test robust to cluster
@@ -208,7 +219,8 @@ pub fn share_interval(
 ///
 /// # Errors
 ///
-/// With fewer units, when the ratio or the one without a unit is 0, and when the confidence is not between 0 and 1.
+/// Returns an error for fewer than [`MIN_UNITS`] units, if the ratio is 0 with all units or without one of them, and
+/// for a confidence that is not between 0 and 1.
 ///
 /// ```
 /// use tokengauge_stats::clustered::ratio_interval;
@@ -243,8 +255,8 @@ pub fn ratio_interval(
     )
 }
 
-/// How many standard errors the bounds lie below and above the logarithm, by quantiles of the studentised error over resamples.
-/// The same units always give the same reach.
+/// Returns how many standard errors the bounds lie below and above the logarithm, from quantiles of the studentized
+/// error over resamples. The result is deterministic.
 fn resampled(units: &[Unit], value: f64, tail: f64) -> [f64; 2] {
     let mut random = seeded(1);
     let mut drawn = units.to_vec();
@@ -274,7 +286,7 @@ fn resampled(units: &[Unit], value: f64, tail: f64) -> [f64; 2] {
     }
 }
 
-/// How many independent calls those of the units are worth, by the share that have something.
+/// Returns the effective number of independent calls, from the share of calls with the property.
 fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -> Result<f64> {
     let parts = units.map(|(numerator, denominator)| Unit {
         numerator,
@@ -286,7 +298,7 @@ fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -
         return Ok(calls); // every call is a unit
     }
     let alone = found.value * (1.0 - found.value);
-    // With divisor n, by which calls that are units themselves are worth as many as they are.
+    // The divisor n makes the effective number of calls equal to the number of calls if every call is a unit.
     let variance = found.variance * (found.units - 1.0) / found.units;
     let worth = if variance > 0.0 && alone > 0.0 {
         (alone / variance).min(calls)
@@ -299,7 +311,7 @@ fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -
     check::answer((worth * (of_calls / of_units).powi(2)).min(calls))
 }
 
-/// A ratio of sums on some scale, and its variance by leaving out each unit in turn.
+/// A transformed ratio of sums and its jackknife variance over units.
 struct Jackknife {
     value: f64,
     variance: f64,
@@ -309,9 +321,9 @@ struct Jackknife {
 }
 
 impl Jackknife {
-    /// Unlike the delta method, leaving units out does not make large ones look as if they fitted the ratio that they make.
-    /// The degrees of freedom are the effective number of units (Kish) less one, or fewer if a few units make most of the
-    /// variance, by Satterthwaite: as many as there are units when the parts of the units are normal.
+    /// Unlike the delta method, the jackknife does not understate the error caused by large units, which pull the ratio
+    /// towards themselves. The degrees of freedom are the effective number of units (Kish) less one, or fewer by
+    /// Satterthwaite's formula if a few units contribute most of the variance.
     fn of(units: impl Iterator<Item = Unit> + Clone, scale: impl Fn(f64) -> f64) -> Result<Self> {
         let units = units.filter(|unit| unit.denominator > 0.0);
         let (mut count, mut above, mut below, mut sizes) = (0, 0.0, 0.0, 0.0);
@@ -345,8 +357,8 @@ impl Jackknife {
     }
 }
 
-/// The probability that at most `count` of `calls` have what a share of all have: the binomial distribution, for numbers that
-/// need not be whole.
+/// Returns the probability that at most `count` of `calls` have a property with probability `share`: the binomial
+/// distribution, extended to fractional counts.
 fn at_most(count: f64, calls: f64, share: f64) -> f64 {
     if count <= -1.0 {
         return 0.0;
@@ -358,7 +370,8 @@ fn at_most(count: f64, calls: f64, share: f64) -> f64 {
     }
 }
 
-/// The first number between two of which something is true, when it is so of all above; `None` where it is never.
+/// Returns by bisection the first number between `from` and `to` for which `is` is true. `is` must be monotonic.
+/// Returns `None` if it is never true.
 fn first(mut from: f64, mut to: f64, is: impl Fn(f64) -> bool) -> Option<f64> {
     if !is(to) {
         return None;
@@ -374,8 +387,8 @@ fn first(mut from: f64, mut to: f64, is: impl Fn(f64) -> bool) -> Option<f64> {
     Some(to)
 }
 
-/// How far the errors of two figures go together, from −1 to 1, by what units that both have add to them. 0 of figures without
-/// a unit in common: independent ones.
+/// Computes the correlation between the errors of two figures, from −1 to 1. It uses the contributions of the units that
+/// both figures share. Figures without a common unit have a correlation of 0.
 ///
 /// ```
 /// use tokengauge_stats::clustered::correlation;
@@ -403,17 +416,17 @@ pub fn correlation(first: &[(u32, f64)], second: &[(u32, f64)]) -> f64 {
     }
 }
 
-/// A figure and the bounds of its interval.
+/// A figure with the bounds of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
     /// The figure.
     pub value: f64,
-    /// Its interval.
+    /// The interval of the figure.
     pub interval: Interval,
 }
 
-/// The interval of by how much `changed` is above `baseline`, from the intervals of both, at their confidence; `correlation` is
-/// that of their errors. Intervals need not be symmetric.
+/// Returns the interval of `changed` minus `baseline`, at the confidence of their intervals, which need not be
+/// symmetric. `correlation` is the correlation of the errors of both figures.
 ///
 /// Source: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine
 /// 27 (2008), with the correlation of Zou, "Toward using confidence intervals to compare correlations", Psychological Methods
@@ -421,7 +434,7 @@ pub struct Bounded {
 ///
 /// # Errors
 ///
-/// Where a value is not finite.
+/// Returns an error for a value that is not finite.
 ///
 /// ```
 /// use tokengauge_stats::Interval;
@@ -451,11 +464,11 @@ pub fn difference(baseline: &Bounded, changed: &Bounded, correlation: f64) -> Re
     )
 }
 
-/// By which share of the baseline `changed` is above it, and the interval of that: [`difference`] of the logarithms.
+/// Returns the relative difference from `baseline` to `changed` with its interval: [`difference`] of the logarithms.
 ///
 /// # Errors
 ///
-/// Where a value or a bound is not above 0.
+/// Returns an error for a value or a bound that is not above 0.
 ///
 /// ```
 /// use tokengauge_stats::Interval;
@@ -494,7 +507,6 @@ mod calibration;
 mod tests {
     use super::*;
 
-    /// Calls of `sessions` sessions, `each` of them alike.
     fn alike(sessions: u32, each: u32) -> Sample {
         let calls =
             (0..sessions).flat_map(|session| (0..each).map(move |_| (f64::from(session), session)));

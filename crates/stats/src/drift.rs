@@ -1,4 +1,4 @@
-//! How far one distribution is from another.
+//! Distances between two distributions.
 
 mod distribution;
 
@@ -7,19 +7,20 @@ use crate::error::{Result, StatsError};
 
 pub use distribution::{Distribution, Point};
 
-/// The bins of the population stability index.
+/// The number of bins of the population stability index.
 pub const BINS: usize = 10;
-/// The share that an empty bin is taken for, so that its logarithm exists: evidently's 0.0001.
+/// The share that replaces the share of an empty bin, so that its logarithm exists. evidently also uses 0.0001.
 pub const LEAST_SHARE: f64 = 0.000_1;
 
-/// The Wasserstein-1 distance of two distributions in interquartile ranges of the reference, so that one threshold serves
-/// seconds, tokens and ratios: 0.1 is small, 0.5 is half of the reference's usual spread.
+/// Returns the Wasserstein-1 distance of two distributions in interquartile ranges of the reference, so that one
+/// threshold works for seconds, tokens and ratios: 0.1 is small, 0.5 is half of the usual spread of the reference.
 ///
-/// It is a size, not a significance: with few observations, of which a distance is made by chance, do not ask for it.
+/// The distance is an effect size, not a significance test. With few observations, random noise produces a distance.
 ///
 /// # Errors
 ///
-/// [`StatsError::NoVariation`] when the reference's interquartile range is 0; look at [`Distribution::wasserstein`] then.
+/// Returns [`StatsError::NoVariation`] if the interquartile range of the reference is 0. Use
+/// [`Distribution::wasserstein`] then.
 ///
 /// ```
 /// use tokengauge_stats::drift::{Distribution, distance};
@@ -37,17 +38,18 @@ pub fn distance(reference: &Distribution, current: &Distribution) -> Result<f64>
     check::answer(reference.wasserstein(current)? / range)
 }
 
-/// The population stability index of two distributions over the deciles of the reference: Σ (c − r) ln(c / r) over the shares of
-/// both in each bin, where an empty bin counts as [`LEAST_SHARE`]. Below 0.1 is usually called stable, above 0.25 changed.
+/// Returns the population stability index of two distributions over the deciles of the reference: Σ (c − r) ln(c / r)
+/// over the shares of both in each bin. An empty bin counts as [`LEAST_SHARE`]. An index below 0.1 is usually
+/// called stable, an index above 0.25 changed.
 ///
-/// A bin has what is above the decile before and up to its own. Deciles that are equal make one bin, so that a reference of few
-/// distinct values has fewer than [`BINS`].
+/// A bin contains the values above the previous decile, up to and including its own decile. Equal deciles share one
+/// bin, so a reference with few distinct values has fewer than [`BINS`] bins.
 ///
 /// Source: Siddiqi, "Credit risk scorecards", 2006; evidently.
 ///
 /// # Errors
 ///
-/// [`StatsError::NoVariation`] when the reference's deciles are all equal.
+/// Returns [`StatsError::NoVariation`] if all deciles of the reference are equal.
 ///
 /// ```
 /// use tokengauge_stats::drift::{Distribution, stability_index};

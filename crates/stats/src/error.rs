@@ -1,7 +1,7 @@
-//! Why there is no answer.
+//! The error type of this crate.
 
-/// Why a function of this crate has no answer: too little data, or data that no answer exists for. An answer is never NaN or
-/// infinite.
+/// The reason why a function of this crate has no result: too little data, or data for which no result exists. Results
+/// are never NaN or infinite.
 ///
 /// ```
 /// use tokengauge_stats::{StatsError, student};
@@ -12,49 +12,49 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// There are fewer observations (or trials, units, batches) than the method needs.
-    #[error("too few observations: {got} of the {needed} that are needed")]
+    #[error("too few observations: {got}, but {needed} are needed")]
     TooFew {
-        /// The least number that would do.
+        /// The minimum number.
         needed: usize,
-        /// The number there is.
+        /// The actual number.
         got: usize,
     },
     /// There are more observations than the method has memory or time for.
-    #[error("too many observations: {got}, and at most {allowed} are possible")]
+    #[error("too many observations: {got}, but at most {allowed} are possible")]
     TooMany {
-        /// The largest number that is possible.
+        /// The maximum number.
         allowed: usize,
-        /// The number there is.
+        /// The actual number.
         got: usize,
     },
-    /// A value is NaN or infinite, or the answer would be too large for a number.
+    /// A value is NaN or infinite, or the result would overflow.
     #[error("a value is not a finite number")]
     NotFinite,
-    /// Something that is divided by is zero: the level of a relative change, the sum under a ratio.
-    #[error("the baseline is zero, so that no change relative to it exists")]
+    /// A divisor is zero, such as the level of a relative change or the denominator of a ratio.
+    #[error("the baseline is zero, so there is no relative change")]
     ZeroLevel,
-    /// All values are equal, so that their spread is zero and nothing can be judged by it.
-    #[error("all values are equal, so that their spread says nothing")]
+    /// All values are equal, so the spread that the method needs is zero.
+    #[error("all values are equal, so the spread is zero")]
     NoVariation,
     /// A parameter is outside its range.
     #[error("{name} must be {wanted}, not {value}")]
     OutOfRange {
         /// The parameter's name.
         name: &'static str,
-        /// What it has to be.
+        /// The allowed values.
         wanted: &'static str,
-        /// What it is.
+        /// The actual value.
         value: f64,
     },
     /// Two lists that belong together differ in length.
-    #[error("{got} values where {wanted} are expected")]
+    #[error("got {got} values, but {wanted} are expected")]
     LengthsDiffer {
-        /// The length of the first.
+        /// The length of the first list.
         wanted: usize,
-        /// The length of the second.
+        /// The length of the second list.
         got: usize,
     },
 }
 
-/// An answer, or why there is none.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, StatsError>;

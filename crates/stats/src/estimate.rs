@@ -1,12 +1,12 @@
-//! A figure and its variance.
+//! A figure with its variance.
 
 use crate::check;
 use crate::distribution::student_quantile;
 use crate::error::Result;
 use crate::interval::Interval;
 
-/// A figure that was estimated from independent units, and how far it is known. What [`crate::ratio`] makes and
-/// [`crate::sequence`] takes.
+/// A figure that was estimated from independent units, with its variance. [`crate::ratio`] produces estimates and
+/// [`crate::sequence`] consumes them.
 ///
 /// ```
 /// use tokengauge_stats::Estimate;
@@ -19,27 +19,29 @@ use crate::interval::Interval;
 pub struct Estimate {
     /// The figure, in its own unit.
     pub value: f64,
-    /// The variance of the figure itself, not that of one unit; in its unit, squared.
+    /// The variance of the figure (not of one unit), in the squared unit of the figure.
     pub variance: f64,
-    /// The number of units. Where two arms are compared, twice the harmonic mean of theirs: all units where both have as many.
+    /// The number of units. For a comparison of two arms, twice the harmonic mean of the arms' numbers: the total if
+    /// both arms are equally large.
     pub units: u64,
-    /// Those of Student's t; Welch's where two arms are compared.
+    /// The degrees of freedom of Student's t. For a comparison of two arms, Welch's degrees of freedom.
     pub degrees_of_freedom: f64,
 }
 
 impl Estimate {
-    /// Student's t interval at a confidence such as 0.95. It is for one look at a number of units that was fixed beforehand.
+    /// Returns Student's t interval at a confidence such as 0.95. It is valid for a single look at a number of units
+    /// that was fixed beforehand.
     ///
     /// # Errors
     ///
-    /// When the confidence is not between 0 and 1, or the estimate is not finite.
+    /// Returns an error if the confidence is not between 0 and 1, or if the estimate is not finite.
     pub fn interval(&self, confidence: f64) -> Result<Interval> {
         let left_out = check::left_out(confidence)?;
         let quantile = student_quantile(1.0 - left_out / 2.0, self.degrees_of_freedom)?;
         Interval::around(self.value, quantile * self.variance.sqrt())
     }
 
-    /// This estimate, when all of it is finite.
+    /// Returns this estimate if all of its numbers are finite.
     pub(crate) fn checked(self) -> Result<Self> {
         check::finite(&[self.value, self.variance, self.degrees_of_freedom])?;
         Ok(self)

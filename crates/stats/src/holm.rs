@@ -3,17 +3,17 @@
 use crate::check;
 use crate::error::{Result, StatsError};
 
-/// The p values, in their order, adjusted so that the probability of one false rejection or more among all of them is at most
-/// the level that they are compared with. Whatever dependence they have.
+/// Adjusts p values so that the probability of any false rejection is at most the level that the adjusted values are
+/// compared with, whatever the dependence between the tests. The order of the values is preserved.
 ///
-/// The adjusted value of the i-th smallest of m is the largest of (m − j + 1) · p(j) over j ≤ i, at most 1. Always-valid p
-/// values stay always valid.
+/// The adjusted value of the i-th smallest of m is the largest of (m − j + 1) · p(j) over j ≤ i, at most 1.
+/// Always-valid p values remain always valid.
 ///
 /// Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6 (1979).
 ///
 /// # Errors
 ///
-/// When a p value is not between 0 and 1. None is adjusted to none.
+/// Returns an error for a p value that is not between 0 and 1. An empty list gives an empty list.
 ///
 /// ```
 /// use tokengauge_stats::holm;

@@ -1,9 +1,9 @@
-//! An interval of a figure.
+//! Intervals of figures.
 
 use crate::check;
 use crate::error::Result;
 
-/// Two finite bounds, `lower` not above `upper`, in the unit of the figure that lies between them.
+/// Two finite bounds in the unit of the figure between them. `lower` is not above `upper`.
 ///
 /// ```
 /// use tokengauge_stats::Interval;
@@ -21,26 +21,26 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the value lies between the bounds, or on one of them.
+    /// Returns whether the value lies between the bounds or on one of them.
     #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         self.lower <= value && value <= self.upper
     }
 
-    /// Whether the whole interval lies between two limits: what shows that a figure is small, where an interval that
-    /// contains 0 shows nothing.
+    /// Returns whether the whole interval lies between two limits. This shows that a figure is small; an interval that
+    /// contains 0 does not.
     #[must_use]
     pub fn is_within(&self, lowest: f64, highest: f64) -> bool {
         lowest <= self.lower && self.upper <= highest
     }
 
-    /// The distance of the bounds.
+    /// Returns the distance between the bounds.
     #[must_use]
     pub fn width(&self) -> f64 {
         self.upper - self.lower
     }
 
-    /// `reach` to both sides of a value.
+    /// Returns the interval from `value - reach` to `value + reach`.
     pub(crate) fn around(value: f64, reach: f64) -> Result<Self> {
         Self::new(value - reach, value + reach)
     }

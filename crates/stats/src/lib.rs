@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![deny(clippy::print_stdout, clippy::print_stderr)] // these macros panic if the reader has closed the pipe
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod bootstrap;

@@ -1,4 +1,4 @@
-//! Why a mean changed: the mix of strata, or the strata themselves.
+//! Causes of a changed mean: a different mix of strata, or changes within the strata.
 
 use crate::check;
 use crate::error::{Result, StatsError};
@@ -6,56 +6,59 @@ use crate::error::{Result, StatsError};
 /// The observations of one stratum in one period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// Their number, or another weight, at least 0.
+    /// The number of observations or another weight, at least 0.
     pub weight: f64,
-    /// Their mean, in the figure's unit; of no consequence where the weight is 0.
+    /// The mean of the observations, in the unit of the figure; ignored if the weight is 0.
     pub mean: f64,
 }
 
-/// One stratum, such as prompts of 1k to 8k tokens, before and after. A weight of 0 says that it has no observations then.
+/// One stratum, such as prompts of 1k to 8k tokens, before and after. A weight of 0 means no observations in that
+/// period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stratum {
     /// The earlier period, or the baseline.
     pub before: Group,
-    /// The later one.
+    /// The later period.
     pub after: Group,
 }
 
-/// The parts of one stratum in the difference, in the figure's unit.
+/// The contributions of one stratum to the difference of the means, in the unit of the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
-    /// What its change of share adds: (share after − share before) · mean of both means.
+    /// The contribution of the changed share: (share after − share before) · mean of both means.
     pub mix: f64,
-    /// What its change of mean adds: (mean after − mean before) · mean of both shares.
+    /// The contribution of the changed mean: (mean after − mean before) · mean of both shares.
     pub within: f64,
 }
 
-/// A difference of two means, in parts.
+/// The contributions to a difference of two means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decomposition {
-    /// The mean before.
+    /// The mean of the earlier period.
     pub before: f64,
-    /// The mean after.
+    /// The mean of the later period.
     pub after: f64,
-    /// What the change of shares adds to the difference. The sum of the parts'.
+    /// The contribution of changed shares: the sum of [`Part::mix`] over all strata.
     pub mix: f64,
-    /// What the change within strata adds. `mix + within` is `after - before`, up to rounding.
+    /// The contribution of changes within strata. `mix + within` is `after - before`, up to rounding.
     pub within: f64,
-    /// The parts, one a stratum, in their order. One stratum's mix alone depends on the level; their sum does not.
+    /// The contributions of the strata, in input order. The mix of a single stratum depends on the level of the figure;
+    /// the sum does not.
     pub parts: Vec<Part>,
 }
 
-/// Kitagawa's decomposition of the difference of two means into the part of the mix and the part within strata. It is about
-/// means; medians do not decompose.
+/// Decomposes the difference of two means into the part of the mix and the part within strata, by Kitagawa's method. It
+/// works for means; medians cannot be decomposed.
 ///
-/// Shares and means are weighted by the average of the other, so that the result does not depend on the direction and nothing
-/// is left over. A stratum that one period does not have is given the mean of the other: all that it adds is mix.
+/// Shares are weighted by the average of both means, and means by the average of both shares. The result therefore does
+/// not depend on the direction, and there is no remainder. A stratum that is missing in one period gets the mean of the
+/// other period, so that its whole contribution is mix.
 ///
 /// Source: Kitagawa, "Components of a difference between two rates", JASA 50 (1955).
 ///
 /// # Errors
 ///
-/// When a period has no observations at all, a value is not finite, or a weight is below 0.
+/// Returns an error if a period has no observations, a value is not finite, or a weight is negative.
 ///
 /// ```
 /// use tokengauge_stats::mix::{Group, Stratum, decompose};

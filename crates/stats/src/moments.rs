@@ -1,17 +1,18 @@
-//! Means, sums of squares and quantiles, which several modules share.
+//! Shared functions for means, sums of squares and quantiles.
 
-/// The mean; NaN of nothing.
+/// Returns the mean, or NaN for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The sum of the squared distances from the mean: two passes, so that a large level costs no digits.
+/// Returns the sum of the squared distances from the mean. Two passes avoid the cancellation that a large level would
+/// cause.
 pub fn sum_of_squares(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// The median of sorted values, of which there is at least one: the mean of the two in the middle.
+/// Returns the median of sorted values. There must be at least one value.
 pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() % 2 {
@@ -20,25 +21,25 @@ pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     }
 }
 
-/// A quantile of sorted values, of which there is at least one: linear between neighbours, numpy's default.
+/// Returns a quantile of sorted values with linear interpolation, the default of numpy. There must be at least one
+/// value.
 pub fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
     let position = share * (sorted.len() - 1) as f64;
     let below = (position.floor() as usize).min(sorted.len() - 1);
     let above = (below + 1).min(sorted.len() - 1);
     let weight = position - below as f64;
     let (below, above) = (sorted[below], sorted[above]);
-    // Rounded, but not beyond the neighbours: a larger share has no smaller quantile.
+    // Clamping after rounding guarantees that a larger share never has a smaller quantile.
     (below + (above - below) * weight).clamp(below, above)
 }
 
-/// The values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The sum of the products, as far as the shorter one goes.
+/// Returns the dot product, up to the length of the shorter slice.
 pub fn product(left: &[f64], right: &[f64]) -> f64 {
     left.iter()
         .zip(right)

@@ -1,12 +1,12 @@
-//! The generator that resampling draws from.
+//! The random number generator for resampling.
 
 use rand::SeedableRng;
 
-/// A small generator whose sequence for a seed is the same in every version and on every machine (PCG XSL RR 128/64). Not for
-/// secrets.
+/// A small generator (PCG XSL RR 128/64) whose sequence for a seed is identical in all versions and on all machines.
+/// Not for secrets.
 pub type Generator = rand_pcg::Pcg64;
 
-/// The generator of a seed: the same seed gives the same answers.
+/// Returns the generator for a seed.
 ///
 /// ```
 /// use tokengauge_stats::seeded;

@@ -1,4 +1,4 @@
-//! Two samples compared by ranks: whether one is shifted, and by how much.
+//! Rank tests of two samples: whether one sample is shifted, and by how much.
 
 mod exact;
 mod ranks;
@@ -11,43 +11,44 @@ use crate::moments;
 use exact::Exact;
 use ranks::Ranks;
 
-/// The smaller sample's size up to which the exact distribution is used, scipy's rule.
+/// The largest size of the smaller sample for which the exact distribution is used, as in scipy.
 const EXACT_UP_TO: usize = 8;
-/// Pairs that are held in memory at once: 8 MB.
+/// The maximum number of pairs in memory: 8 MB.
 pub const MAX_PAIRS: usize = 1_000_000;
 
-/// Which distribution a p value is of.
+/// The distribution that a p value was computed from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Distribution {
-    /// All orders of the values, counted.
+    /// The exact distribution, from counting all orders of the values.
     Exact,
-    /// The normal approximation, with corrections for ties and for steps of one.
+    /// The normal approximation, with corrections for ties and continuity.
     Normal,
 }
 
-/// A Mann–Whitney test.
+/// The result of a Mann–Whitney test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MannWhitney {
-    /// U of the first sample: the number of pairs in which its value is the larger one, with half of those that are equal.
+    /// U of the first sample: the number of pairs in which the first sample has the larger value. Equal pairs count
+    /// half.
     pub u: f64,
     /// The two-sided p value.
     pub p: f64,
-    /// Which distribution it is of.
+    /// The distribution that `p` was computed from.
     pub distribution: Distribution,
 }
 
-/// The Mann–Whitney U test (Wilcoxon's rank sum test) of whether two independent samples are from one distribution, two-sided.
-/// Units do not matter, only order.
+/// The two-sided Mann–Whitney U test (Wilcoxon's rank sum test) of whether two independent samples come from one
+/// distribution. It uses only the order of the values.
 ///
-/// The p value is exact when the smaller sample has at most 8 values and no two values are equal; else normal with corrections
-/// for ties and continuity: `scipy.stats.mannwhitneyu` with its defaults. When all values are equal it is 1, where scipy says
-/// NaN. Exact beyond [`MAX_PAIRS`] pairs is normal, too.
+/// The p value is exact if the smaller sample has at most 8 values and no two values are equal. Otherwise it is normal
+/// with corrections for ties and continuity. Both rules are the defaults of `scipy.stats.mannwhitneyu`. If all values
+/// are equal, p is 1, where scipy returns NaN. Above [`MAX_PAIRS`] pairs the normal approximation is always used.
 ///
 /// Source: Mann and Whitney, Annals of Mathematical Statistics 18 (1947).
 ///
 /// # Errors
 ///
-/// When a sample is empty or a value is not finite.
+/// Returns an error if a sample is empty or a value is not finite.
 ///
 /// ```
 /// use tokengauge_stats::rank::{Distribution, mann_whitney};
@@ -77,7 +78,7 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Result<MannWhitney> {
     Ok(MannWhitney { u, p, distribution })
 }
 
-/// Below its mean by less than the correction, U says nothing.
+/// The continuity correction can make the distance negative; p is 1 then.
 fn one_when_equal(above: f64, deviation: f64) -> f64 {
     if above <= 0.0 || deviation <= 0.0 {
         return 1.0;
@@ -85,28 +86,29 @@ fn one_when_equal(above: f64, deviation: f64) -> f64 {
     normal_two_sided(above / deviation)
 }
 
-/// How far the second sample is shifted from the first.
+/// The shift from the first sample to the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// The median of all differences, second less first.
+    /// The median of all differences, second minus first.
     pub estimate: f64,
-    /// The shifts that the test does not reject; `None` where the samples are so small that it cannot reject any at this
-    /// confidence (three against three at 95 %).
+    /// The shifts that the test does not reject. `None` if the samples are too small to reject any shift at this
+    /// confidence, such as three against three at 95 %.
     pub interval: Option<Interval>,
 }
 
-/// The Hodges–Lehmann estimate of the shift from the first sample to the second, in their unit, and its interval: every shift
-/// that [`mann_whitney`] would not reject between the first sample, moved by it, and the second.
+/// Returns the Hodges–Lehmann estimate of the shift from the first sample to the second, in their unit, with its
+/// interval. The interval contains every shift that [`mann_whitney`] would not reject between the shifted first sample
+/// and the second.
 ///
-/// It assumes independent values and distributions of one shape. Exact under the condition of the test, else normal, with the
-/// ties within each sample.
+/// It assumes independent values and distributions of equal shape. It is exact under the conditions of the test and
+/// otherwise normal, with corrections for the ties within each sample.
 ///
 /// Source: Hodges and Lehmann, Annals of Mathematical Statistics 34 (1963); the interval is Moses', in Hollander and Wolfe,
 /// "Nonparametric statistical methods", 4.3.
 ///
 /// # Errors
 ///
-/// When a sample is empty, a value is not finite, or there are more than [`MAX_PAIRS`] pairs.
+/// Returns an error if a sample is empty, a value is not finite, or there are more than [`MAX_PAIRS`] pairs.
 ///
 /// ```
 /// use tokengauge_stats::rank::shift;
@@ -132,7 +134,7 @@ pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Result<Shift> {
     Ok(Shift { estimate, interval })
 }
 
-/// All differences, second less first, in ascending order.
+/// Returns all differences, second minus first, in ascending order.
 fn differences(first: &[f64], second: &[f64]) -> Result<Vec<f64>> {
     let pairs = first.len().saturating_mul(second.len());
     if pairs > MAX_PAIRS {
@@ -149,15 +151,15 @@ fn differences(first: &[f64], second: &[f64]) -> Result<Vec<f64>> {
     Ok(differences)
 }
 
-/// How many of the smallest differences are beyond the interval: a shift with that many below it is the first one that is not
-/// rejected. `None` where none is rejected.
+/// Returns how many of the smallest differences lie outside the interval: the number of differences below the first
+/// shift that is not rejected. Returns `None` if no shift is rejected.
 fn outermost(first: &[f64], second: &[f64], left_out: f64) -> Option<usize> {
     let pairs = first.len() * second.len();
     let ranks = Ranks::of(first, second);
     let few = first.len().min(second.len()) <= EXACT_UP_TO;
     let rejected = if few && !ranks.has_ties_within() {
         let exact = Exact::new(first.len(), second.len());
-        // A p value of exactly 20 % is rejected at 80 %, although 1 - 0.8 is a little less.
+        // Makes sure that a p value of exactly 20 % is rejected at 80 %, although 1 - 0.8 is slightly less than 0.2.
         let left_out = left_out * (1.0 + 1e-9);
         (0..=pairs / 2)
             .take_while(|below| 2.0 * exact.at_most(*below) <= left_out)

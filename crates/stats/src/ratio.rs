@@ -1,20 +1,20 @@
-//! Ratios of sums over units, by the delta method: tokens per second of many calls in few sessions.
+//! Ratios of sums over units by the delta method, such as the tokens per second of many calls in few sessions.
 
 use crate::check;
 use crate::error::{Result, StatsError};
 use crate::estimate::Estimate;
 
-/// What one unit (a session, a user, a block of time) adds to the two sums.
+/// The contribution of one unit (a session, a user, a block of time) to the two sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// Its part of the upper sum, such as tokens.
+    /// The contribution to the numerator, such as tokens.
     pub numerator: f64,
-    /// Its part of the lower sum, such as seconds; 1 for a mean over units.
+    /// The contribution to the denominator, such as seconds; 1 for a mean over units.
     pub denominator: f64,
 }
 
-/// The units of one arm, as six numbers: count, means, and sums of squares and products about the means. Units can be added one
-/// at a time and arms merged, so that no unit has to be stored; a unit is added once, when it is complete.
+/// The units of one arm as six numbers: count, means, and sums of squares and products about the means. Units are added
+/// one at a time and arms can be merged, so units need not be stored. Add a unit once, when it is complete.
 ///
 /// ```
 /// use tokengauge_stats::ratio::{Arm, Unit};
@@ -57,9 +57,9 @@ impl Arm {
         self.denominator * self.units as f64
     }
 
-    /// The numerators and denominators as counts of independent events: of calls that belong to few units, as many as
-    /// there are units, or fewer where some units have far more calls than others (Kish's effective size, (Σ n)² / Σ n²). That
-    /// is right where calls of a unit are all alike, and careful where they are not.
+    /// Returns the sums of numerators and denominators as effective counts of independent events. Calls that belong to
+    /// few units count as many as there are units, or fewer if some units have far more calls than others (Kish's
+    /// effective size, (Σ n)² / Σ n²). This is exact if the calls of a unit are all alike, and conservative otherwise.
     #[must_use]
     pub fn effective_counts(&self) -> (f64, f64) {
         let units = self.units as f64;
@@ -81,7 +81,8 @@ impl Arm {
         });
     }
 
-    /// Adds the units of another arm (Chan, Golub and LeVeque's update, which loses no digits to a large mean).
+    /// Adds the units of another arm, by the update of Chan, Golub and LeVeque, which is accurate even for a large
+    /// mean.
     ///
     /// ```
     /// use tokengauge_stats::ratio::{Arm, Unit};
@@ -108,30 +109,30 @@ impl Arm {
         self.units += other.units;
     }
 
-    /// The means of the numerators and of the denominators.
+    /// Returns the means of the numerators and of the denominators.
     pub(crate) fn means(&self) -> (f64, f64) {
         (self.numerator, self.denominator)
     }
 
-    /// The sum of the squares of numerator − ratio · denominator about its mean.
+    /// Returns the sum of squares of numerator − ratio · denominator about its mean.
     pub(crate) fn residual_squares(&self, ratio: f64) -> f64 {
         let squares = self.numerator_squares - 2.0 * ratio * self.products
             + ratio * ratio * self.denominator_squares;
-        // Rounding may leave a sum that is 0 a little below it.
+        // Rounding may make a sum of 0 slightly negative.
         if squares < 0.0 { 0.0 } else { squares }
     }
 
-    /// The ratio of the sums, Σ numerator / Σ denominator, with its variance by the delta method, clustered by unit:
-    /// (s²ₙ − 2 R sₙd + R² s²d) / (d̄² · units).
+    /// Returns the ratio of the sums, Σ numerator / Σ denominator, with its variance by the delta method, clustered by
+    /// unit: (s²ₙ − 2 R sₙd + R² s²d) / (d̄² · units).
     ///
-    /// It assumes independent units, and so many that the mean of the denominators is far from 0 against its standard error.
-    /// Calls within a unit may depend on each other.
+    /// It assumes independent units. There must be enough units that the mean of the denominators is many standard
+    /// errors above 0. Calls within a unit may depend on each other.
     ///
     /// Source: Deng, Knoblich and Lu, "Applying the delta method in metric analytics", KDD 2018.
     ///
     /// # Errors
     ///
-    /// With fewer than two units, when the denominators sum to 0, and when a value is not finite.
+    /// Returns an error for fewer than two units, if the denominators sum to 0, and for a value that is not finite.
     pub fn ratio(&self) -> Result<Estimate> {
         check::at_least(2, self.units.min(2) as usize)?;
         if self.denominator == 0.0 {
@@ -150,11 +151,12 @@ impl Arm {
     }
 }
 
-/// By how much the ratio of `changed` is above that of `baseline`, in the ratio's unit. The arms' units are independent.
+/// Returns the ratio of `changed` minus the ratio of `baseline`, in the unit of the ratio. The units of the two arms
+/// must be independent.
 ///
 /// # Errors
 ///
-/// Those of [`Arm::ratio`].
+/// Returns the errors of [`Arm::ratio`].
 ///
 /// ```
 /// use tokengauge_stats::ratio::{Arm, Unit, difference};
@@ -177,8 +179,8 @@ pub fn difference(baseline: &Arm, changed: &Arm) -> Result<Estimate> {
     .checked()
 }
 
-/// The units of two arms together, for [`Estimate::units`]: twice their harmonic mean. A hundred units against a million
-/// tell about as much as two hundred against two hundred, not as much as half a million against half a million.
+/// Returns the number of units of a comparison of two arms, for [`Estimate::units`]: twice their harmonic mean. A
+/// hundred units against a million carry about as much information as two hundred against two hundred.
 ///
 /// ```
 /// use tokengauge_stats::ratio::both_arms;
@@ -192,7 +194,7 @@ pub fn both_arms(baseline: u64, changed: u64) -> u64 {
     u64::try_from(product / sum.max(1)).unwrap_or(u64::MAX)
 }
 
-/// The degrees of freedom of Welch and Satterthwaite.
+/// Degrees of freedom by Welch and Satterthwaite.
 fn welch(a: &Estimate, b: &Estimate) -> f64 {
     let share = |estimate: &Estimate| estimate.variance.powi(2) / estimate.degrees_of_freedom;
     match (a.variance + b.variance).powi(2) / (share(a) + share(b)) {

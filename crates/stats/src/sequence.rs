@@ -1,33 +1,35 @@
-//! A confidence sequence: intervals that hold at every look at once, so that looking every minute is safe.
+//! Confidence sequences: intervals that are valid at every look, so that it is safe to look every minute.
 
 use crate::check;
 use crate::error::{Result, StatsError};
 use crate::estimate::Estimate;
 use crate::interval::Interval;
 
-/// What a sequence is made for. All of it is fixed before the first look.
+/// The design of a sequence, which must be fixed before the first look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// The confidence over all looks together, such as 0.95.
     pub confidence: f64,
-    /// The number of units, as in [`Estimate::units`], at which the intervals are tightest; they also hold at all others.
+    /// The number of units, as in [`Estimate::units`], at which the intervals are tightest. They are valid at all other
+    /// numbers.
     pub tightest_at: u64,
-    /// The number of units before which there is no answer, since the variance is not known well enough. 100 do for values
-    /// about symmetric; where few units differ from the rest, such as a share of 1 %, wait for some 50 of those.
+    /// The number of units of the first look. Before it there is no result, because the variance is not known well
+    /// enough. 100 units are enough for roughly symmetric values. If only a few units differ from the others, such as a
+    /// share of 1 %, wait for about 50 of them.
     pub first_look: u64,
 }
 
-/// An asymptotic confidence sequence with Robbins' normal mixture. Its state is that of the estimate: see
+/// An asymptotic confidence sequence with Robbins' normal mixture. Its only state is the estimate: see
 /// [`crate::ratio::Arm`].
 ///
 /// With t units, the estimate's variance v, σ² = t · v and α = 1 − confidence, the interval is
 /// estimate ± σ √(2 (t ρ² + 1) / (t² ρ²) · ln(√(t ρ² + 1) / α)).
 ///
-/// It assumes independent units with finite variance, and that the sequence starts with so many of them that the variance is
-/// known: the guarantee is asymptotic. The probability that the truth is ever outside is then at most α, however often one
-/// looks and whatever one stops by. For the mean of per-unit values take [`crate::ratio::Arm::ratio`] with denominators of 1;
-/// for two arms [`crate::ratio::difference`] or [`crate::stratified::Strata::log_ratio`], where t is twice the harmonic mean of
-/// their units.
+/// It assumes independent units with finite variance, and a first look with enough units to know the variance: the
+/// guarantee is asymptotic. The probability that the truth is ever outside the interval is then at most α, for any
+/// number of looks and any stopping rule. For the mean of per-unit values, use [`crate::ratio::Arm::ratio`] with
+/// denominators of 1. For two arms, use [`crate::ratio::difference`] or [`crate::stratified::Strata::log_ratio`], where
+/// t is twice the harmonic mean of the arms' units.
 ///
 /// Source: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic confidence
 /// sequences", arXiv 2103.06476, theorem 2.2, as GrowthBook uses it.
@@ -56,28 +58,28 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence with the ρ that makes the interval at `tightest_at` units as narrow as possible: ρ² = (u − 1) / t, where
-    /// u = −W₋₁(−α² / e) solves u = 1 − 2 ln α + ln u.
+    /// Creates a sequence with the ρ that makes the interval at `tightest_at` units as narrow as possible: ρ² = (u − 1)
+    /// / t, where u = −W₋₁(−α² / e) solves u = 1 − 2 ln α + ln u.
     ///
     /// # Errors
     ///
-    /// When an option is out of range: a confidence that is not between 0 and 1, no units.
+    /// Returns an error if the confidence is not between 0 and 1, or a number of units is 0.
     pub fn new(options: Options) -> Result<Self> {
         let left_out = check::left_out(options.confidence)?;
         let units = check::positive("tightest_at", options.tightest_at as f64)?;
         let mut solution = 1.0 - 2.0 * left_out.ln();
-        // Each step comes closer by the factor 1 / u. Confidences near 0 have u near 1, and need the steps.
+        // Each step reduces the error by the factor 1 / u. Confidences near 0 have u near 1 and need many steps.
         for _ in 0..200 {
             solution = 1.0 - 2.0 * left_out.ln() + solution.ln();
         }
         Self::with_rho(options, ((solution - 1.0) / units).sqrt())
     }
 
-    /// A sequence with a given ρ, instead of the one for `tightest_at`.
+    /// Creates a sequence with a given ρ instead of the best one for `tightest_at`.
     ///
     /// # Errors
     ///
-    /// When the confidence is not between 0 and 1, or ρ is not above 0.
+    /// Returns an error if the confidence is not between 0 and 1, or ρ is not above 0.
     ///
     /// ```
     /// use tokengauge_stats::sequence::{Options, Sequence};
@@ -95,29 +97,29 @@ impl Sequence {
         })
     }
 
-    /// The mixture parameter ρ.
+    /// Returns the mixture parameter ρ.
     #[must_use]
     pub fn rho(&self) -> f64 {
         self.rho_squared.sqrt()
     }
 
-    /// The interval at this look, two-sided.
+    /// Returns the two-sided interval at this look.
     ///
     /// # Errors
     ///
-    /// Before the first look, and when the variance is 0: no interval follows from units that do not vary.
+    /// Returns an error before the first look, and if the variance is 0.
     pub fn interval(&self, estimate: &Estimate) -> Result<Interval> {
         let growth = self.growth(estimate)?;
         let reach = self.reach(estimate, (growth.sqrt() / self.left_out).ln());
         Interval::around(estimate.value, reach)
     }
 
-    /// The bound that the truth is at or above, one-sided: for "not worse by more than". Its logarithm is
+    /// Returns the one-sided lower bound of the truth, to show "not worse by more than". Its logarithm is
     /// ln(1 + √(t ρ² + 1) / (2 α)).
     ///
     /// # Errors
     ///
-    /// Those of [`Self::interval`].
+    /// Returns the errors of [`Self::interval`].
     ///
     /// ```
     /// use tokengauge_stats::{StatsError, Estimate};
@@ -137,21 +139,22 @@ impl Sequence {
         check::answer(estimate.value - self.one_sided(estimate)?)
     }
 
-    /// The bound that the truth is at or below, one-sided.
+    /// Returns the one-sided upper bound of the truth.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::interval`].
+    /// Returns the errors of [`Self::interval`].
     pub fn upper_bound(&self, estimate: &Estimate) -> Result<f64> {
         check::answer(estimate.value + self.one_sided(estimate)?)
     }
 
-    /// The always-valid p value of the hypothesis that the truth is `null`, two-sided: the smallest α with an interval that leaves
-    /// it out. The probability that it is ever at or below a level is at most that level, if the hypothesis is true.
+    /// Returns the always-valid two-sided p value of the hypothesis that the truth is `null`: the smallest α whose
+    /// interval does not contain `null`. If the hypothesis is true, the probability that p is ever at or below a level
+    /// is at most that level.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::interval`].
+    /// Returns the errors of [`Self::interval`].
     pub fn p_value(&self, estimate: &Estimate, null: f64) -> Result<f64> {
         check::finite(&[null])?;
         let growth = self.growth(estimate)?;
@@ -166,7 +169,7 @@ impl Sequence {
         Ok(self.reach(estimate, (growth.sqrt() / (2.0 * self.left_out)).ln_1p()))
     }
 
-    /// t ρ² + 1, when there is enough to look at.
+    /// Returns t ρ² + 1, or an error before the first look.
     fn growth(&self, estimate: &Estimate) -> Result<f64> {
         check::finite(&[estimate.value, estimate.variance])?;
         let as_count = |units: u64| usize::try_from(units).unwrap_or(usize::MAX);

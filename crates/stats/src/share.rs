@@ -1,4 +1,5 @@
-//! The share of units that have an event: an interval that holds at every look, also where the event is rare or never happens.
+//! Intervals of the share of units that have an event. They are valid at every look, also for events that are rare or
+//! never happen.
 
 use crate::check;
 use crate::error::{Result, StatsError};
@@ -6,25 +7,25 @@ use crate::interval::Interval;
 use statrs::distribution::{Beta, ContinuousCDF};
 use statrs::function::beta::ln_beta;
 
-/// Halvings of the range that a bound is in: more than a number's digits.
+/// The number of bisection steps, which exceeds the precision of a `f64`.
 const HALVINGS: u32 = 60;
-/// The mixture of shares: weight, α and β of each Beta distribution. It is made for rare events, which it bounds with half of
-/// the units that a single Beta(½, ½) needs, and is almost as good for common events.
+/// The prior mixture of shares: weight, α and β of each Beta distribution. It is designed for rare events, for which it
+/// needs half of the units that a single Beta(½, ½) needs. It is almost as good for common events.
 const MIXTURE: [(f64, f64, f64); 3] = [(0.7, 0.5, 20.0), (0.15, 20.0, 0.5), (0.15, 0.5, 0.5)];
 
-/// The interval of a share, of which `with` of `units` independent units are: it holds at every look at once with the
-/// confidence. Unlike [`crate::sequence`], it needs no variation: of no event among 500 units it says how many there may be.
-/// Both may be fractions: calls that depend on each other count as fewer.
+/// Returns the interval of a share from `with` events in `units` independent units, valid at every look. Unlike
+/// [`crate::sequence`] it needs no variation: it also bounds the share after no event in 500 units. Both numbers may be
+/// fractions, because dependent calls count as fewer.
 ///
-/// It has every share under which the units' likelihood, against a mixture of all shares, is not below 1 − confidence: the
-/// mixture's relation to the true share is a martingale, so that Ville's inequality bounds it.
+/// The interval contains every share whose likelihood ratio against the mixture is at least 1 − confidence. Under the
+/// true share, the inverse ratio is a martingale, so Ville's inequality bounds it.
 ///
 /// Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (1970); the beta-binomial mixture of
 /// Howard et al., arXiv 1810.08240.
 ///
 /// # Errors
 ///
-/// Without units, with more events than units, and when the confidence is not between 0 and 1.
+/// Returns an error without units, for more events than units, and for a confidence that is not between 0 and 1.
 ///
 /// ```
 /// use tokengauge_stats::share;
@@ -42,7 +43,6 @@ pub fn interval(with: f64, units: f64, confidence: f64) -> Result<Interval> {
     let largest = components.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = components.iter().map(|ln| (ln - largest).exp()).sum();
     let mixture = largest + sum.ln();
-    // 0 · ln 0 is 0.
     let times_ln = |count: f64, share: f64| if count > 0.0 { count * share.ln() } else { 0.0 };
     let likelihood = |share: f64| times_ln(with, share) + times_ln(without, 1.0 - share);
     let inside = |share: f64| mixture - likelihood(share) < -left_out.ln();
@@ -53,13 +53,14 @@ pub fn interval(with: f64, units: f64, confidence: f64) -> Result<Interval> {
     })
 }
 
-/// The interval of a share for one look at a number of units that was fixed beforehand, such as the runs of a simulation.
+/// Returns the interval of a share for a single look at a number of units that was fixed beforehand, such as the runs
+/// of a simulation.
 ///
 /// Source: Clopper and Pearson, Biometrika 26 (1934).
 ///
 /// # Errors
 ///
-/// Those of [`interval`].
+/// Returns the errors of [`interval`].
 ///
 /// ```
 /// use tokengauge_stats::share;
@@ -89,7 +90,7 @@ pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval
     })
 }
 
-/// The part of the intervals that miss the share, where the counts make sense.
+/// Checks the counts and returns `1 - confidence`.
 fn checked(with: f64, units: f64, confidence: f64) -> Result<f64> {
     let left_out = check::left_out(confidence)?;
     check::finite(&[with, units])?;
@@ -105,7 +106,7 @@ fn checked(with: f64, units: f64, confidence: f64) -> Result<f64> {
     }
 }
 
-/// The last share on the way from one that is inside to an end.
+/// Returns the edge between a share inside the interval and one outside, by bisection.
 fn edge(inside: f64, end: f64, is_inside: &impl Fn(f64) -> bool) -> f64 {
     if is_inside(end) {
         return end;
@@ -119,7 +120,7 @@ fn edge(inside: f64, end: f64, is_inside: &impl Fn(f64) -> bool) -> f64 {
             outside = middle;
         }
     }
-    // The outer one, so that rounding leaves nothing out.
+    // The outer share, so that rounding never narrows the interval.
     outside
 }
 
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn it_is_the_solution_of_its_equation() {
-        // By Python's math.lgamma, the mixture of three times (1 - p)^-100 is 20.
+        // Python's math.lgamma shows that the mixture is 20 times (1 - p)^-100.
         let none = interval(0.0, 100.0, 0.95).expect("an interval");
         assert!(
             (none.upper - 0.041_362_207_377_868_89).abs() < 1e-9,

@@ -1,18 +1,19 @@
-//! Whether traffic is split as configured: a sequential multinomial test.
+//! A sequential multinomial test of whether traffic is split as configured.
 
 use crate::check;
 use crate::error::{Result, StatsError};
 use statrs::function::gamma::ln_gamma;
 
-/// How much the prior believes in the configured shares, in units: the default of Optimizely's ssrm-test. Larger finds small
-/// deviations later and is quicker with none.
+/// The strength of the prior at the configured shares, in units; the default of Optimizely's ssrm-test. A larger value
+/// detects small deviations later and large ones faster.
 pub const CONCENTRATION: f64 = 10_000.0;
 
-/// A sequential test of the hypothesis that units fall into arms with configured shares. It may be looked at after every unit:
-/// the probability that its p value is ever at or below a level is at most that level while the hypothesis is true.
+/// A sequential test of the hypothesis that units fall into arms with the configured shares. It is valid after every
+/// unit: while the hypothesis is true, the probability that the p value is ever at or below a level is at most that
+/// level.
 ///
-/// The p value is the smallest of all looks' 1 / Bayes factor, where the alternative's shares have a Dirichlet prior around the
-/// configured ones. It counts units that were assigned (sessions), which are independent; calls are not.
+/// The p value is the smallest 1 / Bayes factor of all looks. The alternative has a Dirichlet prior around the
+/// configured shares. Count units that are assigned independently, such as sessions; calls are not.
 ///
 /// Source: Lindon and Malek, "Anytime-valid inference for multinomial count data", arXiv 2011.03567.
 ///
@@ -26,7 +27,7 @@ pub const CONCENTRATION: f64 = 10_000.0;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// Shares that sum to 1.
+    /// The configured shares, normalized to sum to 1.
     shares: Vec<f64>,
     concentration: f64,
     counts: Vec<u64>,
@@ -34,11 +35,11 @@ pub struct Split {
 }
 
 impl Split {
-    /// A test of these weights, such as `[90.0, 10.0]`: shares up to a common factor.
+    /// Creates a test for weights such as `[90.0, 10.0]`, which need not sum to 1.
     ///
     /// # Errors
     ///
-    /// With fewer than two arms, and when a weight or the concentration is not above 0.
+    /// Returns an error for fewer than two arms, and for a weight or a concentration that is not above 0.
     pub fn new(weights: &[f64], concentration: f64) -> Result<Self> {
         check::at_least(2, weights.len())?;
         for weight in weights {
@@ -53,11 +54,11 @@ impl Split {
         })
     }
 
-    /// Adds the units of each arm since the last look and returns the p value of now.
+    /// Adds the units of each arm since the last look and returns the current p value.
     ///
     /// # Errors
     ///
-    /// When there is not one number for each arm; nothing is added then.
+    /// Returns an error if there is not one number for each arm. Nothing is added then.
     pub fn observe(&mut self, units: &[u64]) -> Result<f64> {
         if units.len() != self.counts.len() {
             return Err(StatsError::LengthsDiffer {
@@ -72,20 +73,20 @@ impl Split {
         Ok(self.p)
     }
 
-    /// The p value of the last look; 1 before the first.
+    /// Returns the p value of the last look, or 1 before the first look.
     #[must_use]
     pub fn p_value(&self) -> f64 {
         self.p
     }
 
-    /// The units of each arm so far.
+    /// Returns the number of units of each arm.
     #[must_use]
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The logarithm of the Bayes factor of other shares against the configured ones. What the order of the units adds to both
-    /// hypotheses cancels.
+    /// Returns the logarithm of the Bayes factor of other shares against the configured ones. The multinomial
+    /// coefficient cancels, because both hypotheses have it.
     fn log_bayes_factor(&self) -> Result<f64> {
         let arms = self.shares.iter().zip(&self.counts);
         let of_arms = arms.map(|(share, count)| {

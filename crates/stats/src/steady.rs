@@ -1,4 +1,4 @@
-//! Whether a run is steady: where its beginning ends, and how much it still moves.
+//! Whether a run is steady: where its warm-up ends, and how much it still drifts.
 
 mod slope;
 
@@ -8,40 +8,40 @@ use crate::moments;
 
 pub use slope::{MIN_POINTS, Slope, effective, slope};
 
-/// Observations in a batch of MSER-5.
+/// The number of observations in a batch of MSER-5.
 pub const BATCH: usize = 5;
-/// The least number of observations for [`mser5`]: ten batches.
+/// The minimum number of observations for [`mser5`]: ten batches.
 pub const MIN_OBSERVATIONS: usize = 10 * BATCH;
-/// Batches that are left over at least: with fewer, a chance agreement of the last ones would often win (Hoad, Robinson and
-/// Davies).
+/// The minimum number of remaining batches. With fewer, the last ones would often win by chance agreement (Hoad,
+/// Robinson and Davies).
 const LEFT_OVER: usize = 5;
 
-/// Where the beginning of a run ends.
+/// The end of the warm-up of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Beginning {
-    /// The run without that many first observations is closest to its mean, by its standard error.
+    /// The warm-up ends after this many observations, which minimizes the standard error of the rest.
     Ends {
-        /// The number of observations to leave out.
+        /// The number of observations to discard.
         after: usize,
     },
-    /// That would be more than half of the run: it had not settled.
+    /// The warm-up would take more than half of the run, so the run did not settle.
     NotInFirstHalf,
 }
 
-/// MSER-5: how many observations at the beginning of a series (seconds of a run, say) to leave out, in whole batches of
-/// [`BATCH`], so that Σ (batch mean − mean)² / batches² of the rest is least. Observations at the end that fill no batch are not
-/// looked at.
+/// Returns by MSER-5 how many observations to discard at the beginning of a series, such as seconds of a run. The
+/// number is in whole batches of [`BATCH`] and minimizes Σ (batch mean − mean)² / batches² of the remaining batches. An
+/// incomplete batch at the end is ignored.
 ///
-/// It assumes that what is disturbed is the beginning, and that the run is much longer than that; it does not see a slow slope
-/// (see [`slope`]). At least five batches are left over. One in twenty steady runs of 300 seconds is by chance said not to have
-/// settled in its first half, more of shorter ones.
+/// It assumes a disturbance at the beginning and a run that is much longer. It does not detect a slow slope (see
+/// [`slope`]). At least five batches remain. By chance, one in twenty steady runs of 300 seconds is reported as not
+/// settled in the first half, and more of shorter runs.
 ///
-/// Sources: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation", WSC 2000; the
-/// batches left over: Hoad, Robinson and Davies, "Automating warm-up length estimation", WSC 2008.
+/// Sources: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation", WSC 2000;
+/// for the remaining batches: Hoad, Robinson and Davies, "Automating warm-up length estimation", WSC 2008.
 ///
 /// # Errors
 ///
-/// With fewer than [`MIN_OBSERVATIONS`] observations, and when one is not finite.
+/// Returns an error for fewer than [`MIN_OBSERVATIONS`] observations and for an observation that is not finite.
 ///
 /// ```
 /// use tokengauge_stats::steady::{Beginning, mser5};

@@ -1,5 +1,6 @@
-//! Ratios of two arms whose units are put into strata: what was so before a unit got its arm, such as the length of its first
-//! prompt, explains part of how units differ, and that part is taken out of the variance.
+//! Ratios of two arms whose units are grouped into strata. A stratum is known before a unit gets its arm, such as the
+//! length of its first prompt. It explains part of the differences between units, and stratification removes that part
+//! from the variance.
 
 use crate::check;
 use crate::error::{Result, StatsError};
@@ -9,19 +10,21 @@ use crate::ratio::{Arm, both_arms};
 /// The units of one stratum in the two arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stratum {
-    /// Those of the baseline.
+    /// The units of the baseline.
     pub baseline: Arm,
-    /// Those of the arm that is compared with it.
+    /// The units of the arm that is compared with the baseline.
     pub changed: Arm,
 }
 
-/// Two arms by strata, all of their units in the proportions that both arms together have (post-stratification): the ratio of an
-/// arm is Σ wₛ n̄ₛ / Σ wₛ d̄ₛ, where wₛ is the share of the units of both arms that stratum s has, and n̄ₛ and d̄ₛ are the means of
-/// its units in the arm. With a random assignment it estimates what the plain ratio of sums does. With one stratum it is that.
+/// Two arms by strata, weighted by the proportions of the strata in both arms together (post-stratification). The ratio
+/// of an arm is Σ wₛ n̄ₛ / Σ wₛ d̄ₛ, where wₛ is the share of stratum s among the units of both arms, and n̄ₛ and d̄ₛ
+/// are the means of its units in the arm. With random assignment it estimates the same quantity as the plain ratio of
+/// sums. With a single stratum both are equal.
 ///
-/// The variance is that of the linearised residuals e = n − R d: of each arm Σ wₛ² s²ₛ(e) / mₛ / d̄² with mₛ units in stratum s,
-/// and between strata what the arms do not have in common, Σ wₛ (ēₛ¹/d̄¹ − ēₛ⁰/d̄⁰)² / m. It assumes independent units, strata
-/// that the arm cannot have changed, and some ten units of each arm in each stratum.
+/// The variance is the variance of the linearised residuals e = n − R d. Each arm adds Σ wₛ² s²ₛ(e) / mₛ / d̄² with mₛ
+/// units in stratum s. The variation between strata adds what the arms do not have in common, Σ wₛ (ēₛ¹/d̄¹ − ēₛ⁰/d̄⁰)²
+/// / m. It assumes independent units, strata that the arm cannot affect, and about ten units of each arm in each
+/// stratum.
 ///
 /// Source: Miratrix, Sekhon and Yu, "Adjusting treatment effect estimates by post-stratification in randomized experiments",
 /// JRSS B 75, 2013, with the delta method of [`crate::ratio`] for the ratio and the variance of a sample from a population.
@@ -51,28 +54,29 @@ pub struct Stratum {
 pub struct Strata {
     baseline: Side,
     changed: Side,
-    /// wₛ.
+    /// The weights wₛ.
     weights: Vec<f64>,
     units: u64,
 }
 
-/// One arm: its ratio, and what its strata add to the variance of it.
+/// The ratio of one arm and the contributions of its strata to the variance.
 #[derive(Clone, Debug, PartialEq)]
 struct Side {
     ratio: f64,
     units: u64,
-    /// Of the ratio, from units that differ within their strata.
+    /// The part of the variance from differences between units of one stratum.
     within: f64,
-    /// ēₛ / d̄: by how much the ratio is off in each stratum.
+    /// ēₛ / d̄: the residual of each stratum.
     residuals: Vec<f64>,
 }
 
 impl Strata {
-    /// Two arms by strata.
+    /// Combines the strata of two arms.
     ///
     /// # Errors
     ///
-    /// With fewer than two units of an arm in a stratum, when the denominators of an arm sum to 0, and when a value is not finite.
+    /// Returns an error for a stratum with fewer than two units of an arm, if the denominators of an arm sum to 0, and
+    /// for a value that is not finite.
     pub fn new(strata: &[Stratum]) -> Result<Strata> {
         let of = |stratum: &Stratum| stratum.baseline.units() + stratum.changed.units();
         let units: u64 = strata.iter().map(of).sum();
@@ -90,40 +94,41 @@ impl Strata {
         })
     }
 
-    /// The ratio of the baseline.
+    /// Returns the ratio of the baseline.
     ///
     /// # Errors
     ///
-    /// When a sum overflows.
+    /// Returns an error if a sum overflows.
     pub fn baseline(&self) -> Result<Estimate> {
         self.alone(&self.baseline)
     }
 
-    /// The ratio of the arm that is compared with it.
+    /// Returns the ratio of the changed arm.
     ///
     /// # Errors
     ///
-    /// When a sum overflows.
+    /// Returns an error if a sum overflows.
     pub fn changed(&self) -> Result<Estimate> {
         self.alone(&self.changed)
     }
 
-    /// By how much the ratio of `changed` is above that of `baseline`, in the ratio's unit.
+    /// Returns the ratio of `changed` minus the ratio of `baseline`, in the unit of the ratio.
     ///
     /// # Errors
     ///
-    /// When a sum overflows.
+    /// Returns an error if a sum overflows.
     pub fn difference(&self) -> Result<Estimate> {
         let (a, b) = (&self.baseline, &self.changed);
         self.estimate(b.ratio - a.ratio, [-1.0, 1.0])
     }
 
-    /// The natural logarithm of (ratio of `changed` / ratio of `baseline`). Its `exp_m1` is the relative difference. With heavy
-    /// tails, the logarithm is too high about as often as too low, but a relative difference is more often too low.
+    /// Returns the natural logarithm of (ratio of `changed` / ratio of `baseline`). Its `exp_m1` is the relative
+    /// difference. With heavy tails the logarithm is too high about as often as too low, but the relative difference is
+    /// more often too low.
     ///
     /// # Errors
     ///
-    /// When a ratio is not above 0, and when a sum overflows.
+    /// Returns an error if a ratio is not above 0, and if a sum overflows.
     pub fn log_ratio(&self) -> Result<Estimate> {
         let (a, b) = (&self.baseline, &self.changed);
         if a.ratio <= 0.0 || b.ratio <= 0.0 {
@@ -132,7 +137,7 @@ impl Strata {
         self.estimate((b.ratio / a.ratio).ln(), [-1.0 / a.ratio, 1.0 / b.ratio])
     }
 
-    /// A function of the two ratios, with its derivatives by them.
+    /// Returns the estimate of a function of the two ratios. `by` are its partial derivatives.
     fn estimate(&self, value: f64, by: [f64; 2]) -> Result<Estimate> {
         let (a, b) = (&self.baseline, &self.changed);
         let residuals = a.residuals.iter().zip(&b.residuals);

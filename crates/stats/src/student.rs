@@ -6,30 +6,32 @@ use crate::error::Result;
 use crate::interval::Interval;
 use crate::moments;
 
-/// The mean of trials and how far it is known.
+/// The mean of trials with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     /// The mean, in the unit of the trials.
     pub mean: f64,
-    /// Its standard error: the trials' standard deviation (divisor n − 1) over √n.
+    /// The standard error of the mean: the standard deviation of the trials (divisor n − 1) over √n.
     pub standard_error: f64,
-    /// The interval.
+    /// The interval of the mean.
     pub interval: Interval,
     /// The number of trials.
     pub trials: usize,
 }
 
-/// Student's t interval of the mean of independent trials, one figure each, at a confidence such as 0.95:
-/// mean ± t(n − 1) · s/√n.
+/// Returns Student's t interval of the mean of independent trials, one figure each, at a confidence such as 0.95: mean
+/// ± t(n − 1) · s/√n.
 ///
-/// It assumes that the number of trials was fixed beforehand and that their figures are about normal; means over many calls
-/// are. Adding trials until the interval is narrow enough breaks it; that needs [`crate::sequence`].
+/// It assumes that the number of trials was fixed beforehand and that their figures are roughly normal, as means over
+/// many calls are. It is not valid if trials are added until the interval is narrow enough; use [`crate::sequence`] for
+/// that.
 ///
 /// Source: Student, "The probable error of a mean", Biometrika 6 (1908).
 ///
 /// # Errors
 ///
-/// With fewer than two trials, and with a figure that is not finite. Equal figures have an interval of width 0.
+/// Returns an error for fewer than two trials and for a figure that is not finite. Equal figures give an interval of
+/// width 0.
 ///
 /// ```
 /// use tokengauge_stats::student;

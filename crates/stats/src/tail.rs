@@ -1,33 +1,34 @@
-//! How many calls a percentile needs, and a bound on it: LoadGen's rule.
+//! Upper bounds of percentiles and the number of calls that they need, by the rule of MLPerf LoadGen.
 
 use crate::check;
 use crate::error::{Result, StatsError};
 use crate::moments;
 use statrs::function::beta::beta_reg;
 
-/// A percentile that is known at a confidence.
+/// An upper bound of a percentile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
-    /// The bound that the percentile is not above at the confidence, one of the values; in their unit.
+    /// The upper bound of the percentile at the confidence. It is one of the values, in their unit.
     pub bound: f64,
-    /// How many of the values are above it, ties aside.
+    /// The number of values above the bound, if no values are equal.
     pub above: usize,
 }
 
-/// Bounds a percentile of times from above: with `percentile` 0.99 and `confidence` 0.99, the p99 of what the calls were drawn
-/// from is at or below the bound with a probability of at least 0.99. The more calls, the nearer the bound is to the p99 itself.
+/// Returns an upper bound of a percentile of times. With `percentile` 0.99 and `confidence` 0.99, the true p99 of the
+/// calls' distribution is at or below the bound with a probability of at least 0.99. More calls bring the bound closer
+/// to the p99.
 ///
-/// With n calls the bound is the t-th largest value, for the largest t that [`calls_needed_with`] allows: MLPerf LoadGen's
-/// "early stopping percentile estimate". It assumes independent calls of one distribution, which need not be known. For the low
-/// tail of a speed, pass the times per token, or the negated values.
+/// With n calls the bound is the t-th largest value, for the largest t that [`calls_needed_with`] allows: the "early
+/// stopping percentile estimate" of MLPerf LoadGen. It assumes independent calls of one distribution, which need not be
+/// known. For the low tail of a speed, pass times per token or negated values.
 ///
 /// Source: MLPerf Inference rules, appendix "Early stopping criterion"; `loadgen/results.cc`, `loadgen/early_stopping.cc` with
 /// its tolerance of 0.
 ///
 /// # Errors
 ///
-/// [`StatsError::TooFew`] with fewer than [`calls_needed`] calls: "too few calls" instead of a figure. Besides when a value is not
-/// finite, and when percentile or confidence is not between 0 and 1.
+/// Returns [`StatsError::TooFew`] for fewer than [`calls_needed`] calls. Returns an error for a value that is not
+/// finite, and for a percentile or a confidence that is not between 0 and 1.
 ///
 /// ```
 /// use tokengauge_stats::{StatsError, tail};
@@ -42,7 +43,7 @@ pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
     check::at_least(calls_needed(percentile, confidence)?, times.len())?;
     let calls = times.len();
     let left_out = check::left_out(confidence)?;
-    // Allowed with 1; find the last that is, by halves.
+    // 1 is allowed; find the last allowed value by bisection.
     let (mut allowed, mut refused) = (1, calls);
     while refused - allowed > 1 {
         let middle = allowed.midpoint(refused);
@@ -58,11 +59,12 @@ pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
     })
 }
 
-/// The least number of calls that bounds a percentile at a confidence: 64 for p90, 662 for p99 and 6,636 for p99.9, at 99 %.
+/// Returns the minimum number of calls that bounds a percentile at a confidence: 64 for p90, 662 for p99 and 6,636 for
+/// p99.9, at 99 %.
 ///
 /// # Errors
 ///
-/// When percentile or confidence is not between 0 and 1, and when it would be more than 10⁹ calls.
+/// Returns an error if the percentile or the confidence is not between 0 and 1, and if more than 10⁹ calls are needed.
 ///
 /// ```
 /// use tokengauge_stats::tail::calls_needed;
@@ -74,12 +76,12 @@ pub fn calls_needed(percentile: f64, confidence: f64) -> Result<usize> {
     calls_needed_with(1, percentile, confidence)
 }
 
-/// The least number n of calls, `over` of them over a limit, that shows at a confidence that the percentile is not above the
-/// limit: the least n with P(Binomial(n, 1 − percentile) ≤ over) ≤ 1 − confidence.
+/// Returns the minimum number n of calls, `over` of them over a limit, that shows at a confidence that the percentile
+/// is not above the limit: the smallest n with P(Binomial(n, 1 − percentile) ≤ over) ≤ 1 − confidence.
 ///
 /// # Errors
 ///
-/// Those of [`calls_needed`].
+/// Returns the errors of [`calls_needed`].
 ///
 /// ```
 /// use tokengauge_stats::tail::calls_needed_with;
@@ -114,8 +116,8 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
     Ok(enough)
 }
 
-/// The probability that at most `over` of `calls` are over the percentile: the binomial distribution, as the regularised
-/// incomplete beta function.
+/// Returns the probability that at most `over` of `calls` are over the percentile: the binomial distribution, as the
+/// regularized incomplete beta function.
 fn at_most_over(over: usize, calls: usize, percentile: f64) -> f64 {
     if calls > over {
         beta_reg((calls - over) as f64, over as f64 + 1.0, percentile)

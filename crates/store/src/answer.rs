@@ -1,11 +1,11 @@
-//! The rows of answers, made of sums: the same from the ledger and from a warehouse.
+//! Converts sums to the rows of answers, for the ledger and for a warehouse.
 
 use crate::ledger::aggregates::Sums;
 use crate::ledger::row::{BANDS, timestamp};
 use crate::query::{Band, GroupRow, LatencyRow, Point, SeriesMetric, SpeedRow, TokenSums};
 use crate::sketch::Sketch;
 
-/// The API's row of sums; `names` are the group's dimensions.
+/// The API's row for a group; `names` are the values of the group's dimensions.
 pub(crate) fn group_row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
     let usd = sums.cost_nano.map(|nano| nano as f64 / 1e9);
     let of_generations = sums.generation_nano.filter(|_| sums.priced_output > 0);
@@ -61,7 +61,6 @@ pub(crate) fn tokens(sums: &Sums) -> TokenSums {
     }
 }
 
-/// Tokens over seconds of decoding.
 pub(crate) fn mean_speed(sums: &Sums) -> Option<f64> {
     speed(sums.decode_tokens, sums.decode_us)
 }
@@ -84,7 +83,6 @@ fn bands(sums: &Sums) -> Vec<Band> {
 }
 
 impl SeriesMetric {
-    /// The values of this metric.
     pub(crate) fn sketch(self, sums: &Sums) -> &Sketch {
         match self {
             SeriesMetric::Tps => &sums.tps,
@@ -93,7 +91,7 @@ impl SeriesMetric {
     }
 }
 
-/// The point of a time series that begins at `at` in seconds since 1970, with tokens per second if they are known.
+/// The point of a time series that begins at `at`, in seconds since 1970.
 pub(crate) fn point(
     at: i64,
     step: i64,

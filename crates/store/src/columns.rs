@@ -1,5 +1,6 @@
-//! The columns of a call where it is a row of a table: in exports, in Parquet files and in warehouses. They are those of
-//! the view `calls_readable` without its pod; what a value is comes from the call record, rounded as the ledger rounds it.
+//! The columns of a call as a row of a table: in exports, in Parquet files and in warehouses. They
+//! are the columns of the view `calls_readable` without the pod. Values come from the call record,
+//! with the ledger's rounding.
 
 use crate::ledger::LedgerCall;
 use crate::ledger::row::{
@@ -14,15 +15,14 @@ use tokengauge_core::call::{
 use tokengauge_core::dimension::Dimension;
 use tokengauge_core::pod::PodName;
 
-/// What a column holds; every one may be unknown.
+/// The type of a column. Every value may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// UTF-8.
     Text,
     /// Milliseconds since 1970, UTC.
     Instant,
     Flag,
-    /// A whole number from 0 on.
+    /// A whole number ≥ 0.
     Count,
     /// Seconds, tokens per second, US dollars.
     Number,
@@ -36,20 +36,18 @@ pub struct Column {
     value: CallValue,
 }
 
-/// The place of a column's value in the ledger: `c` is the call, `s` its series.
+/// Where the ledger has the value of a column: `c` is the call, `s` its series.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Sql(&'static str),
-    /// The name whose id this column has.
+    /// The name whose id is in this column.
     Name(&'static str),
-    /// The name of a dimension.
     Of(Dimension),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
     Is(fn(&LedgerCall<'_>) -> Value),
-    /// The name of a dimension.
     Of(Dimension),
 }
 
@@ -61,7 +59,6 @@ impl Column {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Unknown.
     Null,
     Text(Box<str>),
     /// A count, or milliseconds since 1970.
@@ -91,7 +88,7 @@ const fn column(
     }
 }
 
-/// A text among the ledger's names.
+/// A text column whose values are interned names.
 const fn named(
     name: &'static str,
     id: &'static str,
@@ -122,7 +119,8 @@ const UUID: &str = "lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9,
 const STARTED_AT: &str = "strftime('%Y-%m-%dT%H:%M:%S', c.started_ms / 1000, 'unixepoch') \
     || printf('.%03dZ', c.started_ms % 1000)";
 
-/// Columns of the view that exports do not have: the pod that measured the call (in a fleet), and the key of the row.
+/// Columns of the view that exports lack: the pod that measured the call (in a fleet), and the key
+/// of the row.
 const OF_FILE: &[Column] = &[
     dimension(Dimension::Cluster),
     dimension(Dimension::Namespace),
@@ -130,7 +128,7 @@ const OF_FILE: &[Column] = &[
     column("key", ColumnKind::Count, "c.key", |_| Value::Null),
 ];
 
-/// The view `calls_readable`, which people and other programs read.
+/// The view `calls_readable`, for people and other programs.
 pub(crate) fn view() -> String {
     let (mut columns, mut joins) = (Vec::new(), String::new());
     for Column { name, source, .. } in COLUMNS.iter().chain(OF_FILE) {
@@ -155,7 +153,7 @@ LEFT JOIN names model_of_series ON model_of_series.id = s.model{joins};"
     )
 }
 
-/// All of them, in the order of the view.
+/// All columns, in the order of the view.
 pub const COLUMNS: &[Column] = &[
     column("id", ColumnKind::Text, UUID, |call| text(&call.record.id)),
     column("started_at", ColumnKind::Instant, STARTED_AT, |call| {
@@ -499,7 +497,6 @@ pub fn values(call: &LedgerCall<'_>) -> Vec<Value> {
     COLUMNS.iter().map(value).collect()
 }
 
-/// The same of a row of `calls_readable`.
 pub(crate) fn values_of_row(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
     let columns = COLUMNS.iter().enumerate();
     columns
@@ -566,7 +563,6 @@ fn engine(call: &LedgerCall<'_>) -> EngineReport {
     call.record.engine.unwrap_or_default()
 }
 
-/// The values of a row, by the names of their columns.
 #[derive(Clone, Copy)]
 struct Named<'a>(&'a [Value]);
 
@@ -615,7 +611,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The call record that a row is of. What is unknown of what a record always has is what a call has at first.
+/// The call record of a row. Unknown values of fields that a record always has are replaced by
+/// their defaults.
 pub fn record(values: &[Value]) -> CallRecord {
     let row = Named(values);
     let operation: Operation = row.word("operation").unwrap_or_default();
@@ -728,7 +725,6 @@ impl CallRow {
     }
 }
 
-/// The streams in flight of a row, which a record does not have.
 pub fn concurrency(values: &[Value]) -> Option<u32> {
     Named(values).count("concurrency")
 }
@@ -781,7 +777,7 @@ fn speeds(row: Named<'_>) -> Tps {
     }
 }
 
-/// Pairs of tokens and seconds from their JSON.
+/// Parses pairs of tokens and seconds from JSON.
 fn speed_segments(row: Named<'_>) -> Vec<SpeedSegment> {
     let pairs: Vec<(u64, f64)> = row.json("segments");
     let pairs = pairs.into_iter();

@@ -1,12 +1,11 @@
-//! Comma-separated values (RFC 4180).
-
 pub const LINE_END: &str = "\r\n";
 
-/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection": their full-width forms, too.
+/// First characters of formulas in spreadsheets and their full-width forms, from OWASP's "CSV
+/// Injection".
 const FORMULA: &[char] = &['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
-/// A text, between quotes where it needs them. With `spreadsheet`, one that a spreadsheet would take for a formula has `'`
-/// before it.
+/// A CSV field, quoted if necessary. With `spreadsheet`, a `'` precedes text that a spreadsheet
+/// would take for a formula.
 pub fn text(text: &str, spreadsheet: bool) -> String {
     let formula = text.starts_with(FORMULA);
     let text = if spreadsheet && formula {

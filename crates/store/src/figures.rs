@@ -1,5 +1,6 @@
-//! What a finished call adds to the sums of experiments and to distributions, as whole numbers: the same
-//! from a record and from a row of the ledger, so that sums made at once and sums made later are equal.
+//! The contribution of a finished call to the sums of experiments and to distributions, as whole
+//! numbers. A record and a row of the ledger give equal numbers, so that sums do not depend on when
+//! they are made.
 
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::concurrency::concurrency_class;
@@ -7,7 +8,7 @@ use tokengauge_core::finish_class::FinishClass;
 use tokengauge_core::lengths::prompt_length_class;
 use tokengauge_core::time::duration_since_1970;
 
-/// A set of [`FinishClass`], since each choice of an answer has a reason.
+/// A set of [`FinishClass`], because each choice of an answer has a finish reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FinishClasses(u8);
 
@@ -26,13 +27,13 @@ impl FinishClasses {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CallFigures {
-    /// Microseconds since 1970, of a whole millisecond.
+    /// Microseconds since 1970, rounded to a millisecond.
     pub(crate) started_us: i64,
     pub(crate) duration_us: Option<i64>,
     pub(crate) outcome: Outcome,
     pub(crate) class: OperationClass,
     pub(crate) warm_up: bool,
-    /// Tokens as the provider reports them, else as counted.
+    /// Tokens as reported by the provider, otherwise as counted.
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -42,11 +43,10 @@ pub(crate) struct CallFigures {
     pub(crate) ttft_us: Option<i64>,
     pub(crate) last_token_us: Option<i64>,
     pub(crate) tps_milli: Option<i64>,
-    /// Whether there is a reason why it has no speed.
     pub(crate) tps_unavailable: bool,
     pub(crate) finish: FinishClasses,
     pub(crate) concurrency: Option<u32>,
-    /// Tells its session from others: see [`session_number`].
+    /// Distinguishes sessions: see [`session_number`].
     pub(crate) session: u64,
 }
 
@@ -80,7 +80,8 @@ impl CallFigures {
         }
     }
 
-    /// Whether it belongs to sums at all: a list of models has neither speed nor tokens.
+    /// Whether the call belongs to sums at all. For example, a list of models has neither speed nor
+    /// tokens.
     pub(crate) fn counts(&self) -> bool {
         self.class.counts()
     }
@@ -90,30 +91,29 @@ impl CallFigures {
             .saturating_add(self.duration_us.unwrap_or(0))
     }
 
-    /// A call that its agent cancelled is no error.
+    /// Whether the call failed. A call that its agent cancelled did not fail.
     pub(crate) fn error(&self) -> bool {
         self.outcome.is_failure()
     }
 
-    /// The time to the first token; a backend that is warming up says nothing of its speed.
+    /// The time to the first token; `None` during warm-up of the backend, whose speed says nothing.
     pub(crate) fn ttft(&self) -> Option<i64> {
         self.ttft_us.filter(|_| !self.warm_up)
     }
 
-    /// Thousandths of tokens per second, likewise.
+    /// Decode speed in thousandths of tokens per second; `None` during warm-up of the backend.
     pub(crate) fn tps(&self) -> Option<i64> {
         self.tps_milli.filter(|_| !self.warm_up)
     }
 
-    /// Tokens after the first chunk and the microseconds they took, of calls with a speed.
+    /// Tokens after the first chunk and the microseconds they took, if the call has a speed.
     pub(crate) fn decode(&self) -> Option<(i64, i64)> {
         let tps = self.tps()? as f64 / 1e3;
-        // What a server began by itself began with its first token.
+        // A response that the server started by itself begins with its first token.
         let us = self.last_token_us? - self.ttft_us.unwrap_or(0);
         Some(((tps * us as f64 / 1e6).round() as i64, us))
     }
 
-    /// Reported ÷ normalised output tokens of a complete answer.
     pub(crate) fn token_ratio(&self) -> Option<f64> {
         let normalised = self.normalised_output.filter(|tokens| *tokens > 0)?;
         let complete = self.outcome == Outcome::Complete;
@@ -121,7 +121,7 @@ impl CallFigures {
         Some(reported as f64 / normalised as f64)
     }
 
-    /// Whether an answer came whole and has no text on any channel, and asks for no tool.
+    /// Whether a complete answer has no text on any channel and no tool call.
     pub(crate) fn empty(&self) -> bool {
         self.class == OperationClass::Generation
             && self.outcome == Outcome::Complete
@@ -129,7 +129,7 @@ impl CallFigures {
             && !self.finish.contains(FinishClass::ToolCall)
     }
 
-    /// Whether an answer had begun and its end never came, and not because the agent left.
+    /// Whether an answer began but did not end, unless the agent cancelled it.
     pub(crate) fn cut_off(&self) -> bool {
         let began =
             self.ttft_us.is_some() || self.normalised_output.is_some_and(|tokens| tokens > 0);
@@ -140,7 +140,6 @@ impl CallFigures {
         began && lost
     }
 
-    /// The place of the prompt's class of length; `None` where its length is unknown.
     pub(crate) fn prompt_class(&self) -> Option<usize> {
         self.input
             .map(|tokens| prompt_length_class(u64::try_from(tokens).unwrap_or(0)))
@@ -151,8 +150,8 @@ impl CallFigures {
     }
 }
 
-/// A number of a session, by its name, or of a call without one, by when it began (in milliseconds since 1970). It is in files, so
-/// that it must not change.
+/// A number for a session, from its name. A call without a session gets a number from its start, in
+/// milliseconds since 1970. The numbers are stored in files, so the function must not change.
 ///
 /// Source: Fowler, Noll and Vo, FNV-1a, RFC 9923.
 pub(crate) fn session_number(session: Option<&str>, started_ms: i64) -> u64 {
@@ -171,7 +170,6 @@ fn scaled(value: Option<f64>, by: f64) -> Option<i64> {
 
 #[cfg(test)]
 impl CallFigures {
-    /// A whole answer of ten tokens.
     pub(crate) fn example() -> CallFigures {
         CallFigures {
             started_us: 0,

@@ -1,5 +1,5 @@
-//! Queries over call records in memory or of a call log: sessions, models, workloads, time
-//! series, with the same results as the ledger's.
+//! Queries over call records in memory or from a call log: sessions, models, workloads, time
+//! series. The ledger gives equal results.
 
 mod changed_upstream;
 mod costs;

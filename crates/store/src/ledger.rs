@@ -1,8 +1,8 @@
 //! The ledger: every call record and the sums of every session, in SQLite.
 //!
-//! One thread writes (`writer`), which gets finished calls through a bounded queue; a batch is
-//! one transaction (`database`). Queries use connections of their own ([`Reader`]). Nothing here
-//! can delay traffic: what cannot be written is counted.
+//! One thread writes (`writer`). It gets finished calls through a bounded queue, and each batch is
+//! one transaction (`database`). Queries use separate connections ([`Reader`]). The ledger never
+//! delays traffic: calls that cannot be written are counted and dropped.
 
 pub(crate) mod aggregates;
 mod backlog;
@@ -58,13 +58,12 @@ use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use writer::{Message, Writer};
 
-/// Finished calls that wait to be written; more are dropped and counted.
+/// Maximum number of finished calls that wait to be written; further calls are dropped and counted.
 const QUEUE: usize = 16_384;
-/// How long the process waits for the disk at its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it is until the queue is asked again for room.
+/// Pause before the next attempt to send to a full queue.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How often throughput is read from the meter.
+/// Interval at which throughput is read from the meter.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub struct Ledger {
@@ -72,18 +71,16 @@ pub struct Ledger {
     shared: Arc<Shared>,
 }
 
-/// The parts that the writer's thread shares with the ledger.
 pub(super) struct Shared {
     settings: Settings,
     figures: LedgerMetrics,
-    /// They get the calls that are not written.
     unwritten: Vec<Arc<dyn Subscriber>>,
     backlog: Backlog,
     condition: Arc<Condition>,
 }
 
 impl Shared {
-    /// These calls are not in the file.
+    /// Counts calls as lost, and passes them to the subscribers of unwritten calls.
     fn lose(&self, reason: &'static str, calls: &[Arc<FinishedCall>]) {
         self.figures.lose(reason, calls.len() as u64);
         for call in calls {
@@ -95,10 +92,10 @@ impl Shared {
 
 impl Ledger {
     /// Starts the writer thread. Errors of the file are logged, counted and retried; they do not
-    /// prevent the start. A call that cannot be written is given to `unwritten`.
+    /// prevent the start. Calls that cannot be written are passed to `unwritten`.
     ///
     /// # Errors
-    /// Where the thread cannot be started.
+    /// If the thread cannot be started.
     pub fn start(
         settings: Settings,
         figures: LedgerMetrics,
@@ -128,7 +125,6 @@ impl Ledger {
         Ok(Arc::new(Ledger { queue, shared }))
     }
 
-    /// A reader of the file, with a time limit for each query by `clock`.
     pub fn reader(&self, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
         let condition = Some(Arc::clone(&self.shared.condition));
         Reader::with(&self.shared.settings.path, clock, limit, condition)
@@ -137,7 +133,7 @@ impl Ledger {
     /// Starts to record throughput once a second, until the ledger ends.
     ///
     /// # Errors
-    /// Where the thread cannot be started.
+    /// If the thread cannot be started.
     pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
         let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
         background::spawn("ledger-look", BackgroundWork::Steady, move || {
@@ -148,7 +144,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Adds a mark; one for which there is no room is lost.
+    /// Adds a mark, or counts it as lost if the queue is full.
     pub(crate) fn mark(&self, mark: PendingMark) {
         use TrySendError::{Disconnected, Full};
         if let Err(Full(Message::Mark(mark)) | Disconnected(Message::Mark(mark))) =
@@ -158,8 +154,8 @@ impl Ledger {
         }
     }
 
-    /// Keeps how far a sink is. Whether that is in the file now: not where the file cannot be written to, or the
-    /// writer does not get to it in time. Blocks: not for the threads of traffic.
+    /// Saves the progress of a sink. Returns `false` if the file cannot be written to or the writer
+    /// does not respond in time. Blocks, so it must not be called on the threads of traffic.
     pub fn save_progress(&self, update: &SinkUpdate) -> bool {
         let (done, saved) = sync_channel(1);
         let mut message = Message::Sink(update.clone(), done);
@@ -182,14 +178,13 @@ impl Ledger {
         let settings = &self.shared.settings;
         let tick = meter.tick((settings.clock)(), (settings.wall)());
         if tick != ThroughputTick::default() {
-            // Dropped where the queue is full.
             let _ = self.queue.try_send(Message::Throughput(tick));
         }
     }
 }
 
-/// Records throughput once a second. Weak references, so that it keeps neither ledger nor
-/// meter alive.
+/// Records throughput once a second. The references are weak, so that the thread keeps neither
+/// ledger nor meter alive.
 fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
     loop {
         std::thread::sleep(LOOK_EVERY);

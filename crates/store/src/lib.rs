@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics if the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod columns;

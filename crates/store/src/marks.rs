@@ -1,4 +1,4 @@
-//! Marks of a running proxy: in its ledger, else the newest in memory.
+//! Marks of a running proxy: in its ledger, otherwise the newest in memory.
 
 use crate::ledger::{Ledger, QueryError, Reader};
 use crate::pending_mark::{PendingMark, TIMEOUT};
@@ -12,7 +12,7 @@ pub use crate::pending_mark::{MarkError, MarkMetrics};
 
 pub const MAX_IN_MEMORY: usize = 1_000;
 
-/// Adds marks, and finds them; by default in memory.
+/// Adds and finds marks; by default in memory.
 #[derive(Default)]
 pub struct Marks {
     ledger: Option<(Arc<Ledger>, Arc<Reader>)>,
@@ -27,7 +27,7 @@ struct Memory {
 }
 
 impl Marks {
-    /// In the ledger, which its reader reads, else in memory.
+    /// Marks in the ledger, if there is one, otherwise in memory.
     pub fn new(ledger: Option<(Arc<Ledger>, Arc<Reader>)>, metrics: MarkMetrics) -> Arc<Marks> {
         Arc::new(Marks {
             ledger,
@@ -36,7 +36,7 @@ impl Marks {
         })
     }
 
-    /// Adds a mark without waiting. One that cannot be added is counted.
+    /// Adds a mark without waiting. A mark that cannot be added is counted.
     pub fn add(&self, mark: NewMark) {
         match &self.ledger {
             Some((ledger, _)) => ledger.mark(self.pending(mark, None)),
@@ -46,10 +46,10 @@ impl Marks {
         }
     }
 
-    /// Adds a mark, and waits until it is there. Blocks.
+    /// Adds a mark, and waits until it is stored. Blocks.
     ///
     /// # Errors
-    /// Where the ledger does not take it.
+    /// If the ledger cannot store the mark.
     pub fn add_and_wait(&self, mark: NewMark) -> Result<Mark, MarkError> {
         let Some((ledger, _)) = &self.ledger else {
             let id = self.remember(mark.clone());
@@ -64,10 +64,10 @@ impl Marks {
         }
     }
 
-    /// The marks that match, the newest first. Blocks.
+    /// The marks that match, newest first. Blocks.
     ///
     /// # Errors
-    /// As with every query of the ledger: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn find(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         if let Some((_, reader)) = &self.ledger {
             return reader.marks(query);

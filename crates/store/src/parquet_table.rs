@@ -1,4 +1,4 @@
-//! A Parquet file of rows: a row group at a time, each column typed and optional.
+//! Writes rows to a Parquet file, one row group at a time. Each column is typed and optional.
 
 use crate::columns::{ColumnKind, Value};
 use bytes::Bytes;
@@ -13,10 +13,9 @@ use parquet::schema::parser::parse_message_type;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Calls of a row group, which is held in memory: about 60 MB.
+/// Number of calls per row group, which is held in memory: about 60 MB.
 const GROUP: usize = 50_000;
 
-/// A Parquet file that is being written.
 pub struct Table<W: Write + Send> {
     file: SerializedFileWriter<W>,
     fields: Vec<Field>,
@@ -26,7 +25,6 @@ pub struct Table<W: Write + Send> {
 
 pub type Field = (&'static str, ColumnKind);
 
-/// The values of a column that are known, and for each row whether it is.
 struct ColumnValues {
     known: Vec<i16>,
     values: Values,
@@ -39,7 +37,7 @@ enum Values {
     Numbers(Vec<f64>),
 }
 
-/// The I/O error in a Parquet error, so that a closed pipe is recognised.
+/// The I/O error in a Parquet error, so that a closed pipe is recognized.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -79,7 +77,7 @@ impl<W: Write + Send> Table<W> {
     /// Begins a file with these columns.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn begin(file: W, fields: Vec<Field>) -> io::Result<Table<W>> {
         let schema = parse_message_type(&message(&fields)).map_err(failed)?;
         let compression = Compression::ZSTD(ZstdLevel::default());
@@ -96,10 +94,10 @@ impl<W: Write + Send> Table<W> {
         })
     }
 
-    /// Adds a row, with a value for each column.
+    /// Adds a row with a value for each column.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn row(&mut self, row: impl IntoIterator<Item = Value>) -> io::Result<()> {
         for (column, value) in self.columns.iter_mut().zip(row) {
             column.add(value);
@@ -125,10 +123,10 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Ends the file and gives back what it was written to.
+    /// Ends the file and returns the writer.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn end(mut self) -> io::Result<W> {
         if self.rows > 0 {
             self.group()?;
@@ -137,10 +135,10 @@ impl<W: Write + Send> Table<W> {
     }
 }
 
-/// The values of a text column of a file, those that are known; none where the file does not have the column.
+/// The known values of a text column in a file; empty if the file lacks the column.
 ///
 /// # Errors
-/// Where it is no Parquet file.
+/// If the file is not a Parquet file.
 pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
     let file = SerializedFileReader::new(file).map_err(failed)?;
     let schema = file.metadata().file_metadata().schema_descr();
@@ -158,7 +156,9 @@ pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
         let ColumnReader::ByteArrayColumnReader(mut reader) =
             group.get_column_reader(index).map_err(failed)?
         else {
-            return Err(io::Error::other(format!("{column} is no text")));
+            return Err(io::Error::other(format!(
+                "column {column} is not a text column"
+            )));
         };
         let (mut known, mut values) = (Vec::new(), Vec::new());
         reader
@@ -171,7 +171,7 @@ pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
 }
 
 impl ColumnValues {
-    /// Adds a value; one of another kind is unknown.
+    /// Adds a value. A value of another type counts as unknown.
     fn add(&mut self, value: Value) {
         let known = match (&mut self.values, value) {
             (Values::Texts(all), Value::Text(text)) => {

@@ -1,4 +1,4 @@
-//! A mark on its way to the ledger.
+//! A mark that is being sent to the ledger.
 
 use crate::query::{MarkKind, NewMark};
 use std::collections::HashMap;
@@ -7,14 +7,13 @@ use std::time::Duration;
 use strum::VariantArray;
 use tokengauge_core::cells::Counter;
 
-/// How long one that waits for the ledger waits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
-    #[error("the ledger cannot be written to ({0}); the log of tokengauge says more")]
+    #[error("the ledger cannot be written to ({0}); see the log of tokengauge")]
     Unwritable(&'static str),
-    #[error("the ledger did not answer within {TIMEOUT:?}; the mark may be in it later")]
+    #[error("the ledger did not respond within {TIMEOUT:?}; the mark may still be added later")]
     Late,
 }
 
@@ -25,7 +24,8 @@ pub struct MarkMetrics {
 }
 
 impl MarkMetrics {
-    /// With a counter of those that were added for each kind, and one of those that could not be.
+    /// Takes a counter of added marks for each kind, and a counter of marks that could not be
+    /// added.
     pub fn new(added: impl Fn(MarkKind) -> Counter, lost: Counter) -> MarkMetrics {
         let added = MarkKind::VARIANTS.iter().map(|kind| (*kind, added(*kind)));
         MarkMetrics {
@@ -53,7 +53,7 @@ impl PendingMark {
         self.waiting.is_some()
     }
 
-    /// It is in the ledger, or was lost.
+    /// Reports whether the mark is stored or lost.
     pub(crate) fn settle(self, result: Result<u64, &'static str>) {
         match result {
             Ok(_) => self.metrics.added(self.mark.kind),

@@ -1,5 +1,5 @@
-//! Queries over finished calls, and the rows of their answers, which are the same from the
-//! ledger and from calls in memory.
+//! Queries over finished calls, and the rows of their results, which are the same for the ledger
+//! and for calls in memory.
 
 mod capacity;
 mod costs;

@@ -1,22 +1,20 @@
-//! Mergeable percentiles: a DDSketch (Masson, Rim, Lee, VLDB 2019) with classes that grow by
-//! 2 %, so that a percentile is within 1 % of the exact value.
+//! Mergeable percentiles: a DDSketch (Masson, Rim, Lee, VLDB 2019) with classes that grow by 2 %,
+//! so that a percentile is within 1 % of the exact value.
 
 use crate::varint::{put, put_signed, take, take_signed};
 
 const GAMMA: f64 = 1.02;
-/// Classes beyond are counted in the last one: from 10⁻⁹ to 10⁹.
+/// Values outside 10⁻⁹ to 10⁹ are counted in the outermost classes.
 const MAX_CLASS: i32 = 1_046;
 
-/// How often each class of values came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sketch {
-    /// The class of the first count.
     first: i32,
     counts: Vec<u64>,
 }
 
 impl Sketch {
-    /// Counts one value. What is no number above 0 is counted as the smallest.
+    /// Counts one value. Zero, negative values and NaN are counted in the lowest class.
     pub(crate) fn add(&mut self, value: f64) {
         self.count(Sketch::class_of(value), 1);
     }
@@ -36,7 +34,7 @@ impl Sketch {
         GAMMA.powi(class)
     }
 
-    /// The value that stands for a class; the smallest holds what is 0 or less.
+    /// The representative value of a class; 0 for the lowest class, which contains values ≤ 0.
     pub(crate) fn middle(class: i32) -> f64 {
         if class == -MAX_CLASS {
             return 0.0;
@@ -44,7 +42,6 @@ impl Sketch {
         2.0 * GAMMA.powi(class) / (GAMMA + 1.0)
     }
 
-    /// Counts a class so many times.
     pub(crate) fn count(&mut self, class: i32, times: u64) {
         if self.counts.is_empty() {
             self.first = class;
@@ -67,13 +64,11 @@ impl Sketch {
         counted.map(|(at, times)| (self.first + at as i32, *times))
     }
 
-    /// Values that were counted.
     pub(crate) fn len(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The value that a share `q` of all values does not exceed, by nearest rank; `None`
-    /// without any.
+    /// The `q` quantile by nearest rank; `None` without values.
     pub(crate) fn quantile(&self, q: f64) -> Option<f64> {
         let rank = (q * self.len() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -86,13 +81,12 @@ impl Sketch {
         None
     }
 
-    /// Values in this class and those below it.
     pub(crate) fn at_most(&self, class: i32) -> u64 {
         let counted = self.classes().take_while(|(other, _)| *other <= class);
         counted.map(|(_, times)| times).sum()
     }
 
-    /// A value of each class, ascending, and how often the class was counted.
+    /// A value and a count for each class, ascending.
     pub(crate) fn points(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let classes = self.classes();
         classes.map(|(class, times)| (Sketch::middle(class), times))
@@ -104,7 +98,7 @@ impl Sketch {
         }
     }
 
-    /// As few bytes as hold it; `None` where nothing was counted.
+    /// A compact encoding; `None` if nothing was counted.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut next = 0;
@@ -116,8 +110,7 @@ impl Sketch {
         (!bytes.is_empty()).then_some(bytes)
     }
 
-    /// Counts everything that was counted in what `encode` gave. What is damaged is left
-    /// out from there on.
+    /// Adds the counts of an encoded sketch. Bytes after damage are ignored.
     pub(crate) fn merge_encoded(&mut self, mut bytes: &[u8]) {
         let mut next = 0_i64;
         while let (Some(gap), Some(times)) = (take_signed(&mut bytes), take(&mut bytes)) {
@@ -131,17 +124,17 @@ impl Sketch {
     }
 }
 
-/// Classes of a sketch in one class of a histogram, which are 27 % apart.
+/// Number of sketch classes in a class of a histogram; the latter are 27 % apart.
 const MERGED: i32 = 12;
 
-/// Histograms with common bounds: those of the classes that any of the sketches has, and for each sketch how often each
-/// class came; of one without values nothing. Class `i` is above bound `i`, up to bound `i + 1`.
+/// Histograms with common bounds, which cover the classes of all sketches, and the counts of each
+/// sketch; empty for a sketch without values. Class `i` is above bound `i`, up to bound `i + 1`.
 pub(crate) fn histograms<'a>(
     sketches: impl Iterator<Item = &'a Sketch> + Clone,
 ) -> (Vec<f64>, Vec<Vec<u64>>) {
     let merged = |class: i32| (class - 1).div_euclid(MERGED);
     let classes = sketches.clone().flat_map(Sketch::classes);
-    // What is 0 or less is in the lowest class of the others.
+    // Values ≤ 0 are in the lowest class of the others.
     let positive = classes
         .map(|(class, _)| class)
         .filter(|class| *class > -MAX_CLASS);

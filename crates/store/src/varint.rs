@@ -1,5 +1,5 @@
-//! Whole numbers in as few bytes as they need, for the blobs of the ledger: seven bits a
-//! byte, the lowest first, the top bit where more follow.
+//! Integers in as few bytes as they need, for the blobs of the ledger: seven bits per byte, lowest
+//! first; the top bit is set if more bytes follow.
 
 pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -9,12 +9,12 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Appends a value that may be negative; small ones of either sign are short.
+/// Appends a signed value. Values near zero are short.
 pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put(bytes, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-/// Takes a value off the front; `None` where the bytes end or are no number.
+/// Takes a value off the front; `None` if the bytes end or are invalid.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

@@ -1,5 +1,5 @@
-//! Upstreams' own metrics: queue, batch, KV cache, restarts. Each upstream is scraped by a
-//! task of its own, and the figures of all engines get the same names.
+//! Metrics that upstreams export: queue, batch, KV cache, restarts. Each upstream has its own
+//! scrape task, and the figures of all engines get common names.
 
 mod client;
 mod text;
@@ -19,25 +19,24 @@ use tokengauge_net::tls::ClientTls;
 use tokio::time::MissedTickBehavior;
 pub use view::{Spent, View};
 
-/// An upstream whose own metrics are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
     pub upstream: Arc<str>,
-    /// Where its metrics are; the base path is the whole path.
+    /// The URL of the metrics; its base path is the whole path.
     pub endpoint: Endpoint,
     pub interval: Duration,
-    /// TLS towards them, used where the endpoint is `https`.
+    /// TLS settings, used if the endpoint is `https`.
     pub tls: ClientTls,
 }
 
-/// Gauges that exist as long as the upstream reports them.
+/// Gauges that exist only while the upstream reports them.
 const REPORTED: [&Family<Gauge, Upstream<'static>>; 3] = [
     &names::UPSTREAM_QUEUE_DEPTH,
     &names::UPSTREAM_RUNNING,
     &names::UPSTREAM_KV_CACHE,
 ];
 
-/// Seconds and requests of what the upstream counts itself: of the queue, of prefill.
+/// Seconds and requests that the upstream counts for its queue and for prefill.
 const SPENT: [[&Family<Sum, Upstream<'static>>; 2]; 2] = [
     [
         &names::UPSTREAM_QUEUE_SECONDS,
@@ -49,7 +48,6 @@ const SPENT: [[&Family<Sum, Upstream<'static>>; 2]; 2] = [
     ],
 ];
 
-/// Reads one upstream's metrics.
 pub struct Watcher {
     client: Client,
     scrape: Scrape,
@@ -59,14 +57,14 @@ pub struct Watcher {
     state: ScrapeState,
 }
 
-/// Called with the name of an upstream that restarted; must not wait.
+/// Called with the name of an upstream that restarted; must not block.
 pub type RestartHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Watcher {
-    /// Of what `scrape` names. Its series exist from now on.
+    /// A watcher for the upstream of `scrape`. Its series exist from now on.
     ///
     /// # Errors
-    /// When a file that TLS needs cannot be read.
+    /// If a TLS file cannot be read.
     pub fn new(
         scrape: &Scrape,
         prometheus: &Arc<Prometheus>,
@@ -90,15 +88,15 @@ impl Watcher {
         })
     }
 
-    /// Whether [`Watcher::new`] could use the files of `scrape`.
+    /// Checks that [`Watcher::new`] could use the TLS files of `scrape`.
     ///
     /// # Errors
-    /// As that.
+    /// If a TLS file cannot be read.
     pub fn check(scrape: &Scrape) -> Result<(), NoClient> {
         Client::new(scrape).map(drop)
     }
 
-    /// Reads them until it is dropped.
+    /// Scrapes the metrics until the future is dropped.
     pub async fn run(mut self) {
         let mut ticks = tokio::time::interval(self.scrape.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -129,31 +127,27 @@ pub fn forget(registry: &Registry, upstream: &str) {
     registry.forget(&names::UPSTREAM_UP, &labels);
 }
 
-/// Failed scrapes in a row before an upstream counts as down, since a busy one may be slow to
-/// answer. A refused connection counts at once.
+/// Consecutive failed scrapes before an upstream counts as down, because a busy upstream may be
+/// slow to answer. A refused connection counts at once.
 const MISSED: u32 = 3;
 
 #[derive(Default)]
 struct ScrapeState {
-    /// The last reading that worked.
     last: Option<View>,
-    /// Readings since then.
     missed: u32,
-    /// Whether it is shown as up.
     up: Option<bool>,
-    /// Whether it was reported as restarted when it could not be reached.
+    /// Whether the restart was already reported when the upstream could not be reached.
     restart_reported: bool,
-    /// Whether a change is logged.
+    /// Whether the change of `up` must be logged.
     turned: bool,
     strange: bool,
 }
 
 #[derive(Debug, Default, PartialEq)]
 struct Step {
-    /// Whether the upstream has restarted since the last one.
     restarted: bool,
     up: bool,
-    /// What was spent since the last reading, or since the start after it.
+    /// Time spent since the last scrape, or since a restart after it.
     spent: [Option<Spent>; 2],
 }
 
@@ -174,7 +168,7 @@ impl ScrapeState {
         let restarted = last.is_some_and(|last| view.restarted_since(&last));
         let since = |now: Option<Spent>, before: fn(&View) -> Option<Spent>| {
             let start = restarted.then_some(Spent::NONE);
-            // What was spent before the first scrape is not counted.
+            // Time spent before the first scrape is not counted.
             let before = start.or_else(|| last.as_ref().and_then(before));
             Some(now?.since(before.unwrap_or(now?)))
         };
@@ -200,11 +194,11 @@ impl ScrapeState {
         }
     }
 
-    /// Logs changes.
     fn tell(&mut self, upstream: &str, read: &Result<View, Failure>) {
         match read {
             Err(failure) if self.turned => {
-                tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; traffic goes on");
+                tracing::warn!(upstream, %failure, "the metrics of an upstream cannot be read; \
+                    traffic continues");
             }
             Ok(_) if self.turned => {
                 tracing::info!(upstream, "the metrics of an upstream can be read");
@@ -215,15 +209,15 @@ impl ScrapeState {
         if strange && !self.strange {
             tracing::warn!(
                 upstream,
-                "`metrics_url` answers, but with no figures of an engine that is known here"
+                "`metrics_url` responds, but without metrics of a known engine"
             );
         }
         self.strange = strange;
     }
 }
 
-/// Updates the series. Unknown figures are removed: after some failed scrapes, or at once where
-/// the upstream does not report them.
+/// Updates the series. Unknown figures are removed: after some failed scrapes, or at once if the
+/// upstream does not report them.
 fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step: &Step) {
     let labels = Upstream { upstream };
     let up = registry.series(&names::UPSTREAM_UP, &labels);
@@ -236,7 +230,7 @@ fn show(registry: &Registry, upstream: &str, read: &Result<View, Failure>, step:
             registry
                 .series(&names::UPSTREAM_SCRAPE_FAILURES, &labels)
                 .increment(1);
-            // The series stay as they are.
+            // The series keep their values.
             (!step.up).then(View::default)
         }
     };
@@ -290,7 +284,6 @@ mod tests {
         assert!(!restarted(view(None)));
     }
 
-    /// An engine that does not say when it started.
     fn counted(tokens: f64, seconds: f64, times: f64) -> Result<View, Failure> {
         Ok(View {
             output_tokens: Some(tokens),
@@ -312,7 +305,7 @@ mod tests {
         assert_eq!(anew.spent[0], spent(9.0, 30.0), "all of it is new");
         let same = state.take(&counted(20.0, 9.0, 30.0));
         assert_eq!((same.restarted, same.spent[0]), (false, spent(0.0, 0.0)));
-        // Away and back, and it is the same process.
+        // The upstream was unreachable, but the process is the same.
         assert!(state.take(&unreachable()).restarted);
         let back = state.take(&counted(25.0, 10.0, 31.0));
         assert_eq!((back.restarted, back.spent[0]), (false, spent(1.0, 1.0)));

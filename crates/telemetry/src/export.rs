@@ -1,5 +1,5 @@
-//! The exporters: Prometheus, OTLP and the call log. `names` is the table of metrics,
-//! `registry` has their values.
+//! The exporters: Prometheus, OTLP and the call log. `names` is the table of metrics, `registry`
+//! has their values.
 
 pub mod cost;
 mod exemplar;

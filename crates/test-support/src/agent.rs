@@ -1,4 +1,4 @@
-//! Agents that speak HTTP/1 byte by byte, or HTTP/2 with hyper.
+//! Agents that send HTTP/1 byte by byte, or HTTP/2 with hyper.
 
 use crate::connection::RawConnection;
 use crate::upstream::fields;
@@ -20,7 +20,7 @@ pub fn none() -> AnyBody {
     Empty::new().map_err(Into::into).boxed()
 }
 
-/// An HTTP/2 connection by prior knowledge.
+/// Opens an HTTP/2 connection by prior knowledge.
 pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
     let tcp = TcpStream::connect(address).await.unwrap();
     tcp.set_nodelay(true).unwrap();
@@ -31,7 +31,7 @@ pub async fn http2(address: SocketAddr) -> http2::SendRequest<AnyBody> {
     send
 }
 
-/// Reads an error response of the proxy: its head and its message.
+/// Reads an error response of the proxy. Returns its head and its message.
 pub async fn refusal(agent: &mut RawConnection) -> (String, String) {
     let head = agent.read_head().await;
     let length = fields(&head)

@@ -1,4 +1,4 @@
-//! An upstream with an answer for each of a few paths.
+//! An upstream with a fixed response for each of a few paths.
 
 use crate::connection::RawConnection;
 use std::net::SocketAddr;
@@ -6,9 +6,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// `/hello` is answered at once, `/late` after [`CannedUpstream::finish`]; `/stream` sends `first`, and
-/// `last` after `finish`; `/tunnel` switches protocols and echoes; `/head` is answered with the
-/// request's head.
+/// `/hello` responds at once, and `/late` after [`CannedUpstream::finish`]. `/stream` sends
+/// `first`, and `last` after `finish`. `/tunnel` switches protocols and echoes. `/head` returns the
+/// head of the request.
 pub struct CannedUpstream {
     pub address: SocketAddr,
     finish: watch::Sender<bool>,
@@ -33,7 +33,7 @@ impl CannedUpstream {
         }
     }
 
-    /// Ends every stream, and those that are opened later.
+    /// Ends every stream, including streams that are opened later.
     pub fn finish(&self) {
         self.finish.send_replace(true);
     }

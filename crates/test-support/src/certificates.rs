@@ -1,13 +1,12 @@
-//! Certificates made on the spot, as files.
+//! Creates certificates as files.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Signs certificates, and keeps its own and theirs as files of one folder.
+/// A certificate authority, with its files in one folder.
 pub struct Authority {
     pub folder: TempDir,
-    /// Its own certificate.
     pub file: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -38,8 +37,8 @@ impl Authority {
         }
     }
 
-    /// Signs a certificate for a DNS name or address and writes `<file>.pem` and
-    /// `<file>.key`, over what was there.
+    /// Signs a certificate for a DNS name or address. Writes or overwrites `<file>.pem` and
+    /// `<file>.key`.
     pub fn issue(&self, file: &str, name: &str) -> (PathBuf, PathBuf) {
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         self.sign(file, params)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A socket, or TLS over one, and the bytes that were read ahead.
+/// A socket, or TLS over a socket, with the bytes that were read ahead.
 pub struct RawConnection<I = TcpStream> {
     pub io: I,
     buffer: Vec<u8>,
@@ -36,13 +36,12 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         soon("writing", self.try_write(bytes)).await.unwrap();
     }
 
-    /// Writes where the other side may have closed already.
+    /// Writes to a peer that may have closed the connection.
     pub async fn try_write(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.io.write_all(bytes.as_ref()).await?;
         self.io.flush().await
     }
 
-    /// Sends a request without a body.
     pub async fn get(&mut self, path: &str) {
         self.write(format!(
             "GET {path} HTTP/1.1\r\nHost: agent.example\r\n\r\n"
@@ -71,13 +70,13 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         String::from_utf8(self.read_until(end).await).unwrap()
     }
 
-    /// Reads a head, blank line included.
+    /// Reads a head, including the blank line.
     pub async fn read_head(&mut self) -> String {
         self.text_until("\r\n\r\n").await
     }
 
-    /// The head of the next request; `None` where the other side, which may idle for as long as
-    /// it likes, closes instead.
+    /// The head of the next request; `None` if the peer closes the connection instead. The peer may
+    /// be idle for any time.
     pub async fn next_head(&mut self) -> Option<String> {
         while find(&self.buffer, b"\r\n\r\n").is_none() {
             if self.io.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
@@ -98,23 +97,23 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         self.buffer.drain(..length).collect()
     }
 
-    /// Reads until the other side closes or resets.
+    /// Reads until the peer closes or resets the connection.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.more().await {}
         std::mem::take(&mut self.buffer)
     }
 
-    /// Reads until the other side closes, as text.
+    /// Reads until the peer closes the connection, as text.
     pub async fn text_to_end(&mut self) -> String {
         String::from_utf8(self.read_to_end().await).unwrap()
     }
 
-    /// Whether the other side closes, without another byte.
+    /// Waits until the peer closes the connection. Panics if another byte arrives.
     pub async fn closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.read_to_end().await), "");
     }
 
-    /// Reads HTTP/2 frames up to one of a type that `wanted` accepts; false where a head or the
+    /// Reads HTTP/2 frames up to one whose type `wanted` accepts. Returns `false` if a head or the
     /// end comes first.
     pub async fn http2_frame(&mut self, wanted: impl Fn(u8) -> bool) -> bool {
         const HEADERS: u8 = 1;

@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 GET, so that tests see what a client sees.
+//! A plain HTTP/1.1 GET, so that tests see the bytes that a client sees.
 
 use crate::TIMEOUT;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub async fn request_with(
     exchange(stream, method, path, headers).await
 }
 
-/// The same on an open connection of any kind.
+/// Sends a GET on an open connection of any kind.
 pub async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     method: &str,
@@ -39,7 +39,7 @@ pub async fn exchange(
     TestResponse { status, head, body }
 }
 
-/// The same where the body is no text: status, head and body.
+/// Sends a GET whose response body may be binary. Returns status, head and body.
 pub async fn exchange_bytes(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     method: &str,
@@ -67,7 +67,7 @@ pub async fn fetch(address: SocketAddr, path: &str) -> TestResponse {
     request(address, "GET", path).await
 }
 
-/// The JSON of an answer that succeeds. A ledger that is being made, or is busy, is a reason to ask again.
+/// The JSON of a successful response. Retries while the ledger is being created or is busy.
 pub async fn fetch_json(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {

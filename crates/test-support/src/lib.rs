@@ -18,13 +18,13 @@ pub mod wire;
 
 use std::time::{Duration, Instant};
 
-/// How long tests wait for another process or a background thread; what takes longer hangs.
+/// How long tests wait for another process or a background thread.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long tests wait for a task or a socket of this process; what takes longer hangs.
+/// How long tests wait for a task or a socket of this process.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Waits until `done` returns true; panics after [`SOON`].
+/// Waits until `done` returns true. Panics after [`SOON`].
 pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + SOON;
     while !done() {
@@ -33,7 +33,6 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for a future; panics after [`SOON`].
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, future)
         .await

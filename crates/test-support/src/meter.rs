@@ -1,4 +1,4 @@
-//! What the tests of the meter share: calls with constructed instants.
+//! Calls with constructed instants, for tests of the meter.
 use crate::TIMEOUT;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -12,7 +12,7 @@ use tokengauge_core::trace::Tracer;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Subscriber};
 
-/// A meter, and the calls that it finished.
+/// A meter with the calls that it finished.
 pub struct Bench {
     pub meter: Arc<Meter>,
     pub recent: Arc<RecentCalls>,
@@ -61,7 +61,7 @@ impl Bench {
         }
     }
 
-    /// `millis` after the start.
+    /// The instant `millis` after the start.
     pub fn at(&self, millis: u64) -> Instant {
         self.start + Duration::from_millis(millis)
     }
@@ -100,7 +100,7 @@ impl Bench {
         }))
     }
 
-    /// A chat that was sent: connected at 2 ms, sent at 5 ms, answered at 50 ms.
+    /// A chat call that connected at 2 ms, was sent at 5 ms, and was answered at 50 ms.
     pub fn chat(&self) -> Arc<dyn ObservedCall> {
         let call = self.begin("/v1/chat/completions", &[]);
         self.send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
@@ -128,7 +128,7 @@ impl Bench {
         self.chunk_behind(call, Duration::ZERO, millis, bytes);
     }
 
-    /// The same, where the agent was slow to read.
+    /// Sends a chunk after the agent was slow to read.
     pub fn chunk_behind(
         &self,
         call: &dyn ObservedCall,
@@ -143,7 +143,6 @@ impl Bench {
         });
     }
 
-    /// Sends a chunk of an upgraded connection.
     pub fn tunnel(&self, call: &dyn ObservedCall, from: Side, millis: u64, bytes: Vec<u8>) {
         let (at, bytes) = (self.at(millis), Bytes::from(bytes));
         call.tunnel_chunk(from, Chunk::new(at, bytes));
@@ -189,7 +188,7 @@ pub fn choice(index: u32, delta: &str) -> String {
     )
 }
 
-/// One chat event with `words` words of visible text, each of them one token.
+/// One chat event with `words` words of visible text, each of which is one token.
 pub fn words(words: usize) -> String {
     event(&format!("{{\"content\":\"{}\"}}", " word".repeat(words)))
 }
@@ -201,7 +200,7 @@ pub fn thoughts(words: usize) -> String {
     ))
 }
 
-/// The finish reason, and usage where `output` is given.
+/// The finish reason, and usage if `output` is given.
 pub fn finish(output: Option<u64>) -> String {
     let usage = output.map_or("null".to_owned(), |output| {
         format!("{{\"prompt_tokens\":7,\"completion_tokens\":{output}}}")

@@ -27,14 +27,13 @@ use tokio_rustls::TlsAcceptor;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverBehaviour {
-    /// Answers with this instead of 200.
+    /// The status to send instead of 200.
     pub status: Option<u16>,
-    /// Answers with this gRPC status instead of 0.
+    /// The gRPC status to send instead of 0.
     pub grpc_status: u8,
     pub slow: Duration,
-    /// The `retry-after` of its answer, in seconds.
     pub retry_after: Option<u32>,
-    /// How many messages are answered so, before all others succeed; all where unset.
+    /// The number of messages that get this response before all others succeed; `None` for all.
     pub times: Option<usize>,
 }
 
@@ -45,7 +44,7 @@ pub struct Received {
     pub headers: HeaderMap,
     pub message: Bytes,
     pub at: Instant,
-    /// Whether it was answered with success.
+    /// Whether the response reported success.
     pub taken: bool,
 }
 
@@ -205,7 +204,7 @@ impl Receiver {
     }
 }
 
-/// The empty message of a gRPC answer, and its status after it.
+/// The empty message of a gRPC response, followed by its status.
 fn trailed(status: u8) -> http_body_util::combinators::BoxBody<Bytes, Infallible> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from(u16::from(status)));
@@ -217,7 +216,6 @@ fn trailed(status: u8) -> http_body_util::combinators::BoxBody<Bytes, Infallible
     http_body_util::StreamBody::new(stream).boxed()
 }
 
-/// Attributes as text.
 pub fn attributes(all: &[KeyValue]) -> BTreeMap<String, String> {
     let pair = |one: &KeyValue| (one.key.clone(), text(one.value.as_ref()));
     all.iter().map(pair).collect()
@@ -242,12 +240,12 @@ pub fn text(value: Option<&AnyValue>) -> String {
 /// Items counted as lost: exporter, reason, number.
 pub type LostItems = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
 
-/// Exporters configured by `variables`, and the counters of what they lose.
+/// Exporters configured by `variables`, and the counters of the items that they lose.
 pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, LostItems) {
     exporters_for(variables, conventions, false)
 }
 
-/// The same, with or without Langfuse's attributes.
+/// Exporters configured by `variables`, with or without Langfuse's attributes.
 pub fn exporters_for(
     variables: &[(&str, String)],
     conventions: Conventions,

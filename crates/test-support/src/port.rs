@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// A port that is bound, but not listened on: whoever asks for any port is given another one, and connections to it are
-/// refused. On Linux, a listener that reuses addresses can take it all the same, one after the other.
+/// A port that is bound, but not listened on. The system gives it to nobody else, and connections
+/// to it are refused. On Linux, one listener at a time can still take it if it reuses addresses.
 pub struct HeldPort {
     pub address: SocketAddr,
     _socket: TcpSocket,
@@ -20,7 +20,7 @@ impl HeldPort {
         }
     }
 
-    /// Listens, until the listener is dropped; the port is held on.
+    /// Listens until the listener is dropped. The port stays reserved.
     pub fn listen(&self) -> TcpListener {
         bound(self.address).listen(1024).expect("listening")
     }

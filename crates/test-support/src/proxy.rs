@@ -1,4 +1,4 @@
-//! A proxy that listens, made from a few settings.
+//! A listening proxy, created from a few settings.
 
 use crate::connection::RawConnection;
 use crate::recorder::{Recorder, RecorderBehaviour};
@@ -94,7 +94,7 @@ impl Setup {
         self.start_with(recorder.clone(), recorder).await
     }
 
-    /// Starts it without a recorder, which would store everything.
+    /// Starts the proxy without a recorder, which would store everything.
     pub async fn start_unobserved(self, observer: Arc<dyn Observer>) -> Proxy {
         self.start_with(observer, Arc::default()).await
     }
@@ -172,7 +172,6 @@ impl Proxy {
         RawConnection::connect(self.address).await
     }
 
-    /// Waits until serving has ended.
     pub async fn drained(mut self) -> DrainSummary {
         let serving = self.serving.take().expect("not waited for yet");
         timeout(TIMEOUT, serving)
@@ -181,7 +180,6 @@ impl Proxy {
             .expect("no panic")
     }
 
-    /// Waits until `count` connections are open.
     pub async fn has_connections(&self, count: usize) {
         eventually(&format!("{count} connections"), || {
             self.shutdown.connections() == count
@@ -189,7 +187,6 @@ impl Proxy {
         .await;
     }
 
-    /// Waits until `count` requests are in flight.
     pub async fn has_requests(&self, count: usize) {
         eventually(&format!("{count} requests"), || {
             self.shutdown.requests() == count

@@ -29,16 +29,15 @@ pub enum ObserverEvent {
 /// Returns the body to send instead of the given one.
 pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 
-/// What an observer does in addition to recording.
+/// The behaviour of an observer in addition to recording.
 #[derive(Clone, Default)]
 pub struct RecorderBehaviour {
     pub panics: Option<fn(&ObserverEvent) -> bool>,
-    /// Takes this long for each chunk of a response.
+    /// The time that it takes for each chunk of a response.
     pub slow: Duration,
-    /// Replaces the request body with this.
     pub rewrite: Option<Rewrite>,
     pub filter: Option<fn() -> Box<dyn Filter>>,
-    /// Sends this trace context upstream.
+    /// The trace context to send upstream.
     pub trace: Option<UpstreamTrace>,
 }
 
@@ -68,12 +67,12 @@ impl Recorder {
         self.calls.lock().unwrap().clone()
     }
 
-    /// The only call, once it is over, checked for what holds for every call.
+    /// Waits for the only call to end. Checks the properties that every call must have.
     pub async fn only_call(&self) -> Arc<RecordedCall> {
         self.ended_calls(1).await.remove(0)
     }
 
-    /// All calls, once they are over.
+    /// Waits for `count` calls to end, and returns them.
     pub async fn ended_calls(&self, count: usize) -> Vec<Arc<RecordedCall>> {
         let over = |calls: &[Arc<RecordedCall>]| {
             calls.len() == count && calls.iter().all(|call| call.ended().is_some())
@@ -218,7 +217,8 @@ impl RecordedCall {
         })
     }
 
-    /// Checks what holds for every call: it ends once and last, and its instants are in order.
+    /// Checks the properties that every call must have: its end is its last event, and its instants
+    /// are in order.
     fn check(&self) {
         let seen = self.seen();
         let ends = seen
@@ -257,7 +257,7 @@ impl RecordedCall {
     }
 }
 
-/// The instants that are in order whatever the upload does.
+/// The instants that are in order regardless of the upload.
 fn response_instant(seen: &ObserverEvent) -> Option<Instant> {
     match seen {
         ObserverEvent::Connected(at, _)

@@ -1,5 +1,5 @@
-//! Call records as agents at work leave them: sessions of several calls, a few
-//! models on a few upstreams, some reasoning, some errors. Always the same ones.
+//! Call records as working agents produce them: sessions of several calls, a few models on a few
+//! upstreams, some reasoning, some errors. The records are always equal.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,12 +25,12 @@ impl SplitMix64 {
         self.draw() % bound.max(1)
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     pub fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Around 1, with a long tail upwards.
+    /// A number around 1, with a long upper tail.
     pub fn tail(&mut self) -> f64 {
         (0.35 * (self.share() + self.share() + self.share() - 1.5) * 2.0).exp()
     }
@@ -134,7 +134,6 @@ const AGENTS: [&str; 6] = [
     "ai-sdk/5.0",
 ];
 
-/// A session that has not ended.
 struct Session {
     name: String,
     model: Model,
@@ -145,7 +144,7 @@ struct Session {
     context: u64,
 }
 
-/// Makes records one after the other, in the order of their starts.
+/// Creates records in the order of their starts.
 pub struct Records {
     random: SplitMix64,
     at_ms: u64,
@@ -155,7 +154,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Records from `from` on, one every `every_ms` milliseconds on average.
+    /// Records from `from` on, with one every `every_ms` milliseconds on average.
     pub fn new(from: SystemTime, every_ms: f64) -> Records {
         let since = from.duration_since(SystemTime::UNIX_EPOCH).expect("later");
         Records {

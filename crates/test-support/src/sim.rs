@@ -44,7 +44,7 @@ impl SimResponse {
         serde_json::from_slice(&self.body()).expect("JSON")
     }
 
-    /// The JSON of every `data:` line but `[DONE]`.
+    /// The JSON of every `data:` line except `[DONE]`.
     pub fn events(&self) -> Vec<Value> {
         let text = self.text();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -129,7 +129,7 @@ impl Sim {
         self.send(post(path, settings, &body)).await
     }
 
-    /// The ground truth of the call behind `answer`, once it is written.
+    /// The ground truth of the call with this response, after it has been written.
     pub async fn truth_of(&self, response: &SimResponse) -> Truth {
         let bytes = response.body().len() as u64;
         let end = Instant::now() + TIMEOUT;
@@ -145,7 +145,7 @@ impl Sim {
         panic!("the simulator has no truth of {bytes} bytes in time");
     }
 
-    /// The ground truth of the newest call, once it is written.
+    /// The ground truth of the newest call, after it has been written.
     pub async fn truth(&self) -> Arc<Truth> {
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {

@@ -1,15 +1,17 @@
-//! Reports tests that cannot run on this machine: Rust has no result for them but success.
+//! Reports tests that cannot run on this machine. In Rust such a test can only pass.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-/// Reports that the current test is skipped, and why. The line goes to the standard output and,
-/// if `TOKENGAUGE_SKIPPED` names a file, to the end of that file: name, tabulator, reason. A
-/// relative path begins at the root of the workspace, whichever package the test is of.
+/// Reports that the current test is skipped, and why.
+///
+/// The line goes to the standard output. If `TOKENGAUGE_SKIPPED` names a file, the line is also
+/// appended to that file: name, tabulator, reason. A relative path starts at the root of the
+/// workspace, for tests of every package.
 ///
 /// # Panics
-/// If the file cannot be written: the summary would miss the test.
+/// If the file cannot be written, because the summary would not show the test.
 pub fn skipped(reason: &str) {
     let thread = std::thread::current();
     // libtest names the thread of a test after the test.
@@ -22,13 +24,13 @@ pub fn skipped(reason: &str) {
     append(&root.join(file), &line);
 }
 
-/// Name and reason on one line, since the summary has a line for each test.
+/// Name and reason on one line, because the summary has one line for each test.
 fn skip_line(test: &str, reason: &str) -> String {
     let reason: Vec<&str> = reason.split_whitespace().collect();
     format!("{test}\t{}", reason.join(" "))
 }
 
-/// Tests run in several processes at once: each line is written whole, at the end of the file.
+/// Tests run in several processes at once, so each line is appended in one write.
 fn append(path: &Path, line: &str) {
     let mut options = OpenOptions::new();
     let opened = options.create(true).append(true).open(path);

@@ -26,7 +26,6 @@ impl Upstream {
     }
 }
 
-/// The lines of a head, without the first and the blank one.
 pub fn fields(head: &str) -> Vec<&str> {
     head.trim_end().lines().skip(1).collect()
 }

@@ -1,23 +1,24 @@
-//! Byte-pair encoding: how many tokens a piece has.
+//! Byte-pair encoding: counts the tokens of a piece.
 //!
-//! The encoding of a piece is the encoding of the piece without its last token, and
-//! that token; and of all tokens that the piece ends with, only one goes with the
-//! last token of what is before it. So a piece is encoded from its end, and what is
-//! known of its beginnings stays true while it grows. This is how the `bpe` crate of
-//! rust-gems appends to a text.
+//! The encoding of a piece is the encoding of a shorter prefix, followed by the last token. Among
+//! all tokens that the piece ends with, exactly one is compatible with the last token of the prefix
+//! before it. The search for that token starts at the end of the piece, so the results for prefixes
+//! stay valid while the piece grows. The `bpe` crate of rust-gems appends to a text in the same
+//! way.
 
 use super::hash;
 use super::vocabulary::{self, LONGEST, Token};
 
-/// A cache of the encodings of a piece's prefixes, of at most [`LONGEST`] bytes.
+/// Caches the encodings of the prefixes of a piece. Prefixes have at most [`LONGEST`] bytes.
 #[derive(Clone)]
 pub(super) struct PrefixCache([CachedPrefix; LONGEST]);
 
-/// The last token of a prefix, and after it the number of its tokens in [`COUNT_BITS`] bits; 0
-/// if nothing is known.
+/// The last token of a prefix, and the number of its tokens in the low [`COUNT_BITS`] bits. 0 if
+/// unknown.
 type CachedPrefix = u32;
 
-/// No piece of [`LONGEST`] bytes has more tokens than bytes.
+/// Bits of a token count. A piece never has more tokens than bytes, and a prefix has at most
+/// [`LONGEST`] bytes.
 const COUNT_BITS: u32 = 8;
 
 const _: () = assert!(LONGEST < 1 << COUNT_BITS && hash::TOKEN_BITS + COUNT_BITS <= u32::BITS);
@@ -27,17 +28,14 @@ impl PrefixCache {
         PrefixCache([0; LONGEST])
     }
 
-    /// Clears the cache of prefixes of these lengths, less one.
     pub(super) fn forget(&mut self, lengths: std::ops::Range<usize>) {
         self.0[lengths].fill(0);
     }
 
-    /// The number of tokens of the whole, where it is known.
     pub(super) fn known(&self, len: usize) -> Option<u8> {
         Some(self.0[len - 1] as u8).filter(|&count| count > 0)
     }
 
-    /// Notes that this many bytes are one token.
     pub(super) fn learn(&mut self, len: usize, token: Token) {
         self.note(len, token, 1);
     }
@@ -50,7 +48,6 @@ impl PrefixCache {
         self.0[len - 1] >> COUNT_BITS
     }
 
-    /// The number of tokens of this prefix of the piece.
     pub(super) fn count(&mut self, beginning: &[u8]) -> u8 {
         let len = beginning.len();
         if len == 0 {
@@ -73,8 +70,9 @@ impl PrefixCache {
     }
 }
 
-/// The last token of a text, and its length, given the longest that it ends with: the
-/// only one that fits what is before it. The longest is the likeliest.
+/// Finds the last token of a text, and its length in bytes. `longest` is the longest token that the
+/// text ends with, which is tried first because it is the most likely. `fits` tells whether a token
+/// is compatible with the text before it.
 pub(super) fn last_token(
     longest: (Token, usize),
     mut fits: impl FnMut(Token, usize) -> bool,
@@ -86,9 +84,9 @@ pub(super) fn last_token(
     (token, len)
 }
 
-/// Whether two tokens, of which one ends and the other begins with the bytes of `border`,
-/// stay as they are side by side: takes both apart, last merge first, and looks for a merge
-/// across the border that would have come before.
+/// Whether two adjacent tokens stay separate in the encoding of their concatenation. `border` is
+/// the last byte of `left` and the first byte of `right`. Undoes the merges of both tokens, last
+/// merge first, and looks for an earlier merge across the border.
 pub(super) fn are_neighbours(mut left: Token, mut right: Token, border: [u8; 2]) -> bool {
     let first = vocabulary::first_merge_across(border);
     let mut limit = Token::MAX;
@@ -96,7 +94,7 @@ pub(super) fn are_neighbours(mut left: Token, mut right: Token, border: [u8; 2])
         if vocabulary::merge_before(limit, left, right) {
             return false;
         }
-        // Of two merges of the same rank the left one comes first.
+        // If two merges have the same rank, the left one is applied first.
         let (left_half, right_half) = (vocabulary::halves(left).1, vocabulary::halves(right).0);
         if (left > right || right_half == right) && left_half != left {
             (limit, left) = (left, left_half);

@@ -1,19 +1,16 @@
 //! The classes of characters that the splitting expression distinguishes.
 
-/// Code points in a block of the class table.
 pub const BLOCK: usize = 128;
 
-/// What a character is to the splitting expression.
+/// The class of a character in the splitting expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
-    /// Upper and title case: `\p{Lu}\p{Lt}`.
     Upper,
-    /// Lower case: `\p{Ll}`.
     Lower,
-    /// Letters that are both to the expression: `\p{Lm}\p{Lo}`.
+    /// Letters that match as upper and as lower case: `\p{Lm}\p{Lo}`.
     Letter,
-    /// `\p{M}`: as good as `Letter` in a word, a symbol elsewhere.
+    /// `\p{M}`: a letter inside a word, a symbol elsewhere.
     Mark,
     /// `\p{N}`.
     Number,
@@ -21,20 +18,20 @@ pub enum Class {
     Newline,
     /// U+0020.
     Space,
-    /// The rest of `\s`.
+    /// White space other than U+0020 and line ends.
     Blank,
     /// `'`, which may start a contraction.
     Apostrophe,
-    /// `/`, which may follow line ends.
+    /// `/`, which may follow the line ends after symbols.
     Slash,
     /// Everything else.
     Symbol,
 }
 
 impl Class {
-    /// How many there are.
+    /// The number of classes.
     pub const COUNT: usize = 11;
-    /// All of them, by their number.
+    /// Every class, indexed by its number.
     pub const ALL: [Class; Class::COUNT] = [
         Class::Upper,
         Class::Lower,

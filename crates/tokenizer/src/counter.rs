@@ -1,4 +1,4 @@
-//! The running count of one text.
+//! Counts the tokens of one text while it arrives.
 
 use super::pending::Pending;
 use super::piece_counter;
@@ -6,24 +6,23 @@ use super::pieces::Pieces;
 use super::utf8::Utf8;
 use std::fmt;
 
-/// Counts the o200k_base tokens of a text that comes in pieces of any size.
+/// Counts the o200k_base tokens of a text that arrives in chunks of any size.
 ///
-/// Special-token strings are plain text, and invalid UTF-8 counts as
-/// [`String::from_utf8_lossy`] would replace it.
+/// Special-token strings count as plain text. Invalid UTF-8 counts as [`String::from_utf8_lossy`]
+/// would replace it.
 ///
-/// About a kilobyte, and no heap until a piece is longer than any token; then a few
-/// kilobytes more until that piece ends, however long it grows.
+/// A counter takes about a kilobyte and no heap, until a piece is longer than any token. It then
+/// takes a few more kilobytes until that piece ends, independent of the length of the piece.
 #[derive(Clone, Default)]
 pub struct Counter {
     utf8: Utf8,
     text: Text,
 }
 
-/// The part of a counter after the UTF-8.
+/// The part of a counter that sees decoded text.
 #[derive(Clone, Default)]
 struct Text {
     settled: u64,
-    /// The tokens of what is pending.
     unsettled: u64,
     pieces: Pieces,
     pending: Pending,
@@ -35,8 +34,7 @@ impl Counter {
         Counter::default()
     }
 
-    /// Appends text. A character that [`Counter::push_bytes`] left incomplete stays so, and
-    /// is replaced.
+    /// Appends text. An incomplete character from [`Counter::push_bytes`] is replaced by U+FFFD.
     pub fn push(&mut self, text: &str) {
         self.utf8.finish(|text| self.text.push(text));
         self.text.push(text);
@@ -47,26 +45,26 @@ impl Counter {
         self.utf8.push(bytes, |text| self.text.push(text));
     }
 
-    /// o200k_base tokens of everything so far, exactly those of the whole at once. An
-    /// incomplete character at the end is not there yet.
+    /// The o200k_base tokens of everything so far, equal to the count of the whole text at once. An
+    /// incomplete character at the end does not count yet.
     pub fn count(&self) -> u64 {
         self.text.count()
     }
 
-    /// Those of them that nothing that follows can change. Never falls.
+    /// The tokens that later text cannot change. Never decreases.
     pub fn settled(&self) -> u64 {
         self.text.settled
     }
 
-    /// The text is over: settles all of it, and gives the count. What is pushed
-    /// later is a text of its own that is added.
+    /// Ends the text and returns its number of tokens. Text that is pushed afterwards is tokenized
+    /// separately and added to the count.
     pub fn finish(&mut self) -> u64 {
         self.utf8.finish(|text| self.text.push(text));
         self.text.finish()
     }
 }
 
-/// Prints no text, since that may be confidential.
+/// Omits the text, which may be confidential.
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut counter = f.debug_struct("Counter");

@@ -1,9 +1,8 @@
-//! The hashes behind the vocabulary's tables. The build script, which writes the
-//! tables, compiles this very file.
+//! The hashes of the tables of the vocabulary. The build script, which writes the tables, also
+//! compiles this file.
 
-/// Bits of a slot that hold a token; the rest is a fingerprint of the hash.
+/// The bits of a slot that hold a token. The other bits are a fingerprint of the hash.
 pub const TOKEN_BITS: u32 = 18;
-/// Masks those bits.
 pub const TOKEN_MASK: u32 = (1 << TOKEN_BITS) - 1;
 /// A slot without a token.
 pub const EMPTY: u32 = u32::MAX;
@@ -11,7 +10,6 @@ pub const EMPTY: u32 = u32::MAX;
 const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
 const SECOND: u64 = 0xD1B5_4A32_D192_ED03;
 
-/// The hash of a piece's bytes.
 #[inline]
 pub fn bytes(bytes: &[u8]) -> u64 {
     let n = bytes.len();
@@ -33,49 +31,45 @@ pub fn bytes(bytes: &[u8]) -> u64 {
     mix(first ^ FIRST ^ n as u64, second ^ SECOND)
 }
 
-/// The hash of two neighbouring tokens.
 #[inline]
 pub fn pair(left: u32, right: u32) -> u64 {
     (u64::from(left) << 32 | u64::from(right)).wrapping_mul(FIRST)
 }
 
-/// The place of two neighbouring bytes.
 #[inline]
 pub fn border(bytes: [u8; 2]) -> usize {
     usize::from(u16::from_be_bytes(bytes))
 }
 
-/// What a slot holds for a token with this hash.
 #[inline]
 pub fn slot(hash: u64, token: u32) -> u32 {
     fingerprint(hash) | token
 }
 
-/// A token and a length in the bits above it.
+/// A token, and a length in the bits above the token.
 pub fn with_length(token: u32, len: usize) -> u32 {
     (len as u32) << TOKEN_BITS | token
 }
 
-/// Whether a slot may hold a token with this hash.
 #[inline]
 pub fn matches(slot: u32, hash: u64) -> bool {
     (slot ^ fingerprint(hash)) >> TOKEN_BITS == 0
 }
 
-/// The slot where the search for this hash starts.
+/// The slot at which the search for this hash starts.
 #[inline]
 pub fn home(hash: u64, slots: usize) -> usize {
     (hash >> (64 - slots.trailing_zeros())) as usize
 }
 
-/// The byte and the bit of a hash in a set of `bytes` bytes.
+/// The byte and the bit of a hash in a bit set of `bytes` bytes.
 #[inline]
 pub fn bit(hash: u64, bytes: usize) -> (usize, u8) {
     (home(hash, bytes), 1 << (hash >> 32 & 7))
 }
 
 fn fingerprint(hash: u64) -> u32 {
-    // The bits below those that choose the slot.
+    // These bits are below the ones that select the slot.
     ((hash >> 24) as u32) << TOKEN_BITS
 }
 

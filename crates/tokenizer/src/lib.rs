@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics if the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod bpe;
@@ -20,15 +20,14 @@ mod vocabulary;
 
 pub use counter::Counter;
 
-/// The o200k_base tokens of a whole text.
+/// The o200k_base tokens of a complete text.
 pub fn count(text: &str) -> u64 {
     let mut counter = Counter::new();
     counter.push(text);
     counter.finish()
 }
 
-/// Reads the vocabulary's tables once, so that the first stream does not wait for
-/// them.
+/// Reads the tables of the vocabulary once, so that the first stream does not wait for the disk.
 pub fn warm() {
     vocabulary::touch();
 }

@@ -1,4 +1,4 @@
-//! Tests the scanner against the splitting expression itself, by where each piece ends.
+//! Compares the scanner with the splitting expression by the end of each piece.
 
 use super::pieces::Pieces;
 use fancy_regex::Regex;
@@ -15,7 +15,6 @@ const CHARACTERS: [char; 14] = [
 static EXPRESSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(O200K_BASE_PAT_STR).expect("tiktoken runs it"));
 
-/// Where each piece of the whole text ends.
 fn expected(text: &str) -> Vec<usize> {
     let pieces = EXPRESSION.find_iter(text);
     pieces
@@ -23,7 +22,6 @@ fn expected(text: &str) -> Vec<usize> {
         .collect()
 }
 
-/// A scanner, and the ends that it reported.
 #[derive(Clone, Default)]
 struct Scan {
     pieces: Pieces,
@@ -47,7 +45,7 @@ impl Scan {
         self.len += text.len();
     }
 
-    /// The ends if the text were over.
+    /// The ends if the text ended here.
     fn all_ends(&self) -> Vec<usize> {
         let start = self.ends.last().copied().unwrap_or(0);
         let mut ends = self.ends.clone();
@@ -64,8 +62,8 @@ fn scanned<'a>(chunks: impl IntoIterator<Item = &'a str>) -> Scan {
     scan
 }
 
-/// Checks every continuation by up to this many characters, pushed whole
-/// and character by character. Ends that a scan has reported stay reported.
+/// Checks every continuation by up to `more` characters, pushed at once and character by character.
+/// Reported ends must not change.
 fn check_all(alphabet: &[char], text: &str, scan: &Scan, more: usize) {
     let expected = expected(text);
     assert_eq!(scan.all_ends(), expected, "{text:?} by characters");
@@ -106,7 +104,7 @@ fn puts_every_character_into_the_class_of_the_expression() {
     }
 }
 
-/// Texts in which the same characters come again and again, as in real ones.
+/// Texts in which a few characters are frequent, as in real texts.
 fn text() -> impl Strategy<Value = String> {
     let common = prop_oneof![
         select(CHARACTERS.to_vec()).prop_map(String::from),

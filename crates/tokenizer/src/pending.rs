@@ -1,22 +1,22 @@
-//! The text that is not split into pieces yet, and its tokens.
+//! Counts the tokens of text that is not split into pieces yet.
 
 use super::bpe::PrefixCache;
 use super::piece_counter::{self, PieceCounter};
 use super::vocabulary::{self, LONGEST};
 
-/// At most two pieces: the second starts at the cut that the scanner knows.
+/// Unfinished text of at most two pieces. The second piece starts at the tentative cut of the
+/// scanner.
 #[derive(Clone)]
 pub(super) struct Pending {
     len: usize,
     bytes: [u8; LONGEST],
     beginnings: PrefixCache,
-    /// Used when the text is longer than the bytes.
     long: Option<Box<Long>>,
 }
 
 #[derive(Clone)]
 struct Long {
-    /// All of it as one piece, which it may yet become.
+    /// Counts the text as one piece, since later text may remove the cut.
     whole: PieceCounter,
     cut: Option<Cut>,
 }
@@ -24,7 +24,6 @@ struct Long {
 #[derive(Clone)]
 struct Cut {
     at: usize,
-    /// The tokens before it.
     before: u64,
     after: PieceCounter,
 }
@@ -41,8 +40,8 @@ impl Default for Pending {
 }
 
 impl Pending {
-    /// Appends text; `cut` is where all of it then is cut, its length if it is not.
-    /// Gives the tokens of all of it.
+    /// Appends text and returns the tokens of the whole unfinished text. `cut` is the offset of the
+    /// tentative cut, or the length of the text if there is no cut.
     pub(super) fn append(&mut self, text: &[u8], cut: usize) -> u64 {
         let end = self.len + text.len();
         if let Some(long) = &mut self.long {
@@ -66,8 +65,8 @@ impl Pending {
         }
     }
 
-    /// Appends the rest of the first piece, which is all of it: gives its tokens
-    /// and starts again.
+    /// Appends the rest of a single finished piece, returns the tokens of that piece and clears the
+    /// text.
     pub(super) fn finish(&mut self, text: &[u8]) -> u64 {
         let tokens = self.append(text, self.len + text.len());
         self.clear();
@@ -78,7 +77,8 @@ impl Pending {
         (self.len, self.long) = (0, None);
     }
 
-    /// All but the last bytes is a finished piece: gives its tokens and keeps those.
+    /// Removes a finished piece, which is everything except the last `rest` bytes, and returns its
+    /// tokens.
     pub(super) fn split(&mut self, rest: usize) -> u64 {
         let end = self.len - rest;
         let Some(mut long) = self.long.take() else {
@@ -109,7 +109,6 @@ impl Pending {
         self.len = len;
     }
 
-    /// The tokens of a beginning of the short text.
     fn count(&mut self, len: usize) -> u64 {
         if len == 0 {
             return 0;
@@ -131,7 +130,7 @@ impl Long {
                 self.whole.extend(text);
                 known.after.extend(text);
             }
-            // A cut is never older than the text that brings it.
+            // A new cut always lies within the text that was just appended.
             _ if (len..len + text.len()).contains(&cut) => {
                 let (before, after) = text.split_at(cut - len);
                 self.whole.extend(before);

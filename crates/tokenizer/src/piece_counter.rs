@@ -1,12 +1,11 @@
-//! Byte-pair encoding of a piece that may grow without bound, in constant memory: no token is
-//! longer than [`LONGEST`], so no older prefix is needed.
+//! Byte-pair encoding of a piece of unlimited length in constant memory. No token is longer than
+//! [`LONGEST`] bytes, so older prefixes are not needed.
 
 use super::bpe;
 use super::vocabulary::{self, LONGEST, Token};
 
 const MASK: usize = LONGEST - 1;
 
-/// The number of tokens of a whole piece.
 pub(super) fn count(piece: &[u8]) -> u64 {
     match piece.len() {
         0 => 0,
@@ -21,19 +20,19 @@ pub(super) fn count(piece: &[u8]) -> u64 {
     }
 }
 
-/// Counts the tokens of a piece that grows at its end.
+/// Counts the tokens of a piece while bytes are appended.
 #[derive(Clone)]
 pub(super) struct PieceCounter {
     len: usize,
-    /// How often the last byte is repeated at the end.
+    /// How many times the last byte occurs in a row at the end.
     repeated: usize,
-    /// The longest token at the end, and its length.
+    /// The longest token that the piece ends with, and its length in bytes.
     longest: (Token, usize),
-    /// The last bytes, each at its position modulo their number.
+    /// The last [`LONGEST`] bytes as a ring buffer.
     bytes: [u8; LONGEST],
-    /// The last token up to each of the last positions.
+    /// The last token of the prefix that ends at each of the last positions.
     last: [Token; LONGEST],
-    /// The number of tokens up to each of the last positions.
+    /// The number of tokens of the prefix that ends at each of the last positions.
     counts: [u64; LONGEST],
 }
 
@@ -53,18 +52,16 @@ impl PieceCounter {
         bytes.iter().for_each(|&byte| self.push(byte));
     }
 
-    /// Its length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The number of its tokens.
     pub(super) fn count(&self) -> u64 {
         self.count_without(0)
     }
 
-    /// The number of tokens without this many bytes of the end, fewer than a token
-    /// can have.
+    /// The number of tokens without the last `bytes` bytes. `bytes` must be smaller than
+    /// [`LONGEST`].
     pub(super) fn count_without(&self, bytes: usize) -> u64 {
         match self.len - bytes {
             0 => 0,
@@ -72,7 +69,6 @@ impl PieceCounter {
         }
     }
 
-    /// Its last bytes, at most as many as a token can have.
     pub(super) fn end(&self, bytes: usize) -> impl Iterator<Item = u8> {
         (self.len - bytes..self.len).map(|at| self.bytes[at & MASK])
     }
@@ -91,7 +87,8 @@ impl PieceCounter {
         self.last[self.len & MASK] = token;
     }
 
-    /// In a long run of one byte what was right a round ago is right most often.
+    /// Guesses the last token in a long run of one byte. The token from [`LONGEST`] bytes ago is
+    /// usually right.
     fn guess(&self) -> Option<(Token, usize)> {
         if self.repeated < 2 * LONGEST {
             return None;
@@ -102,7 +99,7 @@ impl PieceCounter {
     }
 
     fn search(&mut self) -> (Token, usize) {
-        // Once a repeated byte fills the window, it ends as it did.
+        // Once one repeated byte fills the window, the longest token no longer changes.
         if self.repeated <= LONGEST {
             let backwards = 1..=self.len.min(LONGEST);
             let backwards = backwards.map(|back| self.bytes[(self.len - back) & MASK]);

@@ -1,6 +1,6 @@
-//! Splits text into the pieces that o200k_base encodes each alone, resumably: the
-//! text may be cut anywhere. Does what this expression does, each alternative
-//! greedy, the first that matches:
+//! Splits text into pieces, which o200k_base encodes one by one. The text may arrive in chunks that
+//! are cut anywhere. The result equals the matches of this expression. Each alternative is greedy,
+//! and the first alternative that matches wins:
 //!
 //! ```text
 //! [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
@@ -18,15 +18,15 @@ use super::vocabulary;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum PieceState {
-    /// Before any character.
     Start,
-    /// A word of upper case so far.
+    /// An upper-case word so far.
     Upper,
-    /// A word that may end here, and go on with either case.
+    /// A word that may end here or continue in either case.
     Letter,
-    /// The same, and then upper case: a piece of its own unless the word goes on.
+    /// A word as in `Letter`, then upper case. The upper case becomes a separate piece unless the
+    /// word continues.
     LetterUpper,
-    /// A word that has come to lower case.
+    /// A word with at least one lower-case letter.
     Lower,
     /// A word and `'`.
     Contraction,
@@ -43,30 +43,32 @@ enum PieceState {
     Symbols,
     /// Symbols, then line ends and slashes.
     SymbolsNewlines,
-    /// U+0020, which may start a word or symbols.
+    /// U+0020, which may start a word or a run of symbols.
     Space1,
-    /// Another blank, which may start a word.
+    /// A blank other than U+0020, which may start a word.
     Blank1,
     /// Blanks, the last of which may belong to the next piece.
     Blanks,
     /// Blanks up to a line end.
     Newlines,
-    /// The same, and then a blank: not of that piece unless a line end follows.
+    /// Blanks up to a line end, then one more blank. The blank joins the piece only if another line
+    /// end follows.
     NewlinesBlank1,
-    /// The same with several blanks.
+    /// Blanks up to a line end, then several more blanks.
     NewlinesBlanks,
 }
 
 #[derive(Clone, Copy)]
 enum Step {
     Join(PieceState),
-    /// It goes on, in what is a piece of its own unless an earlier one goes on.
+    /// The character joins the piece for now. A cut before it becomes a piece boundary if the text
+    /// ends or the continuation does not match.
     Cut(PieceState),
-    /// It is the last of the piece.
+    /// The character is the last of the piece.
     Last,
-    /// It starts the next piece.
+    /// The character starts the next piece.
     Next,
-    /// Anything rarer.
+    /// A rare case that needs more than the class of the character.
     Rare,
 }
 
@@ -193,16 +195,16 @@ const fn blanks(state: PieceState, class: Class) -> Step {
     }
 }
 
-/// Splits one text. Positions are bytes, counted from where the text pushed last
-/// starts while it is scanned, and from its end afterwards; they are negative
-/// where they lie in what was pushed before.
+/// Splits one text. Positions are byte offsets. During a scan they count from the start of the
+/// chunk that was pushed last, between scans from its end. Positions in earlier chunks are
+/// negative.
 #[derive(Clone)]
 pub(super) struct Pieces {
     state: PieceState,
     start: isize,
-    /// Where it would be cut in two if the text ended here, in some states.
+    /// The position of the tentative cut, in states that have one.
     cut: isize,
-    /// The character before the position.
+    /// The last character of the previous chunk.
     previous: char,
 }
 
@@ -218,8 +220,8 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// Scans on; calls back with the start and the end of each piece that no
-    /// continuation can change.
+    /// Scans a chunk. Calls `piece` with the start and the end of each piece that later text cannot
+    /// change.
     #[inline]
     pub(super) fn push(&mut self, text: &str, mut piece: impl FnMut(isize, isize)) {
         let bytes = text.as_bytes();
@@ -252,8 +254,8 @@ impl Pieces {
         self.cut -= bytes.len() as isize;
     }
 
-    /// Where the unfinished text is cut in two if nothing follows, from its start;
-    /// its length if it is one piece.
+    /// The offset, from the start of the unfinished text, at which that text is cut in two if
+    /// nothing follows. Returns the length of the unfinished text if it is one piece.
     pub(super) fn cut(&self) -> usize {
         let len = self.start.unsigned_abs();
         match self.state {
@@ -274,8 +276,8 @@ impl Pieces {
         self.state = state;
     }
 
-    /// A step that needs more than the class. True if the character is to be looked
-    /// at again, now from a new state.
+    /// Handles a step that depends on more than the class. Returns true if the character must be
+    /// processed again in the new state.
     #[cold]
     fn rare(&mut self, text: &str, at: usize, piece: &mut impl FnMut(isize, isize)) -> bool {
         let position = at as isize;

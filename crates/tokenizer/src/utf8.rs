@@ -1,7 +1,6 @@
-//! UTF-8 that may be cut inside a character, repaired as
-//! [`String::from_utf8_lossy`] repairs the whole.
+//! Decodes UTF-8 that may be cut inside a character. Invalid bytes are replaced as by
+//! [`String::from_utf8_lossy`] on the whole text.
 
-/// The start of a character whose end has not come yet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Utf8 {
     held: [u8; 4],
@@ -9,7 +8,7 @@ pub(super) struct Utf8 {
 }
 
 impl Utf8 {
-    /// Calls back with all text that is complete, held bytes first.
+    /// Calls `text` with all complete text, starting with the held bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8], mut text: impl FnMut(&str)) {
         while self.len > 0 {
             let Some((&byte, rest)) = bytes.split_first() else {
@@ -25,7 +24,7 @@ impl Utf8 {
                 Err(error) if error.error_len().is_none() => {
                     (self.len, bytes) = (self.len + 1, rest);
                 }
-                // The new byte does not go on with the character: it is looked at again.
+                // The new byte does not continue the held character, so the loop reads it again.
                 Err(_) => self.finish(&mut text),
             }
         }
@@ -41,7 +40,6 @@ impl Utf8 {
         }
     }
 
-    /// Nothing follows: an incomplete character is replaced.
     pub(super) fn finish(&mut self, mut text: impl FnMut(&str)) {
         if self.len > 0 {
             text("\u{FFFD}");
@@ -50,7 +48,7 @@ impl Utf8 {
     }
 }
 
-/// Whether more bytes could make a character of these, which are not one.
+/// Whether more bytes could complete these invalid bytes to a character.
 fn is_incomplete(invalid: &[u8]) -> bool {
     std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none())
 }

@@ -1,4 +1,4 @@
-//! The o200k_base vocabulary: read-only tables written by the build script.
+//! The o200k_base vocabulary as read-only tables, which the build script writes.
 
 use super::class::{BLOCK, Class};
 use super::hash;
@@ -16,19 +16,18 @@ static SUFFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/suffixes.bin"
 static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
 static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blocks.bin"));
 
-/// A token's number, which is also the rank of the merge that makes it.
+/// The number of a token, which is also the rank of the merge that makes it.
 pub(super) type Token = u32;
 
-/// Bytes of the longest token.
+/// The length of the longest token in bytes.
 pub(super) const LONGEST: usize = 128;
 
-/// The token of exactly these bytes.
 pub(super) fn token(piece: &[u8]) -> Option<Token> {
     find(TOKENS, hash::bytes(piece), |token| bytes(token) == piece)
 }
 
-/// Whether two neighbouring tokens merge before the limit. Most do not merge at all, which a
-/// table that fits in a processor's cache tells.
+/// Whether two adjacent tokens merge with a rank below `limit`. A small set of bits that fits into
+/// the processor cache rules out most pairs.
 pub(super) fn merge_before(limit: Token, left: Token, right: Token) -> bool {
     let hash = hash::pair(left, right);
     let (byte, bit) = hash::bit(hash, MERGES.len());
@@ -39,14 +38,14 @@ pub(super) fn merge_before(limit: Token, left: Token, right: Token) -> bool {
     find(PAIRS, hash, merges).is_some()
 }
 
-/// The first merge of any two tokens of which one ends and the other begins with these
-/// bytes; more than any merge if there is none.
+/// The lowest rank of a merge whose left token ends with the first byte and whose right token
+/// begins with the second. Greater than every rank if there is none.
 pub(super) fn first_merge_across(border: [u8; 2]) -> Token {
     word(BORDERS, hash::border(border))
 }
 
-/// The two tokens that the last merge to this token joins; a single byte's token
-/// has itself.
+/// The two tokens that the last merge into this token joins. A token of one byte is returned as
+/// both.
 pub(super) fn halves(token: Token) -> (Token, Token) {
     let at = 2 * token as usize;
     (word(HALVES, at), word(HALVES, at + 1))
@@ -57,8 +56,8 @@ pub(super) fn bytes(token: Token) -> &'static [u8] {
     &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
 }
 
-/// The longest token that a text ends with, and its length; the text's bytes come
-/// backwards.
+/// The longest token at the end of a text, and its length in bytes. Takes the bytes of the text in
+/// reverse.
 pub(super) fn longest_at_end(backwards: impl Iterator<Item = u8>) -> (Token, usize) {
     let mut base = trie::ROOT;
     let mut longest = (0, 0);
@@ -75,8 +74,8 @@ pub(super) fn longest_at_end(backwards: impl Iterator<Item = u8>) -> (Token, usi
     longest
 }
 
-/// The longest shorter token that this one ends with, and its length; a single byte's
-/// token has itself.
+/// The longest shorter token that is a suffix of this one, and its length in bytes. A token of one
+/// byte is returned itself.
 pub(super) fn shorter(token: Token) -> (Token, usize) {
     let entry = word(SHORTER, token as usize);
     (
@@ -91,7 +90,6 @@ pub(super) fn class(character: char) -> Class {
     Class::ALL[usize::from(CLASS_BLOCKS[block * BLOCK + code % BLOCK])]
 }
 
-/// Reads every table once, so that the first stream does not wait for the disk.
 pub(super) fn touch() {
     let tables = [
         BYTES,

@@ -1,5 +1,6 @@
-//! Reads a recorded response body and prints the tokens of each of its events, and the usage that the provider reports:
-//! how a program uses the crates `tokengauge-wire` and `tokengauge-tokenizer` without the proxy.
+//! Reads a recorded response body and prints the tokens of each event and the usage that the
+//! provider reports. Shows how a program uses the crates `tokengauge-wire` and
+//! `tokengauge-tokenizer` without the proxy.
 //!
 //! ```console
 //! $ cargo run -p tokengauge-wire --example count_tokens -- anthropic tests/fixtures/anthropic/every_block.sse
@@ -16,24 +17,22 @@ use tokengauge_core::call::{Dialect, Event, Segment, Usage};
 use tokengauge_tokenizer::Counter;
 use tokengauge_wire::{DecodeError, Decoder, Limits, ResponseHead};
 
-/// How much is read at a time: events need not end where a read does.
 const READ_BYTES: usize = 4096;
 
-/// Why there is nothing to print.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("usage: count_tokens DIALECT [FILE], with a dialect such as openai_chat or anthropic")]
     Usage,
-    #[error("`{name}` is no dialect: {source}")]
+    #[error("`{name}` is not a dialect: {source}")]
     Dialect { name: String, source: Unknown },
-    #[error("the body cannot be read: {0}")]
+    #[error("cannot read the body: {0}")]
     Body(#[from] io::Error),
-    #[error("the body is not what its dialect says: {0}")]
+    #[error("cannot decode the body: {0}")]
     DecodeError(#[from] DecodeError),
 }
 
-/// The counts of one response. Each segment (a choice's answer, its reasoning, the arguments of a tool call) is a text of
-/// its own, and has a counter of its own.
+/// The counts of one response. Each segment (the answer of a choice, its reasoning, the arguments
+/// of a tool call) is a separate text with a separate counter.
 #[derive(Default)]
 struct TokenCounts {
     events: u64,
@@ -42,7 +41,6 @@ struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Takes over one event, and prints it where it has text.
     fn add(&mut self, event: Event<'_>, out: &mut impl Write) -> io::Result<()> {
         match event {
             Event::Message => self.events += 1,
@@ -50,7 +48,7 @@ impl TokenCounts {
             Event::Delta { segment, text } => {
                 let before = self.total();
                 self.counters.entry(segment).or_default().push(text);
-                // A piece may complete a token that was counted as several: then there are fewer than before.
+                // New text may join several tokens into one, so the count can decrease.
                 let (total, event) = (self.total(), self.events);
                 let added = i128::from(total) - i128::from(before);
                 writeln!(out, "event {event}: {added:+} tokens, {total} so far")?;
@@ -81,7 +79,7 @@ fn count(
     let mut chunk = [0; READ_BYTES];
     let head = ResponseHead {
         status: 200,
-        content_type: None, // a recording has none: it is seen from its first bytes
+        content_type: None, // a recording has no head, so the framing is detected from the first bytes
         content_encoding: None,
     };
     let mut decoder = Decoder::new(dialect, &head, Limits::default());
@@ -102,7 +100,7 @@ fn count(
     Ok(counts)
 }
 
-/// Prints what is in a body, event by event and in all.
+/// Prints the tokens of each event of a body, and the totals.
 pub(crate) fn report(name: &str, body: impl Read, out: &mut impl Write) -> Result<(), Error> {
     let counts = count(dialect(name)?, body, out)?;
     let reported =

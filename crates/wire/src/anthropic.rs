@@ -1,8 +1,8 @@
 //! Anthropic messages and completions.
 //!
 //! A stream is `message_start`, then per content block `content_block_start`,
-//! `content_block_delta`…, `content_block_stop`, then `message_delta`,
-//! `message_stop`. A whole body is the message itself.
+//! `content_block_delta`…, `content_block_stop`, then `message_delta`, `message_stop`. A body that
+//! is not streamed is the message itself.
 
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target};
@@ -37,7 +37,6 @@ pub(super) static MESSAGES: Registration = Registration {
     ..Registration::new::<Messages>(Dialect::Anthropic)
 };
 
-/// The registration of the older completions.
 pub(super) static COMPLETE: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "v1", "complete"] => Some(Detected::new(
@@ -59,7 +58,7 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
         return Some(found);
     }
     let vertex = GoogleMethod::of(path).filter(|it| it.publisher == Some("anthropic"))?;
-    // Vertex counts tokens by a model of that name.
+    // On Vertex, a model of this name counts tokens.
     if vertex.model.starts_with("count-tokens") {
         return None;
     }
@@ -81,21 +80,21 @@ fn error_body(error: &OwnError<'_>) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
-/// Reads `/v1/messages`, and what Vertex and Bedrock carry of it.
+/// Reads `/v1/messages`, including on Vertex and Bedrock.
 #[derive(Default)]
 pub struct Messages {
     usage: ReportedUsage,
     tier: RepeatedName,
-    /// The block whose arguments came whole, before any delta.
+    /// The block whose arguments were complete when it started.
     complete_block: Option<u32>,
-    /// The block that is the call of a tool that the provider runs.
+    /// The block that is the call of a hosted tool.
     server_tool: Option<u32>,
 }
 
 impl Reader for Messages {
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: StreamEvent<'_> = parse(payload)?;
-        // Some gateways leave out `type`, which repeats the name of the event.
+        // Some gateways omit `type`, which repeats the name of the event.
         let kind = match event.kind {
             Some(kind) => kind,
             None if name.is_empty() => return Err(Malformed),
@@ -114,7 +113,7 @@ impl Reader for Messages {
                 }
             }
             EventKind::ContentBlockStop => {
-                // The arguments are whole: the tool runs until its result opens a block.
+                // The arguments are complete. The tool runs until a block with its result starts.
                 if self.server_tool.take() == Some(event.index.index().unwrap_or(0)) {
                     sink(Event::ServerTool(ServerTool::Began));
                 }
@@ -162,7 +161,6 @@ impl Messages {
         emit::delta(sink, emit::segment(0, index, channel), text);
     }
 
-    /// A block that opens; its `input` is `{}` where the arguments follow in deltas.
     fn block(&mut self, index: u32, block: &Block<'_>, sink: Sink<'_>) {
         match block.kind {
             BlockKind::ServerToolUse | BlockKind::McpToolUse => self.server_tool = Some(index),
@@ -174,8 +172,8 @@ impl Messages {
         }
     }
 
-    /// A message that opens. Its `output_tokens` is a placeholder, unless the message
-    /// has ended already: then all of it is here.
+    /// Reads the start of a message. `output_tokens` is a placeholder, unless the message is
+    /// already complete.
     fn start(&mut self, message: &Message<'_>, sink: Sink<'_>) {
         message.give(sink);
         let mut usage = message.usage.unwrap_or_default();
@@ -251,20 +249,18 @@ enum DeltaKind {
     TextDelta,
     ThinkingDelta,
     InputJsonDelta,
-    /// Signatures, citations, compactions: not generated text.
+    /// Signatures, citations and compactions, which are not generated text.
     #[default]
     #[serde(other)]
     Other,
 }
 
-/// A message, whole or as it opens.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow, default)]
     model: Text<'a>,
-    /// OpenRouter's name for who answers.
     #[serde(borrow, default)]
     provider: Text<'a>,
     #[serde(borrow, default)]
@@ -278,7 +274,6 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Gives everything but the usage.
     fn give(&self, sink: Sink<'_>) {
         RepeatedName::default().response_id(sink, &self.id);
         RepeatedName::default().model(sink, &self.model);
@@ -294,7 +289,7 @@ impl Message<'_> {
 struct Block<'a> {
     #[serde(default, rename = "type")]
     kind: BlockKind,
-    /// Whether it is the result of a tool that the provider ran.
+    /// Whether the block is the result of a hosted tool.
     #[serde(default, rename = "tool_use_id", deserialize_with = "is_text")]
     is_result: bool,
     #[serde(borrow, default)]
@@ -315,23 +310,23 @@ enum BlockKind {
     ToolUse,
     ServerToolUse,
     McpToolUse,
-    /// Results of server tools, redacted thinking, compactions.
+    /// Results of hosted tools, redacted thinking and compactions.
     #[default]
     #[serde(other)]
     Other,
 }
 
-/// The only tool that is billed by its calls. The usage has their number, but not everybody passes it on.
+/// The only tool that is billed per call. The usage has the number of calls, but some gateways drop
+/// it.
 const WEB_SEARCH: &str = "web_search";
 
-/// Whether a member has a text.
 fn is_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(!Text::deserialize(deserializer)?.is_empty())
 }
 
 impl Block<'_> {
-    /// Gives the block's text; whether it was the arguments of a call. `whole`: an
-    /// empty `input` is the arguments, rather than the place for those to come.
+    /// Emits the text of the block and returns whether it was the arguments of a call. `whole`
+    /// means that an empty `input` is the arguments, not a placeholder for arguments that follow.
     fn give(&self, index: u32, whole: bool, sink: Sink<'_>) -> bool {
         match self.kind {
             BlockKind::Text => {
@@ -359,7 +354,7 @@ impl Block<'_> {
     }
 }
 
-/// Usage as sent: `input_tokens` leaves out what a cache read or took in.
+/// Usage as sent: `input_tokens` excludes tokens read from or written to a cache.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct ReportedUsage {
@@ -372,9 +367,8 @@ struct ReportedUsage {
     #[serde(default, deserialize_with = "super::json::object")]
     output_tokens_details: Option<OutputDetails>,
     service_tier: KnownWord,
-    /// `fast` has a price of its own.
+    /// The value `fast` has a different price.
     speed: KnownWord,
-    /// OpenRouter's, LiteLLM's.
     cost: Amount,
     #[serde(default, deserialize_with = "super::json::object")]
     server_tool_use: Option<ServerToolUse>,
@@ -388,7 +382,8 @@ struct ServerToolUse {
     web_search_requests: Count,
 }
 
-/// The tokens of the compactions among the iterations of a call, which are billed in addition to the message.
+/// The tokens of compactions among the iterations of a call, which are billed in addition to the
+/// message.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Iterations {
     input: u64,
@@ -429,7 +424,7 @@ impl<'de> Deserialize<'de> for Iterations {
     }
 }
 
-/// Words of a usage, in any case, and what they mean.
+/// Known words in a usage, in lower case, with the word that prices use.
 const KNOWN_WORDS: [(&str, &str); 6] = [
     ("standard", "standard"),
     ("priority", "priority"),
@@ -439,7 +434,6 @@ const KNOWN_WORDS: [(&str, &str); 6] = [
     ("not_available", "global"),
 ];
 
-/// A word of a usage that has few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct KnownWord(Option<&'static str>);
 
@@ -457,7 +451,7 @@ impl<'de> Deserialize<'de> for KnownWord {
     }
 }
 
-/// What was written to a cache, by how long it is kept.
+/// The tokens written to a cache, by lifetime.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct CacheCreation {
@@ -471,13 +465,12 @@ struct OutputDetails {
 }
 
 impl ReportedUsage {
-    /// The service tier as prices see it.
     fn tier(&self) -> Option<&'static str> {
         let fast = self.speed.0.filter(|speed| *speed == "fast");
         fast.or(self.service_tier.0)
     }
 
-    /// The tokens of the whole prompt.
+    /// All input tokens.
     fn prompt(self) -> u64 {
         let parts = [
             self.input_tokens,
@@ -490,7 +483,7 @@ impl ReportedUsage {
 
     fn overlaid(self, newer: ReportedUsage) -> ReportedUsage {
         let mut newer = newer;
-        // No prompt has no tokens: gateways repeat the members of the prompt with zeros.
+        // A prompt never has zero tokens, but gateways repeat its members as zeros.
         if newer.input_tokens.0 == Some(0) && newer.prompt() == 0 && self.prompt() > 0 {
             newer.input_tokens = Count(None);
             newer.cache_creation_input_tokens = Count(None);

@@ -1,5 +1,5 @@
-//! Bedrock: `converse` and `converse-stream` here, `invoke` and
-//! `invoke-with-response-stream` in [`native`].
+//! Bedrock: `converse` and `converse-stream` here, `invoke` and `invoke-with-response-stream` in
+//! [`native`].
 
 mod native;
 
@@ -47,7 +47,6 @@ pub(super) static INVOKE: Registration = Registration {
     ..registration::<Invoke>(Dialect::BedrockInvoke)
 };
 
-/// What both have in common.
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
         // InvokeModel wraps other dialects.
@@ -59,8 +58,8 @@ const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Regist
     }
 }
 
-/// `/model/{id}/{verb}`, the id percent-encoded, or a resource name with slashes. The second
-/// of the verbs streams.
+/// Detects `/model/{id}/{verb}`. The id is percent-encoded, or a resource name with slashes. The
+/// second of `verbs` streams.
 fn detect(target: &Target<'_>, dialect: Dialect, verbs: [&str; 2]) -> Option<Detected> {
     let (verb, rest) = target.post()?.split_last()?;
     let at = rest.iter().position(|segment| *segment == "model")?;
@@ -89,8 +88,8 @@ fn error_body(error: &OwnError<'_>) -> Value {
     json!({"__type": kind, "message": error.message})
 }
 
-/// Reads Converse. Nova speaks the same natively, each event inside an object that
-/// names it.
+/// Reads Converse. Nova's native events are the same, but each is wrapped in an object with its
+/// name as the key.
 #[derive(Default)]
 pub struct Converse;
 
@@ -125,12 +124,11 @@ impl Reader for Converse {
     }
 }
 
-/// Whether a frame's name is that of an exception, such as `throttlingException`.
 fn is_exception(name: &str) -> bool {
     name.ends_with("Exception") || name.ends_with("Error")
 }
 
-/// Nova's own streaming: the event's name is a key.
+/// An event of Nova's native stream, which is wrapped in an object with its name as the key.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NovaEvent<'a> {
@@ -161,7 +159,7 @@ impl NovaEvent<'_> {
     }
 }
 
-/// A block that opens: of a tool call it has the name.
+/// The start of a block. The block of a tool call contains the name of the tool.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockStart<'a> {
@@ -176,7 +174,7 @@ struct BlockStart<'a> {
 struct Start<'a> {
     #[serde(borrow, default)]
     tool_use: Object<ToolName<'a>>,
-    /// Of a tool that the provider ran.
+    /// The result of a hosted tool.
     tool_result: Option<IgnoredAny>,
 }
 
@@ -184,12 +182,12 @@ struct Start<'a> {
 struct ToolName<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
-    /// Nothing for a tool of the agent's.
+    /// Empty for a tool that the agent runs.
     #[serde(borrow, default)]
     r#type: Text<'a>,
 }
 
-/// The type of a call that the provider runs itself, such as Nova's search.
+/// The type of a tool call that the provider runs, such as Nova's search.
 const SERVER_TOOL_USE: &str = "server_tool_use";
 
 impl BlockStart<'_> {
@@ -219,7 +217,8 @@ struct BlockDelta<'a> {
     delta: Option<Delta<'a>>,
 }
 
-/// Citations, signatures and the results of server tools are not generated text.
+/// New content of a block. Citations, signatures and results of hosted tools are not generated
+/// text.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Delta<'a> {
@@ -296,7 +295,6 @@ fn service_tier(tier: &Object<ServiceTier<'_>>, sink: Sink<'_>) {
 }
 
 impl Metadata<'_> {
-    /// The last event there is.
     fn give(&self, sink: Sink<'_>) {
         service_tier(&self.service_tier, sink);
         emit::usage(sink, self.usage.unwrap_or_default().into());
@@ -304,7 +302,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Usage as sent: `inputTokens` leaves out what a cache read or took in.
+/// Usage as sent: `inputTokens` excludes tokens read from or written to a cache.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReportedUsage {
@@ -350,7 +348,6 @@ struct Body<'a> {
     usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
-    /// An error's.
     #[serde(borrow, default, alias = "Message")]
     message: Text<'a>,
     #[serde(borrow, default, rename = "__type")]
@@ -359,7 +356,7 @@ struct Body<'a> {
 
 impl Body<'_> {
     fn error(&self) -> Option<&str> {
-        // A type may come with its namespace: `com.amazon.coral.service#…`.
+        // A type may have a namespace: `com.amazon.coral.service#…`.
         let kind = self.kind.rsplit('#').next().unwrap_or_default();
         if is_word(kind) {
             return Some(kind);

@@ -1,4 +1,4 @@
-//! A decoded body: detects its framing and splits it into wire events.
+//! Detects the framing of a decoded body and splits the body into wire events.
 
 use super::event_stream::EventStream;
 use super::framing::{Framing, Item, Splitter};
@@ -10,7 +10,6 @@ use super::{DecodeError, Limits, buffer};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// A body after content decoding.
 pub(super) struct Body {
     framing: Framing,
     limits: Limits,
@@ -19,12 +18,11 @@ pub(super) struct Body {
 }
 
 enum BodyState {
-    /// The framing depends on the first byte that is not white space and on the head.
+    /// The framing depends on the head and on the first byte that is not white space.
     Undecided(FramingHints),
     Events(Box<dyn Splitter>),
-    /// Boxed: most responses are streams.
+    /// Boxed, because most responses are streams.
     Whole(Box<Buffer>),
-    /// Neither events nor JSON.
     Unreadable,
     Finished,
 }
@@ -36,7 +34,6 @@ struct FramingHints {
 }
 
 impl Body {
-    /// A body whose framing depends on its first bytes and on the head.
     pub(super) fn undecided(
         declared: Option<Framing>,
         array_is_stream: bool,
@@ -60,7 +57,6 @@ impl Body {
         }
     }
 
-    /// An upgraded connection.
     pub(super) fn websocket(
         extensions: Option<&str>,
         limits: Limits,
@@ -75,7 +71,6 @@ impl Body {
         }
     }
 
-    /// A body whose framing is known.
     pub(super) fn framed(framing: Framing, limits: Limits, memory: &Arc<Memory>) -> Self {
         let state = match framing {
             Framing::Sse => events(Sse::new(&limits, memory)),
@@ -118,15 +113,13 @@ impl Body {
         }
     }
 
-    /// The framing, as far as it is known yet.
     pub(super) fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// The bytes have ended: returns what is left to be read.
     pub(super) fn finish(&mut self) -> BodyRemainder {
         match std::mem::replace(&mut self.state, BodyState::Finished) {
-            // Nothing came. An array of events that never began is not a stream.
+            // The body is empty. Without a first element it is not a stream of array elements.
             BodyState::Undecided(hints) if hints.declared == Some(Framing::Json) => {
                 self.framing = Framing::Json;
                 BodyRemainder::Finished
@@ -143,7 +136,6 @@ fn events(splitter: impl Splitter + 'static) -> BodyState {
     BodyState::Events(Box::new(splitter))
 }
 
-/// What is left to be read when the bytes have ended.
 pub(super) enum BodyRemainder {
     Events(Box<dyn Splitter>),
     Whole(Box<Buffer>),
@@ -151,14 +143,14 @@ pub(super) enum BodyRemainder {
     Finished,
 }
 
-/// The framing of a body, `None` if it cannot be read, and the offset at which it begins.
+/// The framing of a body (`None` if it cannot be read), and the offset at which the body begins.
 struct DetectedFraming {
     framing: Option<Framing>,
     from: usize,
 }
 
 impl FramingHints {
-    /// `None` while there is only white space, which means nothing in any framing.
+    /// `None` while there is only white space, which has no meaning in any framing.
     fn detect(self, bytes: &[u8]) -> Option<DetectedFraming> {
         if self.declared == Some(Framing::AwsEventStream) {
             return (!bytes.is_empty()).then_some(DetectedFraming {
@@ -181,7 +173,7 @@ impl FramingHints {
             (b'{' | b'[', _) => Some(Framing::Json),
             (b'd' | b'e' | b'i' | b'r' | b':', _) | (_, Some(Framing::Sse)) => Some(Framing::Sse),
             (0, None) => Some(Framing::AwsEventStream),
-            // Its first line need not be an event, but a page of HTML has none.
+            // The first line need not be an event, but `<` shows that the body is HTML.
             (first, Some(Framing::Ndjson)) if first != b'<' => Some(Framing::Ndjson),
             _ => None,
         }

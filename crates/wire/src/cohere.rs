@@ -1,4 +1,4 @@
-//! Cohere chat, v1 and v2, and v1's generate.
+//! Cohere chat v1 and v2, and generate v1.
 
 use super::detect::Detected;
 use super::emit::{self, RepeatedName};
@@ -38,7 +38,7 @@ pub(super) static COHERE_V2: Registration = Registration {
 
 pub(super) static COHERE_V1: Registration = Registration {
     detect: |target| match target.post()? {
-        // Writer's chat has the same path; its first event shows which it is.
+        // Writer's chat has the same path. The first event shows which API it is.
         [.., "v1", "chat"] => Some(Detected::new(Dialect::CohereV1, Operation::Chat)),
         [.., "v1", "generate"] => Some(Detected::new(Dialect::CohereV1, Operation::TextCompletion)),
         _ => None,
@@ -57,7 +57,7 @@ pub(super) static COHERE_V1: Registration = Registration {
     ..Registration::new::<V1>(Dialect::CohereV1)
 };
 
-/// The events of v1's streams: others have an `event_type`, too.
+/// The event types of v1 streams. Other dialects also have an `event_type`.
 const V1_EVENTS: [&str; 9] = [
     "stream-start",
     "search-queries-generation",
@@ -144,7 +144,7 @@ impl V2Delta<'_> {
     }
 }
 
-/// In `message-start` the fields hold lists, empty ones.
+/// In `message-start`, the fields hold empty lists.
 #[derive(Deserialize)]
 struct V2DeltaMessage<'a> {
     #[serde(borrow, default)]
@@ -177,7 +177,7 @@ struct V2Content<'a> {
 
 impl V2Content<'_> {
     fn give(&self, index: u32, sink: Sink<'_>) {
-        // The plan is the reasoning before the first block.
+        // The plan is the reasoning before the first block, so other reasoning is numbered from 1.
         let reasoning = emit::segment(0, index.saturating_add(1), Channel::Reasoning);
         emit::delta(sink, reasoning, &self.thinking);
         emit::delta(sink, emit::segment(0, index, Channel::Answer), &self.text);
@@ -214,8 +214,8 @@ fn call(index: u32) -> Segment {
     emit::segment(0, index, Channel::ToolCall)
 }
 
-/// Why a choice ended. `ERROR`, `ERROR_TOXIC` and `ERROR_LIMIT` are all that the first
-/// version says of an error; the second says it with an `error` mostly.
+/// Emits the finish reason of a choice. In v1, `ERROR`, `ERROR_TOXIC` and `ERROR_LIMIT` are the
+/// only signs of an error. v2 mostly has an `error` in addition.
 fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
     if reason.starts_with("ERROR") {
         sink(Event::Error(reason));
@@ -223,7 +223,7 @@ fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
     emit::finish(sink, choice, reason);
 }
 
-/// A whole answer; where it is an error, `message` is a string.
+/// A response that is not streamed. In an error, `message` is a string.
 #[derive(Deserialize)]
 struct V2Body<'a> {
     #[serde(borrow, default, deserialize_with = "super::json::error")]
@@ -260,7 +260,7 @@ impl V2Message<'_> {
     }
 }
 
-/// Usage as sent, v2's `usage` and v1's `meta`: what was processed, and what is billed.
+/// Usage as sent in v2's `usage` and v1's `meta`: processed and billed tokens.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct ReportedUsage {
@@ -314,7 +314,7 @@ impl Reader for V1 {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: V1Event<'_> = parse(payload)?;
         match &*event.event_type {
-            // Generate has no event types.
+            // The events of generate have no type.
             "" | "text-generation" | "stream-end" | "stream-start" => {}
             "tool-calls-chunk" => return self.call_delta(&event, sink),
             "tool-calls-generation" => return self.calls(&event, sink),
@@ -343,7 +343,6 @@ impl Reader for V1 {
 }
 
 impl V1 {
-    /// What the model plans to do, or a piece of a call's arguments.
     fn call_delta(&mut self, event: &V1Event<'_>, sink: Sink<'_>) -> Result<(), Malformed> {
         emit::delta(sink, PLAN, &event.text);
         if let Some(delta) = &event.tool_call_delta {
@@ -355,7 +354,6 @@ impl V1 {
         Ok(())
     }
 
-    /// All calls again, or for the first time.
     fn calls(&mut self, event: &V1Event<'_>, sink: Sink<'_>) -> Result<(), Malformed> {
         if !self.called {
             self.called = true;
@@ -364,7 +362,7 @@ impl V1 {
         Ok(())
     }
 
-    /// The end repeats everything that was streamed.
+    /// Reads the last event, which repeats everything that was streamed.
     fn end(&mut self, event: &V1Event<'_>, sink: Sink<'_>) {
         if let Some(response) = &event.response {
             response.give(!self.answered, !self.called, sink);
@@ -414,7 +412,7 @@ struct V1Call<'a> {
     parameters: Option<&'a RawValue>,
 }
 
-/// A whole answer of chat or generate; where it is an error, there is a `message`.
+/// A response of chat or generate that is not streamed. An error has a `message`.
 #[derive(Deserialize)]
 struct V1Body<'a> {
     #[serde(borrow, default)]

@@ -7,27 +7,23 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use tokengauge_core::call::Event;
 
-/// xAI's unit of cost: the number of ticks in a US dollar.
 const TICKS_PER_USD: f64 = 1e10;
 
-/// A number of US dollars: `usage.cost`. An object counts by its `total_cost`
-/// (Perplexity), unless that is 0, which stands in chunks before the last. What is
-/// neither, or negative, is unknown. `true` is 1.
+/// US dollars in `usage.cost`. An object counts by its `total_cost` (Perplexity), unless that is 0,
+/// as in chunks before the last. Any other or negative value is unknown. `true` reads as 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amount(pub(super) Option<f64>);
 
-/// The members of `usage` that have to do with cost.
 pub(super) struct ReportedCost<'a> {
     pub(super) cost: Amount,
-    /// xAI.
     pub(super) ticks: Count,
-    /// OpenRouter and Vercel: whether the agent's own key at the provider was used. Then
-    /// `cost` is the gateway's fee alone.
+    /// Whether the agent's own provider key was used (OpenRouter, Vercel). `cost` is only the fee
+    /// of the gateway then.
     pub(super) own_key: Amount,
     pub(super) details: &'a Object<CostDetails>,
 }
 
-/// What a gateway paid or would have paid.
+/// The cost of the provider, which a gateway paid or would have paid.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct CostDetails {
     #[serde(default)]
@@ -35,7 +31,6 @@ pub(super) struct CostDetails {
 }
 
 impl ReportedCost<'_> {
-    /// Emits the cost, if it is reported.
     pub(super) fn give(&self, sink: Sink<'_>) {
         if let Some(usd) = self.usd() {
             sink(Event::Cost(usd));

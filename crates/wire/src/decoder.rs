@@ -1,4 +1,4 @@
-//! From the bytes of a response body to events: encoding, framing, dialect.
+//! Decodes the bytes of a response body into events: encoding, framing, dialect.
 
 use super::body::{Body, BodyRemainder, framing_of};
 use super::encoding::Encoding;
@@ -9,26 +9,26 @@ use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, Share};
 
-/// The parts of a response head that decide how its body is read.
+/// The parts of a response head that decide how the body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// `content-type` as sent.
+    /// The value of `content-type`.
     pub content_type: Option<&'a str>,
-    /// `content-encoding` as sent.
+    /// The value of `content-encoding`.
     pub content_encoding: Option<&'a str>,
 }
 
-/// The longest event that is read without accounting for memory.
+/// Maximum length of an event that is read without counting memory.
 const SHORT: usize = 64 * 1024;
-/// How often a text may be copied while it is read: one with escapes, once as a whole and once
-/// as its longest string. The one thread that reads whole bodies may exceed the memory limit by
-/// so many copies of one.
+/// How often a text may be copied while it is read. A text with escapes is copied once as a whole
+/// and once as its longest string. The one thread that reads whole bodies may exceed the memory
+/// limit by this many copies of one body.
 pub const COPIES: usize = 2;
 
-/// Accounts for reading an item; `false` if the memory does not allow it. Structures have a limit
-/// of their own.
+/// Reserves memory for reading an item. Returns `false` if the limit does not allow it. Parsed
+/// structures have a separate limit.
 fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
     match item {
         Item::Event { payload, .. } | Item::Error { payload } if payload.len() > SHORT => {
@@ -40,17 +40,15 @@ fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
 
 /// Reads one response body.
 pub struct Decoder {
-    /// The content encodings, if there are any.
     encoding: Option<Box<Encoding>>,
     body: Body,
     events: EventReader,
-    /// The memory that reading a long event takes, while it is read.
     parsing: Share,
     broken: Option<DecodeError>,
 }
 
 impl Decoder {
-    /// A decoder for the body after `head`.
+    /// A decoder of the body after `head`.
     pub fn new(
         dialect: impl Into<&'static Registration>,
         head: &ResponseHead<'_>,
@@ -59,7 +57,7 @@ impl Decoder {
         Decoder::within(&Memory::unbounded(), dialect, head, limits)
     }
 
-    /// The same, within the limits of `memory`.
+    /// A decoder of the body after `head` that counts its memory towards `memory`.
     pub fn within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -78,8 +76,8 @@ impl Decoder {
         )
     }
 
-    /// A decoder for a body whose framing is known. For [`Framing::WebSocket`],
-    /// `encoding` is the `sec-websocket-extensions` that were agreed on.
+    /// A decoder of a body with a known framing. For [`Framing::WebSocket`], `encoding` is the
+    /// negotiated `sec-websocket-extensions`.
     pub fn with_framing(
         dialect: impl Into<&'static Registration>,
         framing: Framing,
@@ -90,7 +88,7 @@ impl Decoder {
         Decoder::with_framing_within(&memory, dialect, framing, encoding, limits)
     }
 
-    /// The same, within the limits of `memory`.
+    /// A decoder of a body with a known framing that counts its memory towards `memory`.
     pub fn with_framing_within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -127,10 +125,10 @@ impl Decoder {
         }
     }
 
-    /// Takes the next bytes of the body.
+    /// Decodes the next bytes of the body.
     ///
     /// # Errors
-    /// [`DecodeError`] once the rest of the body cannot be read, and ever after.
+    /// [`DecodeError`] once the rest of the body cannot be read, and in every later call.
     pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), DecodeError> {
         if let Some(broken) = self.broken {
             return Err(broken);
@@ -158,10 +156,10 @@ impl Decoder {
         result
     }
 
-    /// The body has ended.
+    /// Ends the body.
     ///
     /// # Errors
-    /// As for [`Decoder::push`].
+    /// [`DecodeError`] if the body cannot be read to its end.
     pub fn finish(&mut self, sink: Sink<'_>) -> Result<(), DecodeError> {
         let events = &mut self.events;
         match self.body.finish() {
@@ -183,23 +181,23 @@ impl Decoder {
         self.broken.map_or(Ok(()), Err)
     }
 
-    /// The dialect, as the wire confirmed or corrected it.
+    /// The dialect. The first events may have corrected it.
     pub fn dialect(&self) -> Dialect {
         self.events.dialect()
     }
 
-    /// Whether events are given as they arrive. `false`: the whole body is read by
-    /// [`Decoder::finish`]. The body's first bytes may correct what its head said.
+    /// Whether events are emitted as they arrive. If `false`, [`Decoder::finish`] reads the whole
+    /// body. The first bytes of the body may change this.
     pub fn is_stream(&self) -> bool {
         self.body.framing() != Framing::Json
     }
 
-    /// Wire events so far.
+    /// The number of wire events so far.
     pub fn messages(&self) -> u64 {
         self.events.messages()
     }
 
-    /// SSE comments so far.
+    /// The number of SSE comments so far.
     pub fn comments(&self) -> u64 {
         self.events.comments()
     }

@@ -1,25 +1,25 @@
-//! Detects the dialect of a path: what the `detect` functions of the dialects share.
+//! Detects the dialect of a path. Contains what the `detect` functions of the dialects share.
 
 use super::DIALECTS;
 use super::word::word;
 use http::{Method, Uri};
 use tokengauge_core::call::{Dialect, Operation};
 
-/// What is known of a request by its method and path.
+/// The facts that method and path of a request reveal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detected {
-    /// The shapes on the wire.
+    /// The wire format.
     pub dialect: Dialect,
-    /// What is asked for.
+    /// What the request asks for.
     pub operation: Operation,
-    /// The model, where the path names it.
+    /// The model, if the path names it.
     pub model: Option<String>,
-    /// Whether a stream is asked for, where the path says.
+    /// Whether a stream is requested, if the path says so.
     pub stream: Option<bool>,
 }
 
 impl Detected {
-    /// A request of `dialect` whose path says nothing else.
+    /// A request of `dialect` whose path contains nothing else.
     pub fn new(dialect: Dialect, operation: Operation) -> Self {
         Detected {
             dialect,
@@ -28,14 +28,14 @@ impl Detected {
         }
     }
 
-    /// The same, whose path names the model.
+    /// Sets the model that the path names.
     #[must_use]
     pub fn model(mut self, name: &str) -> Self {
         self.model = word(name);
         self
     }
 
-    /// The same, whose path says whether a stream is asked for.
+    /// Sets whether the path requests a stream.
     #[must_use]
     pub fn stream(mut self, stream: bool) -> Self {
         self.stream = Some(stream);
@@ -43,7 +43,7 @@ impl Detected {
     }
 }
 
-/// The parts of a request that decide on its dialect.
+/// The parts of a request that decide the dialect.
 pub struct Target<'a> {
     method: &'a Method,
     path: &'a [&'a str],
@@ -52,7 +52,6 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Calls `detect` with the parts of a request.
     pub(super) fn read(
         method: &Method,
         uri: &Uri,
@@ -68,7 +67,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// The segments of the path without percent-encoding, whatever the method is.
+    /// The segments of the path without percent-encoding, for any method.
     pub fn path(&self) -> &'a [&'a str] {
         self.path
     }
@@ -78,28 +77,29 @@ impl<'a> Target<'a> {
         self.query
     }
 
-    /// Whether the request becomes a WebSocket.
+    /// Whether the request is a WebSocket upgrade.
     pub fn is_socket(&self) -> bool {
         self.is_socket
     }
 
-    /// The path of a request that may generate something: one by `POST`.
+    /// The path of a request that may generate something: a `POST` request.
     pub fn post(&self) -> Option<&'a [&'a str]> {
         match self.path {
-            // A thread's messages are OpenAI's assistants, which generate nothing here.
+            // Messages of a thread belong to OpenAI's assistants, which do not generate in the
+            // response.
             [.., "threads", _, "messages"] => None,
             path => (self.method == Method::POST).then_some(path),
         }
     }
 
-    /// The path of a request that reads or streams a stored answer again: one by `GET`.
+    /// The path of a request that reads or streams a stored response again: a `GET` request.
     pub fn get(&self) -> Option<&'a [&'a str]> {
         (self.method == Method::GET).then_some(self.path)
     }
 }
 
-/// Reads the dialect off a path. Its end decides: prefixes vary from provider to
-/// provider. What the first event of the response says wins over it.
+/// Detects the dialect of a request by the end of its path, because prefixes differ between
+/// providers. The first event of the response may override it.
 ///
 /// ```
 /// use tokengauge_core::call::{Dialect, Operation};
@@ -114,12 +114,12 @@ pub fn detect(method: &Method, uri: &Uri) -> Detected {
     DIALECTS.detect(method, uri)
 }
 
-/// The same for a request that becomes a WebSocket.
+/// Detects the dialect of a WebSocket upgrade request by the end of its path.
 pub fn detect_socket(method: &Method, uri: &Uri) -> Detected {
     DIALECTS.detect_socket(method, uri)
 }
 
-/// Words of paths that decide; servers differ on whether their case matters.
+/// Words that decide in paths. They are matched in any case, because some servers ignore it.
 const WORDS: [&str; 12] = [
     "api",
     "chat",
@@ -135,7 +135,7 @@ const WORDS: [&str; 12] = [
     "responses",
 ];
 
-/// The segments of a path as a server normalises it: without empty ones and dots.
+/// The segments of a path after normalization: without empty segments and dots.
 pub(super) fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for part in path.split('/') {
@@ -151,9 +151,8 @@ pub(super) fn segments(path: &str) -> Vec<&str> {
     segments
 }
 
-/// What `…/models/{model}:{verb}` of Google's servers says.
 pub(super) struct GoogleMethod<'a> {
-    /// The publisher of the model, where Vertex serves it.
+    /// The publisher of the model, on Vertex.
     pub(super) publisher: Option<&'a str>,
     pub(super) model: &'a str,
     pub(super) verb: &'a str,
@@ -170,7 +169,7 @@ impl<'a> GoogleMethod<'a> {
         })
     }
 
-    /// Whether Vertex passes the body on as the publisher's own, and whether it streams.
+    /// Whether Vertex passes the body on in the publisher's format, and whether it streams.
     pub(super) fn raw_stream(&self) -> Option<bool> {
         match self.verb {
             "rawPredict" => Some(false),
@@ -180,23 +179,22 @@ impl<'a> GoogleMethod<'a> {
     }
 }
 
-/// A request of OpenAI's that stands after `prefix`: Azure's names a deployment.
+/// A request in OpenAI's format after `prefix`. On Azure, the prefix names a deployment.
 pub(super) fn behind_deployment(found: Detected, prefix: &[&str]) -> Detected {
     match prefix {
-        // Docker Model Runner's `/engines/v1/...`: the model is in the body.
+        // Docker Model Runner has `/engines/v1/...`. The model is in the body.
         [.., "engines", version] if is_version(version) => found,
         [.., "deployments" | "engines", deployment] => found.model(deployment),
         _ => found,
     }
 }
 
-/// Whether a segment of a path is an API's version, such as `v1`.
 fn is_version(segment: &str) -> bool {
     let digits = segment.strip_prefix('v').unwrap_or_default();
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Undoes percent-encoding; what is not one stays as it is.
+/// Decodes percent-encoding. Invalid escapes are kept as they are.
 pub fn percent_decoded(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();

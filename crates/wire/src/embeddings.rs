@@ -1,4 +1,5 @@
-//! Embeddings and rerankers of any provider: no text, only what they cost.
+//! Embeddings and rerankers of any provider. Only usage and cost are read, since no text is
+//! generated.
 
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
@@ -27,10 +28,9 @@ pub(super) static RERANK: Registration = Registration {
     ..registration::<Rerank>(Dialect::Rerank)
 };
 
-/// What both have in common.
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
-        // Vectors and rankings look like nothing else.
+        // Vectors and rankings have no distinctive members.
         overruled_by: OverruledBy::None,
         generates: false,
         ends_streams: false,
@@ -44,7 +44,7 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     let path = target.post()?;
     match path {
         [prefix @ .., "embeddings"] => return Some(behind_deployment(found, prefix)),
-        // One of Mistral's conversations.
+        // A Mistral conversation with the id `embed`.
         [.., "conversations", "embed"] => return None,
         [.., "embed"] => return Some(found),
         _ => {}
@@ -78,7 +78,7 @@ impl Reader for Rerank {
 }
 
 fn read(payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-    // Hugging Face's server answers with the bare vectors.
+    // Hugging Face's server responds with only the vectors.
     if payload.trim_ascii_start().starts_with(b"[") {
         return Ok(());
     }
@@ -125,7 +125,7 @@ struct Body<'a> {
     input_text_token_count: Count,
     #[serde(default)]
     prompt_eval_count: Count,
-    /// Nanoseconds, as the other duration.
+    /// Durations are in nanoseconds.
     #[serde(default)]
     total_duration: Count,
     #[serde(default)]
@@ -137,7 +137,7 @@ struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Input is all there is, so a total stands for it.
+    /// All tokens are input, so a total also counts.
     fn input(&self) -> Count {
         let usage = self.usage.unwrap_or_default();
         let meta = self.meta.unwrap_or_default();

@@ -1,23 +1,23 @@
-//! Functions that turn fields into events, for all readers.
+//! Functions that turn fields into events, shared by all readers.
 
 use super::Sink;
 use tokengauge_core::call::{Channel, Event, Segment, Usage, UsageDetails};
 
-/// Emits a piece of text, unless it is empty.
+/// Emits a part of a text, unless it is empty.
 pub fn delta(sink: Sink<'_>, segment: Segment, text: &str) {
     if !text.is_empty() {
         sink(Event::Delta { segment, text });
     }
 }
 
-/// Emits the name of the tool that a call is for, unless it is empty.
+/// Emits the name of a called tool, unless it is empty.
 pub fn tool_name(sink: Sink<'_>, segment: Segment, name: &str) {
     if !name.is_empty() {
         sink(Event::ToolName { segment, name });
     }
 }
 
-/// The segment of a contiguous text.
+/// Identifies a contiguous text.
 pub fn segment(choice: u32, index: u32, channel: Channel) -> Segment {
     Segment {
         choice,
@@ -26,8 +26,8 @@ pub fn segment(choice: u32, index: u32, channel: Channel) -> Segment {
     }
 }
 
-/// Emits the finish reason of a choice, unless it is empty. The HTTP status of an error, which
-/// gateways fill in, is an error.
+/// Emits the finish reason of a choice, unless it is empty. Gateways use the HTTP status of an
+/// error as the reason, which is emitted as an error.
 pub fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
     if is_error_status(reason) {
         sink(Event::Error(reason));
@@ -36,7 +36,7 @@ pub fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
     }
 }
 
-/// Whether it is the HTTP status of an error.
+/// Whether the text is the HTTP status of an error.
 pub fn is_error_status(text: &str) -> bool {
     matches!(text.as_bytes(), [b'4' | b'5', b'0'..=b'9', b'0'..=b'9'])
 }
@@ -48,7 +48,7 @@ pub fn usage(sink: Sink<'_>, usage: Usage) {
     }
 }
 
-/// Emits what only the price depends on, unless it is empty.
+/// Emits the details that only the price depends on, unless they are empty.
 pub fn details(sink: Sink<'_>, details: UsageDetails) {
     let of_price = Usage {
         details,
@@ -57,7 +57,7 @@ pub fn details(sink: Sink<'_>, details: UsageDetails) {
     usage(sink, of_price);
 }
 
-/// The provider ran a tool that it bills apart from tokens.
+/// Emits one use of a hosted tool that is billed separately from tokens.
 pub fn billed_tool(sink: Sink<'_>) {
     let one = UsageDetails {
         other_tools: Some(1),
@@ -66,7 +66,7 @@ pub fn billed_tool(sink: Sink<'_>) {
     details(sink, one);
 }
 
-/// The provider searched the web: its usage may say how often.
+/// Emits that the provider searched the web. The usage may contain the number of searches.
 pub fn searched(sink: Sink<'_>) {
     let searched = UsageDetails {
         searched: Some(true),
@@ -75,22 +75,21 @@ pub fn searched(sink: Sink<'_>) {
     details(sink, searched);
 }
 
-/// The most bytes of a name that are kept to recognise it.
+/// Maximum number of bytes of a name that are kept to recognise it.
 const MAX_NAME: usize = 256;
 
-/// A name, truncated to the length that is kept of it.
+/// A name, truncated to the length that is kept.
 pub fn truncated(name: &str) -> &str {
     let mut ends = (0..=name.len().min(MAX_NAME)).rev();
     let end = ends.find(|end| name.is_char_boundary(*end));
     &name[..end.unwrap_or(0)]
 }
 
-/// A name that many dialects repeat in every event and that is emitted once.
+/// A name that many dialects repeat in every event. It is emitted once.
 #[derive(Debug, Default)]
 pub struct RepeatedName(Box<str>);
 
 impl RepeatedName {
-    /// Whether `name` is not empty and differs from the previous one.
     fn is_new(&mut self, name: &str) -> bool {
         let name = truncated(name);
         let is_new = !name.is_empty() && *self.0 != *name;
@@ -100,28 +99,28 @@ impl RepeatedName {
         is_new
     }
 
-    /// Emits the model's name, if it is new.
+    /// Emits the model name if it is new.
     pub fn model(&mut self, sink: Sink<'_>, name: &str) {
         if self.is_new(name) {
             sink(Event::Model(name));
         }
     }
 
-    /// Emits the service tier, if it is new.
+    /// Emits the service tier if it is new.
     pub fn service_tier(&mut self, sink: Sink<'_>, name: &str) {
         if self.is_new(name) {
             sink(Event::ServiceTier(name));
         }
     }
 
-    /// Emits the provider behind a gateway, if it is new.
+    /// Emits the provider that a gateway used, if it is new.
     pub fn served_by(&mut self, sink: Sink<'_>, provider: &str) {
         if self.is_new(provider) {
             sink(Event::ServedBy(provider));
         }
     }
 
-    /// Emits the response's id, if it is new.
+    /// Emits the id of the response if it is new.
     pub fn response_id(&mut self, sink: Sink<'_>, id: &str) {
         if self.is_new(id) {
             sink(Event::ResponseId(id));

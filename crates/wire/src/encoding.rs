@@ -1,5 +1,5 @@
-//! Decodes content encodings of the copy: incrementally, in a fixed buffer, up to a limit. The
-//! forwarded bytes stay compressed.
+//! Decodes the content encodings of a copy of the body, incrementally, with a fixed buffer and a
+//! limit. The forwarded bytes stay compressed.
 
 mod brotli;
 mod codec;
@@ -12,20 +12,17 @@ use compression_core::util::{PartialBuffer, WriteBuffer};
 use std::sync::Arc;
 use tokengauge_core::memory::{Memory, Share};
 
-/// The most bytes that one call of a decompressor may return.
 const OUTPUT_BYTES: usize = 16 * 1024;
-/// Event streams compress 5 to 50 times. A body above this ratio is a decompression bomb, once
-/// it is longer than `FREE_BYTES`.
+/// Maximum compression ratio. Event streams compress 5 to 50 times, so a body above this ratio is a
+/// decompression bomb. Checked once it is longer than `FREE_BYTES`.
 const MAX_RATIO: u64 = 250;
-/// The number of bytes that may be decompressed at any ratio.
+/// The number of decompressed bytes up to which the ratio is not checked.
 const FREE_BYTES: u64 = 4 << 20;
-/// The most nested encodings; more are refused.
 const MAX_STAGES: usize = 3;
 
-/// Receives decoded bytes as they are produced.
 pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), DecodeError>;
 
-/// The decoders of one body that is encoded, outermost encoding first.
+/// The decoders of one encoded body, outermost encoding first.
 pub(super) struct Encoding {
     stages: Vec<Stage>,
     input: u64,
@@ -34,7 +31,7 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    /// The decoders for a `content-encoding` as sent; `None` where bytes pass as they are.
+    /// The decoders for a `content-encoding`. `None` if the body is not encoded.
     pub(super) fn new(
         names: Option<&str>,
         limits: &Limits,
@@ -76,7 +73,8 @@ impl Encoding {
     }
 }
 
-/// Passes bytes through all stages, outermost first; `count` is called with what each returned.
+/// Passes bytes through all stages, outermost first. Calls `count` with the number of bytes that
+/// each stage returned.
 fn run(
     stages: &mut [Stage],
     bytes: &[u8],
@@ -96,17 +94,16 @@ pub(super) struct Stage {
     codec: Coding,
     buffer: Box<[u8]>,
     memory: Arc<Memory>,
-    /// The memory that the buffer takes.
     share: Share,
     ended: bool,
-    /// Whether a complete body was decoded: what follows may be padding and is ignored then.
+    /// Whether a complete body was decoded. Further bytes may be padding, which is ignored.
     whole: bool,
     trailing: bool,
 }
 
 enum Coding {
     Ready(Box<dyn Codec>),
-    /// `deflate`: zlib by the standard, raw by some; the first two bytes tell.
+    /// `deflate`: zlib by the standard, but raw from some servers. The first two bytes decide.
     Deflate(Option<u8>),
 }
 
@@ -141,8 +138,8 @@ impl Stage {
         }
     }
 
-    /// Decodes the next bytes. What follows a whole body is either another member
-    /// or frame, or padding that is left alone.
+    /// Decodes the next bytes. Bytes after a complete body are another member or frame, or padding,
+    /// which is ignored.
     pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), DecodeError> {
         if self.trailing || bytes.is_empty() {
             return Ok(());
@@ -191,7 +188,7 @@ impl Stage {
             let done = match codec.decode(&mut input, &mut output) {
                 Ok(done) => done,
                 Err(DecodeError::Memory) => return Err(DecodeError::Memory),
-                // Asked once too often whether anything is left to give.
+                // Without input, an error only means that nothing is left to return.
                 Err(_) if drained => return Ok(()),
                 Err(_) if self.whole => {
                     self.trailing = true;
@@ -210,8 +207,9 @@ impl Stage {
     }
 }
 
-/// RFC 1950: the low four bits of the first byte are 8 and both bytes, as a number,
-/// divide by 31. Raw deflate that begins like that is about one in a thousand.
+/// Chooses between zlib and raw deflate. By RFC 1950, the low four bits of the first byte are 8,
+/// and both bytes as a number are divisible by 31. About one in a thousand raw deflate bodies
+/// begins like that.
 fn deflate(first: u8, second: u8, memory: &Arc<Memory>) -> Box<dyn Codec> {
     let header = u16::from(first) << 8 | u16::from(second);
     if first & 0x0f == 8 && first >> 4 <= 7 && header % 31 == 0 {
@@ -225,7 +223,7 @@ fn deflate(first: u8, second: u8, memory: &Arc<Memory>) -> Box<dyn Codec> {
 mod tests {
     use super::*;
 
-    /// Raw deflate: a stored block with `hi`, the last one.
+    /// Raw deflate: one stored block, the last one, with the content `hi`.
     const BODY: &[u8] = b"\x01\x02\0\xfd\xffhi";
 
     fn decoded(body: &[u8], cut: usize) -> Result<Vec<u8>, DecodeError> {
@@ -244,7 +242,7 @@ mod tests {
 
     #[test]
     fn what_follows_a_whole_body_and_is_no_other_is_left_alone_however_it_is_cut() {
-        // Its first byte could begin another body.
+        // The first byte of the padding could begin another body.
         let trailed = [BODY, b"\0\x01\x02\x03\x04 no deflate"].concat();
         for cut in 1..trailed.len() {
             assert_eq!(decoded(&trailed, cut), Ok(b"hi".to_vec()), "cut by {cut}");

@@ -1,6 +1,6 @@
-//! What inference engines serve on paths of their own: llama.cpp's `/completion` and `/infill`,
-//! SGLang's `/generate`, Triton's generate extension and vLLM's `/inference/v1/generate`, which
-//! differ in their members.
+//! Native endpoints of inference engines, with different members: llama.cpp's `/completion` and
+//! `/infill`, SGLang's `/generate`, Triton's generate extension and vLLM's
+//! `/inference/v1/generate`.
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
@@ -14,10 +14,8 @@ use serde_json::value::RawValue;
 use std::hash::{DefaultHasher, Hasher};
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
 
-/// Generations of one response that are distinguished.
 const MAX_CHOICES: usize = 256;
 
-/// An event, or a body that was not streamed.
 #[derive(Deserialize)]
 struct GenerateResponse<'a> {
     #[serde(default)]
@@ -77,7 +75,7 @@ struct FinishReason<'a> {
     kind: Text<'a>,
 }
 
-/// Tokens without their text.
+/// Token ids without text.
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
@@ -89,7 +87,6 @@ struct Choice<'a> {
 
 type Ignored = serde::de::IgnoredAny;
 
-/// The registration of SGLang's, Triton's and vLLM's.
 pub(super) static ENGINE_GENERATE: Registration = Registration {
     detect,
     has_members: |members| {
@@ -100,7 +97,7 @@ pub(super) static ENGINE_GENERATE: Registration = Registration {
             || (members.meta_info.is_some() && members.text.is_some())
     },
     default_stream: Some(false),
-    // Triton's streams end as HTTP says, and in no other way.
+    // Triton's streams have no terminator other than the end of the body.
     ends_streams: false,
     beyond_text: BeyondText::WholeAnswers,
     ..Registration::new::<EngineGenerate>(Dialect::EngineGenerate)
@@ -114,7 +111,7 @@ pub(super) static LLAMA_CPP: Registration = Registration {
         _ => None,
     },
     has_members: |members| members.content.is_some() && members.stop.is_some(),
-    // `tokens_predicted` is read in the last event only, the one whose `stop` is true.
+    // `tokens_predicted` is read only in the last event, whose `stop` is true.
     template: Some(&Template {
         unread: &[
             "\"tokens\":",
@@ -128,7 +125,7 @@ pub(super) static LLAMA_CPP: Registration = Registration {
     ..Registration::new::<EngineGenerate>(Dialect::LlamaCpp)
 };
 
-/// vLLM's, and Triton's `…/models/{model}[/versions/{version}]/generate[_stream]`.
+/// Detects vLLM's path, and Triton's `…/models/{model}[/versions/{version}]/generate[_stream]`.
 fn detect(target: &Target<'_>) -> Option<Detected> {
     let found = Detected::new(Dialect::EngineGenerate, Operation::TextCompletion);
     let path = target.post()?;
@@ -149,18 +146,16 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     }
 }
 
-/// Reads engines' own APIs.
+/// Reads the native endpoints of engines.
 #[derive(Default)]
 pub struct EngineGenerate {
     model: RepeatedName,
     id: RepeatedName,
-    /// By generation: how much of a text that is sent repeatedly was emitted.
+    /// How much of a repeated text was emitted, by generation.
     emitted: Vec<EmittedText>,
-    /// Tokens whose ids came.
     ids: u64,
 }
 
-/// The beginning of a text, as far as it was emitted.
 #[derive(Clone, Copy, Default)]
 struct EmittedText {
     bytes: usize,
@@ -179,7 +174,7 @@ impl Reader for EngineGenerate {
         if !payload.trim_ascii_start().starts_with(b"[") {
             return self.event("", payload, sink);
         }
-        // Several prompts.
+        // The request had several prompts.
         let bodies = parse_list::<GenerateResponse<'_>>(payload)?;
         for (position, body) in bodies.enumerate() {
             self.one(position, &body, sink)?;
@@ -220,7 +215,8 @@ impl EngineGenerate {
         Ok(())
     }
 
-    /// Each event has the whole text so far, or only the new text if the server was started so.
+    /// Reads an event of SGLang. It contains the whole text so far, or only the new text with a
+    /// certain server option.
     fn sglang(
         &mut self,
         index: u32,
@@ -242,7 +238,8 @@ impl EngineGenerate {
         } else {
             text
         };
-        // An owned copy, of which no template is made: which part of a text is new depends on earlier events.
+        // An owned copy, so that no template is made from it. Which part of the text is new depends
+        // on earlier events.
         let new = new.to_owned();
         emit::delta(sink, emit::segment(index, 0, Channel::Answer), &new);
         (emitted.bytes, emitted.hash) = (text.len(), hash(text));
@@ -259,7 +256,7 @@ impl EngineGenerate {
         }
     }
 
-    /// Emits the sum of the usage: several generations of a request are reported one by one.
+    /// Emits the sum of the usage of all generations, which are reported one by one.
     fn report(&self, sink: Sink<'_>) {
         let sum = |of: fn(&Usage) -> Option<u64>| {
             let known: Vec<u64> = self
@@ -278,7 +275,7 @@ impl EngineGenerate {
         emit::usage(sink, usage);
     }
 
-    /// The last event has the counts; a body has nothing but it.
+    /// Reads the counts of llama.cpp, which only the last event or a whole body contains.
     fn llama_cpp(&mut self, index: u32, event: &GenerateResponse<'_>, sink: Sink<'_>) {
         if event.stop.is_none_or(|stop| stop.get() != "true") {
             return;

@@ -1,5 +1,5 @@
-//! Error bodies of the proxy in a call's dialect, so that the vendor's SDK raises the exception
-//! that its user expects.
+//! Error responses from the proxy in the dialect of the call, so that the vendor's SDK raises the
+//! expected exception.
 
 use super::Registration;
 use super::own_error::OwnError;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokengauge_core::observer::ErrorResponse;
 
-/// The body of an error of ours, in the shape that `dialect` gives its own.
+/// The body of an error from the proxy, in the error format of `dialect`.
 pub fn error_body(
     dialect: impl Into<&'static Registration>,
     status: StatusCode,

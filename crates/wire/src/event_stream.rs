@@ -1,4 +1,4 @@
-//! Amazon's binary event stream: length, headers, payload, each frame checked by two sums.
+//! Amazon's binary event stream: frames with a length, headers, a payload and two checksums.
 
 mod frame;
 
@@ -8,10 +8,9 @@ use frame::{Frame, KnownHeader, Prelude};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// What is read of a piece at once, after the beginning of a frame.
+/// Maximum number of bytes that are read at once after the beginning of a frame.
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// Cuts a stream into its frames.
 pub(super) struct EventStream {
     limit: usize,
     held: Buffer,
@@ -25,7 +24,7 @@ impl EventStream {
         }
     }
 
-    /// Gives every whole frame; how many bytes they took.
+    /// Emits every complete frame and returns their total length in bytes.
     fn frames(&self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, DecodeError> {
         let mut taken = 0;
         while let Some(prelude) = Prelude::of(&bytes[taken..]) {

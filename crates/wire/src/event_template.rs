@@ -1,10 +1,10 @@
-//! A fast path for common events. The events of a stream mostly differ in one text only: once
-//! a reader has parsed one, the next that differs in nothing else needs no parsing. Comparing
+//! A fast path for common events. Most events of a stream differ only in one text. Once a reader
+//! has parsed an event, the next event that differs in nothing else need not be parsed. Comparing
 //! is several times faster than parsing.
 //!
-//! Nothing is guessed: an event takes the fast path only if it equals the one that was parsed,
-//! byte for byte, except for the string of its text, for copies of that text, for values of members that
-//! the reader does not read, for numbers of tokens so far, and for spaces before the last brace.
+//! Nothing is guessed. An event takes the fast path only if it equals the parsed event byte for
+//! byte, except for the string of its text, copies of that text, values of members that the reader
+//! ignores, token counts, and spaces before the last brace.
 
 use super::repair::repair;
 use super::{Malformed, Reader, Sink};
@@ -19,20 +19,16 @@ use std::rc::Rc;
 use tokengauge_core::call::{Channel, Event, Segment, Usage};
 use tokengauge_core::hash::FastMap;
 
-/// After this many templates in a row that matched no event, templates are made more rarely.
+/// After this many consecutive templates that matched no event, templates are made less often.
 const MAX_UNUSED_TEMPLATES: u32 = 16;
-/// From then on one template in so many events is made.
+/// One in this many events is then made into a template.
 const RATION: u32 = 32;
-/// The longest event of which a template is made.
 const MAX_EVENT: usize = 4096;
-/// The most members of one name that may differ.
 const MAX_MEMBERS: usize = 16;
-/// As many bytes of a string are looked at one by one, which is quicker where most strings are shorter.
+/// The number of bytes of a string that are searched one by one, which is faster for short strings.
 const SHORT_STRING: usize = 16;
-/// The longest number that may differ.
 const MAX_NUMBER: usize = 64;
 
-/// The template that was made of the last event.
 pub(super) struct EventCache {
     template: Option<&'static Template>,
     name: String,
@@ -44,38 +40,37 @@ pub(super) struct EventCache {
     unused: u32,
 }
 
-/// Whether the template may be used. What a reader emits may depend on earlier events: the index of a part is counted up, a
-/// text that is repeated is emitted once. So the first event that matches is parsed as well, and the template is used only if
-/// the reader emitted what the template would have.
+/// Whether the template may be used. The output of a reader may depend on earlier events: the index
+/// of a part increases, a repeated text is emitted once. So the first event that matches is also
+/// parsed, and the template is used only if the reader emitted what the template would have
+/// emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TemplateState {
     Empty,
     Learnt,
-    /// The present event matches it, and is being parsed.
+    /// The current event matches and is being parsed.
     Matched,
-    /// A second event was parsed and agreed with it.
+    /// A second event was parsed with the result that the template predicts.
     Confirmed,
 }
 
-/// A value of the event that may differ from the template.
 #[derive(Clone, Debug)]
 struct VariableField {
     at: Range<usize>,
     value: FieldKind,
 }
 
-/// How the reader uses a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
     /// As the new text.
     Text,
-    /// As the text, which it repeats.
+    /// As a copy of the new text.
     Copy,
-    /// Not at all.
+    /// The reader ignores it.
     Ignored,
-    /// Not at all, as long as it is a text.
+    /// The reader ignores it if it is a string.
     IgnoredText,
-    /// As one of the counts of a usage.
+    /// As a count of the usage, by index.
     Count(u8),
 }
 
@@ -85,37 +80,37 @@ struct MatchedEvent<'p> {
     counts: Counts,
 }
 
-/// The numbers that a usage is made of, where they are known.
+/// The counts of a usage. `None` if unknown.
 pub type Counts = [Option<u64>; 5];
 
-/// How these numbers are written in an event.
+/// The JSON literals of the counts in an event.
 pub type CountLiterals<'p> = [Option<&'p RawValue>; 5];
 
 /// The counts that a dialect sends with every event.
 pub struct CountFields {
-    /// Finds them where the reader takes them from.
+    /// Finds the counts at the places where the reader reads them.
     pub literals: fn(&[u8]) -> Option<CountLiterals<'_>>,
-    /// Makes a usage of them.
+    /// Makes a usage from the counts.
     pub usage: fn(Counts) -> Usage,
 }
 
-/// How the events of a dialect repeat each other.
+/// How the events of a dialect may differ from each other.
 pub struct Template {
-    /// Members that its reader does not read in events of text alone, at any depth, and that differ from event to
-    /// event; with quotes and colon.
+    /// Members, with quotes and colon, that the reader ignores at any depth in events with only a
+    /// text, and that differ between events.
     pub unread: &'static [&'static str],
-    /// Given the place of an event's text, finds another text that the reader does not read in that event.
+    /// Finds another text that the reader ignores, given the range of the event's text.
     pub unread_beside: fn(&[u8], &Range<usize>) -> Option<Range<usize>>,
-    /// Members that some servers send the text in once more; with quotes and colon.
+    /// Members, with quotes and colon, in which some servers repeat the text.
     pub copies: &'static [&'static str],
-    /// The counts that it sends with every event.
+    /// The counts in every event.
     pub counts: Option<CountFields>,
     /// Whether a second event like one with a tool call continues that call.
     pub tool_calls: bool,
 }
 
 impl Template {
-    /// Events that differ in their text alone.
+    /// Events that differ only in their text.
     pub const PLAIN: Template = Template {
         unread: &[],
         unread_beside: |_, _| None,
@@ -126,7 +121,7 @@ impl Template {
 }
 
 impl EventCache {
-    /// A cache for the events of a dialect; unused without a `template`.
+    /// A cache for the events of a dialect. Unused if `template` is `None`.
     pub(super) fn new(template: Option<&'static Template>) -> Self {
         EventCache {
             template,
@@ -140,7 +135,8 @@ impl EventCache {
         }
     }
 
-    /// Emits the events of a payload that matches the template; `false` where it does not match.
+    /// Emits the events of a payload that matches the template. Returns `false` if it does not
+    /// match.
     pub(super) fn emit_cached(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
         if self.state == TemplateState::Empty {
             return false;
@@ -196,7 +192,7 @@ impl EventCache {
         Some(MatchedEvent { text, counts })
     }
 
-    /// Reads an event that does not repeat the last one, and learns from it.
+    /// Parses an event that did not match, and makes a template from it.
     pub(super) fn read_and_learn(
         &mut self,
         reader: &mut dyn Reader,
@@ -224,7 +220,6 @@ impl EventCache {
                 || self.unused.is_multiple_of(RATION))
     }
 
-    /// Makes a template of an event that a reader has read.
     fn learn(&mut self, name: &str, payload: &[u8], seen: &RecordedEvents) {
         let before = std::mem::replace(&mut self.state, TemplateState::Empty);
         let Some((segment, text)) = seen.only_text() else {
@@ -277,7 +272,8 @@ impl EventCache {
         fields.position(|field| field.value == FieldKind::Text)
     }
 
-    /// Sorts the fields by position and drops those inside another. Counts are inside none.
+    /// Sorts the fields by position and drops fields inside other fields. Counts are never inside
+    /// other fields.
     fn order_fields(&mut self) {
         self.fields.sort_by_key(|field| field.at.start);
         let mut end = 0;
@@ -288,7 +284,7 @@ impl EventCache {
         });
     }
 
-    /// Finds the numbers that `usage` was made of; `false` if it is not made of these alone.
+    /// Finds the counts of `usage`. Returns `false` if `usage` contains anything else.
     fn learn_counts(&mut self, payload: &[u8], usage: Usage) -> bool {
         let Some(counted) = self.count_fields() else {
             return false;
@@ -314,11 +310,10 @@ impl EventCache {
 }
 
 thread_local! {
-    /// What finds the members that were looked for: it takes longer to make than to use.
+    /// Cached, because making a finder is more expensive than using it.
     static FINDERS: RefCell<FastMap<&'static str, Rc<Finder<'static>>>> = RefCell::default();
 }
 
-/// What finds `key`, a member's name with quotes and colon.
 fn finder(key: &'static str) -> Rc<Finder<'static>> {
     FINDERS.with_borrow_mut(|finders| {
         let finder = finders.entry(key);
@@ -326,7 +321,7 @@ fn finder(key: &'static str) -> Rc<Finder<'static>> {
     })
 }
 
-/// The ranges of the values of the members called `key` in `payload`, outside `text`.
+/// The ranges of the values of the members `key` in `payload`, outside of `text`.
 fn values<'p>(
     payload: &'p [u8],
     key: &'static str,
@@ -357,8 +352,8 @@ struct RecordedEvents {
 }
 
 impl RecordedEvents {
-    /// Records an event that was read from `payload`. Usage has to come last, as it does when it
-    /// is emitted from the template.
+    /// Records an event that was read from `payload`. Usage must come last, because a template
+    /// emits it last.
     fn note(&mut self, event: &Event<'_>, payload: &[u8]) {
         if let (Event::Usage(usage), None, Some(_)) = (event, self.usage, &self.only) {
             self.usage = Some(*usage);
@@ -379,14 +374,14 @@ impl RecordedEvents {
     }
 }
 
-/// The range of `part` in `payload`; none where it is not a part of it.
+/// The range of `part` in `payload`. `None` if `part` does not point into `payload`.
 pub(super) fn range_in(payload: &[u8], part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= payload.len()).then_some(start..end)
 }
 
-/// The range of `text` in `payload` if it is a string of its own there, quotes included.
+/// The range of `text` in `payload` with its quotes, if it is a complete string there.
 fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
     let inside = range_in(payload, text)?;
     let quoted = inside.start.checked_sub(1)?..inside.end + 1;
@@ -396,13 +391,13 @@ fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Whether two ends of events are the same but for spaces before the last brace. Anthropic adds them to hide the length of
-/// a text from whoever sees the encrypted traffic.
+/// Whether two ends of events are equal except for spaces before the last brace. Anthropic adds
+/// such padding, so that observers of the encrypted traffic cannot see the length of a text.
 fn ends_alike(one: &[u8], other: &[u8]) -> bool {
     one == other || without_padding(one).is_some_and(|one| Some(one) == without_padding(other))
 }
 
-/// What is before the last brace and the spaces in front of it.
+/// The bytes before the last brace and its padding.
 fn without_padding(mut end: &[u8]) -> Option<&[u8]> {
     end = end.strip_suffix(b"}")?;
     while let Some(shorter) = end.strip_suffix(b" ") {
@@ -411,7 +406,8 @@ fn without_padding(mut end: &[u8]) -> Option<&[u8]> {
     Some(end)
 }
 
-/// The length of the value that `bytes` begins with; none for a word, and for what is no value.
+/// The length of the JSON value at the start of `bytes`. `None` for `true`, `false`, `null` and
+/// anything invalid.
 fn value_end(bytes: &[u8]) -> Option<usize> {
     if matches!(bytes.first()?, b'[' | b'{') {
         let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
@@ -431,15 +427,14 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the first byte is that ends a string, or says that the next one does not.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     let start = &bytes[..bytes.len().min(SHORT_STRING)];
     let found = start.iter().position(|byte| matches!(byte, b'"' | b'\\'));
     found.or_else(|| Some(start.len() + memchr2(b'"', b'\\', &bytes[start.len()..])?))
 }
 
-/// The length of the number that `bytes` begins with; none where it has an exponent, since a parser rejects one that is
-/// too large.
+/// The length of the number at the start of `bytes`. `None` if it has an exponent, because a parser
+/// rejects numbers that are too large.
 fn number_end(bytes: &[u8]) -> Option<usize> {
     let digits = |from: usize| {
         let digits = bytes[from..]
@@ -458,12 +453,12 @@ fn number_end(bytes: &[u8]) -> Option<usize> {
     (!padded && !goes_on && end <= MAX_NUMBER).then_some(end)
 }
 
-/// Whether an unread value is valid JSON. [`value_end`] has already checked numbers, lists and objects.
+/// Whether an ignored value is valid JSON. [`value_end`] has already checked numbers, lists and
+/// objects.
 fn is_valid(value: &[u8]) -> bool {
     value.first() != Some(&b'"') || is_string(value)
 }
 
-/// A whole number as JSON writes it.
 fn number(literal: &[u8]) -> Option<u64> {
     let plain =
         literal.iter().all(u8::is_ascii_digit) && (literal.len() == 1 || literal[0] != b'0');
@@ -471,7 +466,7 @@ fn number(literal: &[u8]) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// The text of a string literal, if it is a valid one.
+/// The text of a string literal, if it is valid.
 fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
     let inside = inside_of_quotes(literal)?;
     if is_plain(inside) {
@@ -482,7 +477,7 @@ fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// Whether [`string`] would find a text, without copying it.
+/// Whether [`string`] would return a text, without copying it.
 fn is_string(literal: &[u8]) -> bool {
     let Some(inside) = inside_of_quotes(literal) else {
         return false;
@@ -500,7 +495,8 @@ fn inside_of_quotes(literal: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether nothing is escaped, and nothing has to be. There is no early end, so that the compiled code looks at many bytes at once.
+/// Whether a string contains no escapes and no characters that need one. Without an early exit, the
+/// compiler can vectorize the loop.
 fn is_plain(inside: &[u8]) -> bool {
     let is_escape = |byte: u8| byte < 0x20 || byte == b'\\';
     !inside

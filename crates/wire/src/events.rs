@@ -1,5 +1,4 @@
-//! Reads wire events by the dialect that the path indicates, unless the first events show
-//! another.
+//! Reads wire events by the dialect of the path, unless the first events show another dialect.
 
 use super::emit::is_error_status;
 use super::event_template::EventCache;
@@ -13,10 +12,9 @@ use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, Event};
 
-/// Events that may correct the dialect, counted from the first.
+/// The number of events that may change the dialect, from the first.
 const EVENTS_SNIFFED: u8 = 4;
 
-/// Reads wire events by their dialect, and counts them.
 pub(super) struct EventReader {
     dialect: &'static Registration,
     reader: Box<dyn Reader>,
@@ -31,7 +29,6 @@ impl EventReader {
         EventReader::read_by(dialect, (dialect.reader)())
     }
 
-    /// The messages of a WebSocket.
     pub(super) fn of_socket(dialect: &'static Registration) -> Self {
         EventReader::read_by(dialect, dialect.socket_reader())
     }
@@ -47,12 +44,11 @@ impl EventReader {
         }
     }
 
-    /// The dialect, as the wire confirmed or corrected it.
+    /// The dialect. The first events may have corrected it.
     pub(super) fn dialect(&self) -> Dialect {
         self.dialect.dialect
     }
 
-    /// Wire events so far.
     pub(super) fn messages(&self) -> u64 {
         self.messages
     }
@@ -98,7 +94,7 @@ impl EventReader {
             return sink(Event::End);
         }
         if self.cache.emit_cached(name, payload, sink) {
-            // Checking it would give what checking the one before gave, so it counts as checked.
+            // The event differs from the previous one only in its text, so it counts as checked.
             self.sniffed = self.sniffed.saturating_add(1);
             return;
         }
@@ -122,7 +118,6 @@ impl EventReader {
         }
     }
 
-    /// Reads a body that was not streamed.
     pub(super) fn whole(&mut self, body: &[u8], sink: Sink<'_>) {
         let payload = body.trim_ascii();
         json::reset_budget();
@@ -166,7 +161,7 @@ impl EventReader {
         }
     }
 
-    /// Reads a body of lines that was not declared as such.
+    /// Reads a body of JSON lines that was not declared as such.
     fn lines(&mut self, body: &[u8], sink: Sink<'_>) {
         for line in body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
             if !line.is_empty() {
@@ -182,7 +177,7 @@ impl EventReader {
         self.reader.finish(sink);
     }
 
-    /// Lets the first events overrule the dialect of the path.
+    /// Lets the first events override the dialect of the path.
     fn confirm(&mut self, name: &str, payload: &[u8]) {
         if self.sniffed >= EVENTS_SNIFFED || self.dialect.overruled_by == OverruledBy::None {
             return;
@@ -204,7 +199,7 @@ impl EventReader {
     }
 }
 
-/// The payload as a reader may accept it that refused it.
+/// Repaired versions of a payload that a reader refused.
 pub(super) fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     [repair, rewritten, |payload: &[u8]| {
         rewritten(&repair(payload)?)
@@ -213,9 +208,9 @@ pub(super) fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     .filter_map(|by: fn(&[u8]) -> Option<Vec<u8>>| by(payload))
 }
 
-/// Reads an event or a body by `read`, which says whether it could. An error in it that is none of
-/// the dialect's own is emitted, too: gateways and engines send errors in shapes of their own
-/// behind any path that `generates`. Returns whether it was read, or was an error.
+/// Reads an event or a body with `read`, which returns whether it could. If the path `generates`,
+/// errors in other formats than the dialect's own are also emitted, because gateways and engines
+/// have other formats. Returns whether something was read or was an error.
 pub(super) fn with_errors(
     generates: bool,
     name: &str,
@@ -241,8 +236,8 @@ pub(super) fn with_errors(
     is_read || foreign.is_some()
 }
 
-/// The kind of an error by its event's name, by a member `error`, or by a member that says that
-/// the object is one.
+/// The kind of an error: by the name of the event, by a member `error`, or by a member that marks
+/// the object as an error.
 fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     #[derive(Default, serde::Deserialize)]
     struct Members<'a> {
@@ -259,7 +254,7 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     }
     let members: Members<'_> = json::parse(payload).unwrap_or_default();
     let is_error = is_named || &*members.object == "error" || &*members.r#type == "error";
-    // Events of another type may have one that did not end the answer.
+    // Events of other types may contain an `error` that did not end the response.
     let is_typed = !is_error && !members.r#type.is_empty();
     let error = members.error.filter(|_| !is_typed);
     let kind = match error {
@@ -273,8 +268,8 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     Some(kind)
 }
 
-/// The kind of a failure by the members of a vendor's envelope, in which no reader found anything:
-/// Zhipu and Cloudflare say `"success": false`, Baidu has `error_code`, MiniMax `base_resp`.
+/// The kind of a failure in a vendor's envelope in which the reader found nothing. Zhipu and
+/// Cloudflare have `"success": false`, Baidu has `error_code`, MiniMax has `base_resp`.
 fn failure(payload: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Envelope<'a> {
@@ -310,8 +305,8 @@ fn failure(payload: &[u8]) -> Option<String> {
     code.or_else(refused).map(str::to_owned)
 }
 
-/// The kind of an error whose members are not in an `error`: a code or a status of a failure and a
-/// message, or what FastAPI calls `detail`.
+/// The kind of an error without a member `error`: the code or status of a failure with a message,
+/// or FastAPI's `detail`.
 fn bare_error(payload: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Bare<'a> {
@@ -336,7 +331,7 @@ fn bare_error(payload: &[u8]) -> Option<String> {
         return None;
     }
     let bare: Bare<'_> = json::parse(payload).ok()?;
-    // Events of another type may have a message that did not end the answer.
+    // Events of other types may contain a message that did not end the response.
     let is_typed = !bare.r#type.is_empty() && !bare.r#type.to_lowercase().ends_with("error");
     let has_message = !bare.message.is_empty() || !bare.msg.is_empty() || bare.detail.is_some();
     if is_typed || !has_message {
@@ -358,7 +353,7 @@ fn bare_error(payload: &[u8]) -> Option<String> {
     status.or(detail.map(|_| "error")).map(str::to_owned)
 }
 
-/// Whether a code is none of a failure: a status below 400, or a word or a number for success.
+/// Whether a code means success: a status below 400, or a word or a number for success.
 fn is_no_failure(code: &str) -> bool {
     json::is_success(code)
         || ["0", "20000"].contains(&code)

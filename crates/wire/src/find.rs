@@ -1,12 +1,11 @@
-//! Looks for fixed texts in payloads.
+//! Searches payloads for fixed texts.
 
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
-/// What finds a text. It is made once, because that takes longer than to use it.
+/// A finder of a fixed text. Making a finder is more expensive than using it.
 pub(super) type Text = LazyLock<Finder<'static>>;
 
-/// The texts that are looked for in many payloads.
 macro_rules! texts {
     ($($name:ident = $text:literal;)*) => {
         $(pub(super) static $name: Text = LazyLock::new(|| Finder::new($text));)*

@@ -9,33 +9,35 @@ pub enum Framing {
     Sse,
     /// One JSON value per line.
     Ndjson,
-    /// One JSON value, read whole.
+    /// One JSON value for the whole body.
     Json,
-    /// A JSON array that grows.
+    /// A JSON array whose elements arrive one by one.
     JsonArray,
     /// Amazon's binary event stream.
     AwsEventStream,
-    /// WebSocket frames, either direction.
+    /// WebSocket frames in one direction.
     WebSocket,
 }
 
 pub(super) enum Item<'a> {
-    /// A comment.
     Comment,
-    /// A wire event: its name where the framing has one, and its payload.
-    Event { name: &'a str, payload: &'a [u8] },
-    /// An error outside of the wire events: llama-box's SSE line `error: {…}`.
-    Error { payload: &'a [u8] },
+    /// A wire event. The name is empty if the framing has no names.
+    Event {
+        name: &'a str,
+        payload: &'a [u8],
+    },
+    /// An error outside of wire events: llama-box's SSE line `error: {…}`.
+    Error {
+        payload: &'a [u8],
+    },
     /// A wire event that the framing marks as an error, with its type.
     Exception(&'a str),
-    /// A wire event that is damaged.
     Unparsed,
 }
 
-/// Splits bytes into wire events.
 pub(super) trait Splitter: Send {
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError>;
 
-    /// The bytes have ended: emits what only their end completes.
+    /// Emits the items that only the end of the bytes completes.
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
 }

@@ -1,8 +1,8 @@
 //! Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! Streamed or not, every message has the same shape: candidates with parts, and the
-//! usage so far. There is no terminator; a finish reason stands for it. Code Assist, which Gemini
-//! CLI uses, has it in an envelope: `response`.
+//! Every message, streamed or not, has the same format: candidates with parts, and the usage so
+//! far. There is no terminator: a finish reason marks the end. Code Assist, which Gemini CLI uses,
+//! wraps messages in `response`.
 
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
@@ -19,7 +19,6 @@ use tokengauge_core::call::{
     Channel, Dialect, Event, Operation, PROMPT_BLOCKED, Segment, ServerTool, Usage, UsageDetails,
 };
 
-/// Candidates beyond this many are not read.
 const MAX_CANDIDATES: usize = 128;
 
 pub(super) static REGISTRATION: Registration = Registration {
@@ -50,13 +49,12 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     };
     let found = Detected::new(Dialect::Gemini, Operation::GenerateContent).stream(stream);
     Some(match method.model {
-        // Code Assist's, whose request names the model.
+        // In Code Assist, the request body names the model.
         "v1internal" => found,
         model => found.model(model),
     })
 }
 
-/// An error in the shape of Google's.
 pub(super) fn error_body(error: &OwnError<'_>) -> Value {
     let status = match error.status.as_u16() {
         401 => "UNAUTHENTICATED",
@@ -73,7 +71,7 @@ pub(super) fn error_body(error: &OwnError<'_>) -> Value {
     })
 }
 
-/// Reads Gemini, in any of its three framings.
+/// Reads Gemini in any of its three framings.
 #[derive(Default)]
 pub struct Gemini {
     model: RepeatedName,
@@ -107,7 +105,7 @@ impl Reader for Gemini {
 }
 
 impl Gemini {
-    /// Emits the content of a chunk; returns whether it ends the response.
+    /// Emits the content of a chunk. Returns whether it ends the response.
     fn give(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) -> bool {
         if let Some(error) = chunk.error {
             sink(Event::Error(&error_kind(error)));
@@ -169,13 +167,12 @@ impl Gemini {
     }
 }
 
-/// The position in one candidate's parts. Consecutive text parts, over any number of chunks, are
-/// one text; any other part in between begins another.
+/// The position within the parts of one candidate. Consecutive text parts are one text, even across
+/// chunks. A part of another kind starts a new text.
 #[derive(Default)]
 pub(super) struct PartState {
     next: u32,
     run: Option<(Channel, u32)>,
-    /// A call whose arguments are still coming.
     call: Option<u32>,
 }
 
@@ -216,15 +213,14 @@ impl PartState {
         }
     }
 
-    /// Begins a text of its own.
     fn begin(&mut self) -> u32 {
         self.run = None;
         self.next += 1;
         self.next - 1
     }
 
-    /// Arguments come as one object or, on Vertex, value by value: then only the
-    /// values are text, their paths are addresses.
+    /// Reads a call. Arguments arrive as one object or, on Vertex, value by value with paths. Only
+    /// the values count as text then.
     pub(super) fn call(&mut self, choice: u32, call: &FunctionCall<'_>, sink: Sink<'_>) {
         let index = match self.call.take() {
             Some(open) if call.name.is_empty() => open,
@@ -247,7 +243,7 @@ impl PartState {
     }
 }
 
-/// A word of an enumeration, without the first value of each, which says nothing.
+/// A word of an enumeration. Empty for the first value of an enumeration, which means unspecified.
 pub(super) fn specified(word: &str) -> &str {
     if word == "0" || word.ends_with("_UNSPECIFIED") {
         return "";
@@ -274,7 +270,6 @@ struct Chunk<'a> {
     prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
-    /// The envelope of Code Assist.
     #[serde(borrow, default)]
     response: Object<Box<Chunk<'a>>>,
 }
@@ -286,14 +281,13 @@ struct Candidate<'a> {
     index: Count,
     #[serde(borrow, default, deserialize_with = "super::json::object")]
     content: Option<Content<'a>>,
-    /// A word, or a number where the agent asked for numeric enumerations.
+    /// A word, or a number if the agent requested numeric enumerations.
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(default)]
     grounding_metadata: Object<Grounding>,
 }
 
-/// What was searched for, and found.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Grounding {
@@ -307,7 +301,7 @@ pub(super) struct Grounding {
     search_entry_point: Object<IgnoredAny>,
 }
 
-/// What was found in the agent's own documents costs nothing but tokens.
+/// Results from the agent's own documents are not billed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GroundingChunk {
@@ -315,7 +309,7 @@ struct GroundingChunk {
 }
 
 impl Grounding {
-    /// What the price depends on.
+    /// The searches that are billed separately from tokens.
     pub(super) fn details(&self) -> UsageDetails {
         let searches = self.web_search_queries.len() + self.image_search_queries.len();
         let mut chunks = self.grounding_chunks.iter().filter_map(|it| it.0.as_ref());
@@ -345,7 +339,7 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default, deserialize_with = "super::json::object")]
     executable_code: Option<ExecutableCode<'a>>,
     code_execution_result: Option<IgnoredAny>,
-    /// Of a tool that the provider runs, as its answer to it.
+    /// The call of a hosted tool, and its result.
     tool_call: Option<IgnoredAny>,
     tool_response: Option<IgnoredAny>,
     inline_data: Option<IgnoredAny>,
@@ -387,8 +381,8 @@ struct PromptFeedback<'a> {
     block_reason: Text<'a>,
 }
 
-/// Usage as sent: thoughts are not included in the candidates, cached input is included in the
-/// prompt, and what tools add to the prompt is not included but billed like it.
+/// Usage as sent. Candidates exclude thoughts, the prompt includes cached input, and input from
+/// tools is excluded from the prompt but billed like it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UsageMetadata<'a> {
@@ -396,7 +390,6 @@ pub(super) struct UsageMetadata<'a> {
     prompt_token_count: Count,
     #[serde(default)]
     cached_content_token_count: Count,
-    /// The name of the member in Gemini Live.
     #[serde(default, alias = "responseTokenCount")]
     candidates_token_count: Count,
     #[serde(default)]
@@ -413,26 +406,23 @@ pub(super) struct UsageMetadata<'a> {
     cache_tokens_details: List<ModalityTokens<'a>>,
     #[serde(borrow, default, alias = "responseTokensDetails")]
     candidates_tokens_details: List<ModalityTokens<'a>>,
-    /// The Gemini API's name for the service tier.
     #[serde(borrow, default)]
     pub(super) service_tier: Text<'a>,
-    /// Vertex's.
+    /// The service tier on Vertex.
     #[serde(borrow, default)]
     pub(super) traffic_type: Text<'a>,
 }
 
-/// The part of a count that is of one kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ModalityTokens<'a> {
     #[serde(borrow, default)]
     modality: Text<'a>,
-    /// Interactions say `tokens`.
     #[serde(default, alias = "tokens")]
     token_count: Count,
 }
 
-/// The tokens of these kinds, if there are any.
+/// The sum of the tokens of these modalities, if there are any.
 fn of_modalities(all: &[ModalityTokens<'_>], kinds: &[&str]) -> Option<u64> {
     let is_of = |word: &str| kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind));
     let of = all.iter().filter(|one| is_of(&one.modality));
@@ -440,8 +430,8 @@ fn of_modalities(all: &[ModalityTokens<'_>], kinds: &[&str]) -> Option<u64> {
         .reduce(u64::saturating_add)
 }
 
-/// The parts of usage that are not text: of the prompt, of what tools added to it, of what was read from a cache, and of the
-/// answer.
+/// The tokens that are not text, in the prompt, in input from tools, in input from a cache, and in
+/// the answer.
 pub(super) fn modalities(
     [prompt, tools, cached, answer]: [&[ModalityTokens<'_>]; 4],
 ) -> UsageDetails {
@@ -457,7 +447,7 @@ pub(super) fn modalities(
     }
 }
 
-/// The numbers of [`usage`] in an event.
+/// The JSON literals of the counts for [`usage`] in an event.
 fn count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -495,7 +485,7 @@ fn count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     ])
 }
 
-/// The usage that is made of these counts of [`UsageMetadata`].
+/// Makes a usage from these counts of [`UsageMetadata`].
 fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
     Usage {
         input: sum(prompt, tools),
@@ -507,7 +497,7 @@ fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
     }
 }
 
-/// The sum of what is known; unknown where nothing is.
+/// The sum of the known values. `None` if both are unknown.
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (None, None) => None,
@@ -540,8 +530,8 @@ impl UsageMetadata<'_> {
         }
     }
 
-    /// Whether the candidates' tokens include the thoughts, as some gateways send them: only the
-    /// total shows it.
+    /// Whether the candidates include the thoughts, as some gateways report them. Only the total
+    /// shows it.
     fn has_thoughts_within(&self) -> bool {
         let (Some(total), Some(candidates)) =
             (self.total_token_count.0, self.candidates_token_count.0)

@@ -1,4 +1,4 @@
-//! Gemini's Interactions, streamed or not, in its steps and in the contents it had before them.
+//! Gemini Interactions, streamed or not, with steps or in the older format with contents.
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
@@ -27,19 +27,17 @@ struct StreamEvent<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A step, a content, or what is new of one.
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
     r#type: Text<'a>,
     #[serde(borrow, default)]
     text: Text<'a>,
-    /// What a step holds: the parts of an answer, or one of a summary.
+    /// The parts of an answer, or a part of a summary.
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     summary: List<Words<'a>>,
-    /// Of a call: the tool.
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow, alias = "partial_arguments")]
@@ -52,7 +50,7 @@ struct Words<'a> {
     text: Text<'a>,
 }
 
-/// A whole interaction: the body, or what the first and last events carry.
+/// A complete interaction: the body, or the content of the first and last events.
 #[derive(Deserialize)]
 struct Interaction<'a> {
     #[serde(borrow, default)]
@@ -71,7 +69,7 @@ struct Interaction<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Thoughts and tools' prompts are separate from the other counts.
+/// Usage as sent. Thoughts and input from tools are separate from the other counts.
 #[derive(Deserialize)]
 struct InteractionUsage<'a> {
     #[serde(default)]
@@ -126,7 +124,7 @@ pub struct Interactions {
     tools: HostedTools,
 }
 
-/// Which tools of the provider's run, by the position of their calls. A result ends one of them.
+/// The hosted tools that are running, by position of the call. Each result ends one of them.
 #[derive(Default)]
 struct HostedTools {
     running: Vec<u32>,
@@ -157,7 +155,7 @@ impl Reader for Interactions {
         let index = event.index.index().unwrap_or(0);
         match &*event.event_type {
             "step.delta" | "content.delta" => self.delta(index, event.delta.0.as_ref(), sink),
-            // A call can come whole.
+            // A call may arrive complete.
             "step.start" | "content.start" => match event.step.0.as_ref() {
                 Some(begun) if begun.is_empty_call() => {
                     self.tools.note(index, begun, sink);
@@ -231,7 +229,7 @@ impl Interactions {
 }
 
 impl Part<'_> {
-    /// Gives its texts. Signatures, pictures and what tools said are none.
+    /// Passes the texts to `each`. Signatures, images and results of tools are not included.
     fn give(&self, each: &mut dyn FnMut(Channel, &str)) {
         match &*self.r#type {
             "text" => each(Channel::Answer, &self.text),
@@ -254,19 +252,17 @@ impl Part<'_> {
         }
     }
 
-    /// Gives the name of the tool, where it is a call and has one.
     fn give_name(&self, index: u32, sink: Sink<'_>) {
         if self.r#type.ends_with("_call") {
             emit::tool_name(sink, emit::segment(0, index, Channel::ToolCall), &self.name);
         }
     }
 
-    /// Whether it is a call that the provider runs.
     fn is_hosted_call(&self) -> bool {
         self.r#type.ends_with("_call") && &*self.r#type != "function_call"
     }
 
-    /// Emits what the provider bills apart from tokens for it.
+    /// Emits what the provider bills for it separately from tokens.
     fn bill(&self, sink: Sink<'_>) {
         const FREE: &[&str] = &[
             "code_execution_call",
@@ -281,7 +277,6 @@ impl Part<'_> {
         }
     }
 
-    /// Whether it is a call whose arguments are still to come.
     fn is_empty_call(&self) -> bool {
         let text = self.arguments.map(arguments).unwrap_or_default();
         self.r#type.ends_with("_call") && text == "{}"

@@ -1,5 +1,5 @@
-//! Gemini Live over WebSocket: what the server sends. What the model says from one end of its
-//! turn, or call of a tool, to the next is a turn, and counts as a choice.
+//! Gemini Live over WebSocket: the messages of the server. Each turn of the model, and each turn
+//! between calls of tools, counts as a choice.
 
 use super::detect::Detected;
 use super::gemini::{Content, FunctionCall, Grounding, PartState, UsageMetadata, specified};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
-/// Segments of transcripts stand after those of the model's parts.
+/// The index of the first segment of transcripts, after the segments of the parts.
 const TRANSCRIPT: u32 = 1 << 20;
 
 pub(super) static REGISTRATION: Registration = Registration {
@@ -20,7 +20,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         let found = Detected::new(Dialect::GeminiLive, Operation::Realtime).stream(true);
         is_gemini_live(target.path().last()?).then_some(found)
     },
-    // Its usage looks like that of Gemini over HTTP.
+    // The usage has the same members as Gemini over HTTP.
     overruled_by: OverruledBy::None,
     request_in_body: false,
     needs_model: false,
@@ -34,8 +34,8 @@ pub(super) static REGISTRATION: Registration = Registration {
     ..Registration::new::<GeminiLive>(Dialect::GeminiLive)
 };
 
-/// Whether this is Gemini Live's method, which is the end of a path of Vertex or after a dot.
-/// With `Constrained` it takes tokens of short life.
+/// Whether the last path segment is the method of Gemini Live. On Vertex it is the whole segment,
+/// otherwise it follows a dot. Methods with `Constrained` take short-lived tokens.
 pub fn is_gemini_live(last: &str) -> bool {
     let method = last.rsplit('.').next().unwrap_or(last);
     matches!(
@@ -44,7 +44,7 @@ pub fn is_gemini_live(last: &str) -> bool {
     )
 }
 
-/// What a message of the agent asks for; its SDKs write some members with underscores.
+/// Classifies a message of the agent. SDKs write some members in snake case.
 fn read_request(payload: &[u8]) -> Option<SocketRequest<'_>> {
     #[derive(Deserialize)]
     struct Message<'a> {
@@ -217,7 +217,7 @@ impl GeminiLive {
         }
     }
 
-    /// Begins a turn where none is under way. One that was interrupted is over by now.
+    /// Begins a turn unless one is in progress. An interrupted turn has ended.
     fn begin(&mut self, sink: Sink<'_>) {
         if self.interrupted {
             self.end("", sink);
@@ -228,7 +228,6 @@ impl GeminiLive {
         }
     }
 
-    /// Ends the turn. One that the server answers with nothing is over, too.
     fn end(&mut self, reason: &str, sink: Sink<'_>) {
         let reason = if self.interrupted {
             "interrupted"

@@ -1,12 +1,12 @@
-//! The models that a request names outside of its body, as limits see them: more than measuring
-//! uses, since any of them may be the one that an upstream serves.
+//! The models that a request names outside of its body. Limits use all of them, because an upstream
+//! may serve any of them.
 
 use super::DIALECTS;
 use super::detect::{detect, percent_decoded, segments};
 use super::word::word;
 use http::{HeaderMap, Method, Uri};
 
-/// Path segments that a model's name follows.
+/// Path segments that precede a model name.
 const BEFORE_NAMES: [&str; 5] = ["models", "tunedmodels", "model", "deployments", "engines"];
 /// Path segments that are verbs and never part of a name.
 const BEHIND_NAMES: [&str; 20] = [
@@ -31,7 +31,6 @@ const BEHIND_NAMES: [&str; 20] = [
     "responses",
     "versions",
 ];
-/// Query parameters that name a model.
 const PARAMETERS: [&str; 5] = ["model", "deployment", "model_id", "modelid", "model-id"];
 /// Headers by which servers choose one of several models.
 const HEADERS: [&str; 3] = [
@@ -40,27 +39,27 @@ const HEADERS: [&str; 3] = [
     "x-amzn-sagemaker-target-model",
 ];
 
-/// The models that a request's head names.
+/// The models that a request head names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadModels {
-    /// Their names.
+    /// Names of the models.
     pub names: Vec<String>,
-    /// Whether servers read the path differently and could find another name in it.
+    /// Whether servers may read the path differently and find other names in it.
     pub ambiguous: bool,
-    /// Whether the path alone decides on the model, whatever the body says.
+    /// Whether only the path decides the model, whatever the body contains.
     pub decides: bool,
 }
 
 impl HeadModels {
-    /// What a request with a body names.
+    /// The models that the head of a request with a body names.
     pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> HeadModels {
         let detected = detect(method, uri);
-        // Code Assist's paths have none.
+        // The paths of Code Assist contain no model.
         let is_named = detected.model.is_some();
         let decides = is_named && DIALECTS.registration(detected.dialect).model_in_path;
         let path = percent_decoded(uri.path());
         let in_path = in_path(&segments(&path));
-        // Escapes of escapes, parameters of segments and the like.
+        // Double escapes, parameters of segments and control characters.
         let odd = |sign: char| matches!(sign, '%' | ';' | '\\') || sign.is_control();
         let ambiguous = path.contains(odd) || !in_path.iter().all(|name| is_plain(name));
         let mut names: Vec<String> = detected.model.into_iter().collect();
@@ -84,7 +83,6 @@ impl HeadModels {
     }
 }
 
-/// What follows each path segment that names follow.
 fn in_path(path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, segment) in path.iter().enumerate() {
@@ -96,14 +94,13 @@ fn in_path(path: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name at the beginning of what follows `word`. Those of deployments and engines have no
-/// slashes.
+/// The name that follows `word`. Names of deployments and engines contain no slashes.
 fn behind(word: &str, rest: &[&str]) -> Option<String> {
     let ends = |segment: &&str| is_version(segment) || is_behind_names(segment);
     let end = rest.iter().position(ends);
     let name = match (word, end) {
         ("deployments", None | Some(1..)) => rest.get(..1)?.join("/"),
-        // Docker Model Runner's `/engines/llama.cpp/v1/…` is no model.
+        // Docker Model Runner's `/engines/llama.cpp/v1/…` names an engine, not a model.
         ("engines", _) if rest.iter().take(2).any(|segment| is_version(segment)) => return None,
         ("engines", None | Some(1..)) => rest.get(..1)?.join("/"),
         (_, Some(end)) => rest[..end].join("/"),
@@ -117,7 +114,6 @@ fn behind(word: &str, rest: &[&str]) -> Option<String> {
     (!named.is_empty()).then(|| named.to_owned())
 }
 
-/// Whether it is a verb, such as `countTokens`.
 fn is_verb(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
@@ -127,14 +123,13 @@ fn is_behind_names(segment: &str) -> bool {
     BEHIND_NAMES.iter().any(known)
 }
 
-/// Whether a segment is an API's version, such as `v1` or `v1beta`.
 fn is_version(segment: &str) -> bool {
     let behind = segment.strip_prefix(['v', 'V']).unwrap_or_default();
     behind.starts_with(|sign: char| sign.is_ascii_digit())
         && behind.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Whether every server reads the same name from it.
+/// Whether every server reads the same name from the text.
 fn is_plain(name: &str) -> bool {
     let plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.:@/+=~".contains(sign);
     name.chars().all(plain)

@@ -1,9 +1,8 @@
-//! Requests usage on the agent's behalf, and removes it again from the response.
+//! Requests usage on behalf of the agent, and removes it from the response.
 //!
-//! [`rewrite_request`] adds `stream_options.include_usage` where the agent said
-//! nothing about it. OpenAI then ends the stream with an event that has usage and
-//! no choices, and puts `"usage":null` into every other; [`UsageFilter`] takes both
-//! out again. It reads server-sent events as they are: not compressed.
+//! [`rewrite_request`] adds `stream_options.include_usage` to requests that do not set it. OpenAI
+//! then ends the stream with an event that has usage but no choices, and adds `"usage":null` to all
+//! other events. [`UsageFilter`] removes both. It reads only uncompressed server-sent events.
 
 use super::find::{USAGE, contains};
 use bytes::Bytes;
@@ -15,10 +14,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokengauge_core::observer::Filter;
 
-/// The longest event that is edited; longer ones are forwarded unchanged.
 const MAX_HELD: usize = 64 * 1024;
 
-/// A member of an object, `null` included; `None` where it is absent.
+/// A member of an object, which may be `null`. `None` if it is absent.
 #[derive(Clone, Copy, Default)]
 struct Member<'a>(Option<&'a RawValue>);
 
@@ -28,7 +26,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
     }
 }
 
-/// The members of a request that say how it wants to be answered.
+/// The members of a request that decide whether usage can be requested.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow, default)]
@@ -62,8 +60,8 @@ fn is_plain(headers: &HeaderMap, media_type: &str) -> bool {
         && !headers.contains_key(CONTENT_ENCODING)
 }
 
-/// The request body that also asks for usage, otherwise unchanged. `None`, leave it unchanged, if
-/// it asks for no stream, has `include_usage` already, or cannot be read.
+/// The request body with usage requested, otherwise unchanged. `None` if the body does not request
+/// a stream, sets `include_usage`, or cannot be read.
 pub fn rewrite_request(body: &[u8]) -> Option<Bytes> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return None;
@@ -93,7 +91,6 @@ pub fn rewrite_request(body: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Where `part`, a slice of `whole`, begins in it.
 fn offset(whole: &[u8], part: &str) -> Option<usize> {
     (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)
 }
@@ -103,29 +100,28 @@ fn replaced(body: &[u8], start: usize, end: usize, with: &str) -> Option<Bytes> 
     Some(Bytes::from(parts.concat()))
 }
 
-/// Removes the usage that only the proxy asked for from a stream. The result does not depend on
-/// how the bytes are cut; at most one event is held back.
+/// Removes the usage from a stream that only the proxy requested. The result does not depend on how
+/// the bytes are cut into chunks. At most one event is held back.
 #[derive(Debug, Default)]
 pub struct UsageFilter {
-    /// The current event, its line ends included.
     held: Vec<u8>,
     line_bytes: usize,
     after_cr: bool,
-    /// Whether the last complete event was removed, and with it the rest of its line end.
+    /// Whether the last complete event was removed, so that the rest of its line end must also be
+    /// removed.
     taken_out: bool,
     mode: Mode,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// Nothing but white space has come.
     #[default]
     Start,
-    /// Events are held until they are whole.
+    /// Events are held back until they are complete.
     Hold,
-    /// This event is too large to hold.
+    /// The current event is too long to be held back.
     PassEvent,
-    /// These are not events.
+    /// The body is not an event stream.
     PassAll,
 }
 
@@ -199,7 +195,6 @@ impl UsageFilter {
         }
     }
 
-    /// An event is complete: forwards it, or what is left of it.
     fn event(&mut self, out: &mut Vec<u8>) {
         let edit = edit(&self.held);
         self.taken_out = edit == Edit::TakeOut;
@@ -221,13 +216,12 @@ impl UsageFilter {
 #[derive(Debug, PartialEq, Eq)]
 enum Edit {
     Leave,
-    /// Take out these of its bytes.
     Cut(usize, usize),
     TakeOut,
 }
 
 fn edit(event: &[u8]) -> Edit {
-    // The cheap check first: it rules out most events of a backend without the option.
+    // This cheap check rules out most events of a backend that ignores the option.
     if !contains(event, &USAGE) {
         return Edit::Leave;
     }
@@ -262,7 +256,7 @@ struct Chunk<'a> {
     choices: Member<'a>,
 }
 
-/// The one `data` of an event and where it begins; `None` where there are several.
+/// The only `data` of an event, and its offset. `None` if there are several.
 fn only_data(event: &[u8]) -> Option<(usize, &[u8])> {
     let mut found = None;
     let mut at = 0;
@@ -279,8 +273,8 @@ fn only_data(event: &[u8]) -> Option<(usize, &[u8])> {
     found.filter(|(_, payload)| payload.trim_ascii().first() == Some(&b'{'))
 }
 
-/// The range of the member whose value is at `start..end`, including the comma that separates it
-/// from the others.
+/// The range of the member with the value at `start..end`, including the comma that separates it
+/// from other members.
 fn member(payload: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
     let key = memmem::rfind(&payload[..start], USAGE.needle())?;
     let before = payload[..key].trim_ascii_end();

@@ -1,4 +1,4 @@
-//! Tolerant JSON types and functions that the readers share.
+//! Tolerant JSON types and functions, shared by all readers.
 
 use super::Malformed;
 use super::repair::{repair, string_end};
@@ -12,12 +12,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Reads a JSON object. Checking the text once as a whole is faster than each string of it.
+/// Parses a JSON object. Checking UTF-8 once for the whole text is faster than for each string.
 pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Malformed> {
     parse_text(std::str::from_utf8(payload).map_err(|_| Malformed)?)
 }
 
-/// Reads a JSON object in a text. Of a list, serde would take the items for the members.
+/// Parses a JSON object in a text. Lists are refused, because serde would read their items as
+/// members.
 pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
     if !is_object(text.as_bytes()) {
         return Err(Malformed);
@@ -25,7 +26,7 @@ pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed>
     Ok(serde_json::from_str(text)?)
 }
 
-/// Reads a JSON list and keeps its objects.
+/// Parses a JSON list and keeps only its objects.
 pub fn parse_list<'a, T: Deserialize<'a>>(
     payload: &'a [u8],
 ) -> Result<impl Iterator<Item = T> + use<'a, T>, Malformed> {
@@ -39,14 +40,15 @@ pub fn is_object(json: &[u8]) -> bool {
     json.trim_ascii_start().first() == Some(&b'{')
 }
 
-/// Reads a member that is an object; any other value reads as `None`.
+/// Deserializes a member that is an object. Any other value reads as `None`.
 pub fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Object::deserialize(deserializer).map(|object| object.0)
 }
 
-/// A JSON value without white space, keys in the order sent, only mandatory escapes.
+/// A JSON value without white space, with its keys in the original order and only mandatory
+/// escapes.
 pub fn compact(value: &RawValue) -> String {
     let bytes = value.get().as_bytes();
     let mut out = String::with_capacity(bytes.len());
@@ -66,14 +68,14 @@ pub fn compact(value: &RawValue) -> String {
     out
 }
 
-/// The arguments of a call: a string as it is, an object as its compact text.
+/// The arguments of a call as text: a string unchanged, an object in compact form.
 pub fn arguments(value: &RawValue) -> Cow<'_, str> {
     if value.get().starts_with(['{', '[']) {
         return Cow::Owned(compact(value));
     }
     match serde_json::from_str::<Text<'_>>(value.get()) {
         Ok(text) => text.0,
-        // A lone surrogate, which a raw value may contain.
+        // The string contains a lone surrogate, which a raw value may contain.
         Err(_) => repair(value.get().as_bytes())
             .and_then(|repaired| serde_json::from_slice(&repaired).ok())
             .map_or(Cow::Borrowed(""), Cow::Owned),
@@ -87,8 +89,8 @@ fn push_string(literal: &str, out: &mut String) {
     out.push_str(plain.as_deref().unwrap_or(literal));
 }
 
-/// A text, borrowed where it has no escapes. A number is its digits; anything else
-/// that is not a string is the empty text.
+/// A text, borrowed if it has no escapes. A number reads as its digits, and any other value as the
+/// empty text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -152,12 +154,12 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// A count. Some providers send `28.0`, and some gateways `"28"`. Anything else is unknown.
+/// A count. Some providers send `28.0`, and some gateways `"28"`. Any other value is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub(crate) Option<u64>);
 
 impl Count {
-    /// This count where it is known, else the other.
+    /// This count if it is known, otherwise the other.
     pub fn or(self, other: Count) -> Count {
         Count(self.0.or(other.0))
     }
@@ -167,7 +169,7 @@ impl Count {
         self.0.filter(|count| *count > 0)
     }
 
-    /// As a position.
+    /// The count as an index.
     pub fn index(self) -> Option<u32> {
         self.0.and_then(|index| u32::try_from(index).ok())
     }
@@ -226,12 +228,12 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 }
 
-/// The most bytes of structures that one event or body may be parsed into: thousands of the
-/// largest. Texts do not count; they are no longer than what they are read from.
+/// Maximum size of the structures that one event or body is parsed into, in bytes: thousands of the
+/// largest. Texts do not count, because they are not longer than their source.
 const STRUCTURE_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// What is left of the budget: it cannot be passed through `Deserialize`.
+    /// The remaining budget. Thread-local, because it cannot be passed through `Deserialize`.
     static STRUCTURE_BUDGET: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
 }
 
@@ -240,7 +242,7 @@ pub fn reset_budget() {
     STRUCTURE_BUDGET.set(STRUCTURE_BYTES);
 }
 
-/// Collects a list, within the budget of structures.
+/// Collects a list within the budget.
 pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     mut items: A,
 ) -> Result<Vec<T>, A::Error> {
@@ -261,7 +263,7 @@ pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
 
 const INITIAL_CAPACITY: usize = 1;
 
-/// A list; any other value reads as the empty list.
+/// A list. Any other value reads as the empty list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(Vec<T>);
 
@@ -313,7 +315,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
     }
 }
 
-/// An object; any other value reads as `None`.
+/// An object. Any other value reads as `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub(crate) Option<T>);
 
@@ -373,7 +375,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// The kind of an error inside a body. Its message is never read, since it quotes prompts.
+/// The kind of an error in a body. Its message is never read, because messages quote prompts.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ErrorObject<'a> {
     #[serde(borrow, default, rename = "type")]
@@ -384,10 +386,10 @@ pub struct ErrorObject<'a> {
     code: Text<'a>,
 }
 
-/// Members for errors that say that there was none, as servers fill them in.
+/// Values of an error member that mean that there is no error.
 const NO_ERROR: [&str; 6] = ["null", "false", "\"\"", "{}", "[]", "0"];
 
-/// Reads a member for an error; `None` where it says that there was none.
+/// Deserializes an error member. `None` if its value means that there is no error.
 pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -396,18 +398,16 @@ pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
     Ok(error.filter(|error| !NO_ERROR.contains(&error.get()) && said(error).is_failure()))
 }
 
-/// What the members of an object for an error say.
 struct ErrorMembers {
     /// The code means a failure.
     failed: bool,
     /// The code means success.
     succeeded: bool,
-    /// Anything else is not empty.
     more: bool,
 }
 
 impl ErrorMembers {
-    /// What a value says that is no object.
+    /// For a value that is not an object.
     const OF_ANY: ErrorMembers = ErrorMembers {
         failed: true,
         succeeded: false,
@@ -457,14 +457,14 @@ impl<'de> Deserialize<'de> for ErrorMembers {
     }
 }
 
-/// Whether a code or a message says that nothing failed.
+/// Whether a code or a message means success.
 pub fn is_success(word: &str) -> bool {
     let words = ["ok", "success", "succeeded"];
     words.iter().any(|known| word.eq_ignore_ascii_case(known))
         || matches!(word.as_bytes(), [b'2', b'0'..=b'9', b'0'..=b'9'])
 }
 
-/// Reads why an answer ended: a word, or an object whose `type` is one, as SGLang sends it.
+/// Deserializes a finish reason: a word, or an object with a `type`, as in SGLang.
 pub fn reason<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Text<'a>, D::Error> {
     #[derive(Default, Deserialize)]
     struct Reason<'a> {
@@ -482,7 +482,7 @@ pub fn reason<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Text
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
-/// The kind of error in `error`, which is an object or a plain message.
+/// The kind of an error, which is an object or a plain message.
 pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
     let object: ErrorObject<'_> = parse_text(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]
@@ -491,7 +491,7 @@ pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
         .map_or(Cow::Borrowed("error"), |word| word.0)
 }
 
-/// Whether `text` is a name rather than prose.
+/// Whether a text is an identifier, not prose.
 pub fn is_word(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:#/".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)

@@ -1,4 +1,4 @@
-//! A JSON array that grows: Gemini's stream without `alt=sse`.
+//! A JSON array whose elements arrive one by one: Gemini's stream without `alt=sse`.
 
 use super::framing::{Item, Splitter};
 use super::{DecodeError, Limits, buffer};
@@ -6,7 +6,6 @@ use memchr::memchr2;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// Cuts the elements out of an array, each as soon as it is whole.
 pub(super) struct JsonArray {
     limit: usize,
     element: Buffer,
@@ -16,16 +15,11 @@ pub(super) struct JsonArray {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Position {
-    /// Before the array's `[`.
     Before,
     Between,
-    /// In an element, outside a string.
     Element,
-    /// In a string of an element.
     Text,
-    /// After a backslash in a string.
     Escape,
-    /// After the array's `]`.
     After,
 }
 
@@ -41,7 +35,7 @@ impl JsonArray {
         }
     }
 
-    /// Whether an element ends before or with `byte`, and the position after it.
+    /// Returns the position after `byte`, and whether an element ends before or with `byte`.
     fn step(&mut self, byte: u8) -> (Position, End) {
         match (self.position, byte) {
             (Position::Before, b'[') => (Position::Between, End::No),
@@ -101,7 +95,7 @@ impl Splitter for JsonArray {
                 continue;
             }
             let stop = if end == End::With { at + 1 } else { at };
-            // The bound is that of an element, whether it came in one piece or in many.
+            // The limit applies to the whole element, independent of chunks.
             if self.element.len() + (stop - start) > self.limit {
                 return Err(DecodeError::TooLarge);
             }

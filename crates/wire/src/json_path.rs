@@ -1,4 +1,4 @@
-//! Reads members of a JSON body by their paths, in one pass, without storing anything else.
+//! Reads members of a JSON body by path, in one pass and without storing anything else.
 
 use super::json::Text;
 use super::word::word;
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 const MAX_DEPTH: usize = 8;
-/// Members that hold what people and models write, and never an identifier.
+/// Members that contain the conversation, which never contains an identifier.
 const CONVERSATION: &[&str] = &[
     "contents",
     "input",
@@ -24,37 +24,37 @@ const CONVERSATION: &[&str] = &[
     "tools",
 ];
 
-/// The names from the body down to a member, such as `metadata.thread`.
+/// The path of a member as names from the body down, such as `metadata.thread`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath(Box<[Box<str>]>);
 
 impl JsonPath {
-    /// Reads names with dots between them.
+    /// Parses names that are joined by dots.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// Returns what is wrong with the text.
     pub fn parse(text: &str) -> Result<JsonPath, &'static str> {
         let names: Box<[Box<str>]> = text.split('.').map(Box::from).collect();
         if names.iter().any(|name| name.trim().is_empty()) {
-            return Err("is no path such as \"metadata.thread\": a name in it is empty");
+            return Err("is not a path such as \"metadata.thread\": one of its names is empty");
         }
         if names.len() > MAX_DEPTH {
             return Err("has more than 8 names");
         }
         if CONVERSATION.contains(&&*names[0]) {
-            return Err("leads into the conversation, which is recorded in no form");
+            return Err("leads into the conversation, which is never recorded");
         }
         Ok(JsonPath(names))
     }
 
-    /// The member of the body that it begins with.
+    /// The first name of the path.
     pub fn first(&self) -> &str {
         &self.0[0]
     }
 }
 
-/// The value at each of `paths` in `body`: a string or a number, not empty, without control
-/// characters, cut at 200 characters. An object that is encoded in a string is read as one.
+/// The value at each of `paths` in `body`: a non-empty string or a number, without control
+/// characters, truncated to 200 characters. An object that is encoded as a string is also searched.
 pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
     let found = RefCell::new(vec![None; paths.len()]);
     let wanted = paths.iter().map(|path| &*path.0).enumerate().collect();
@@ -63,12 +63,12 @@ pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
         found: &found,
     };
     let mut reader = serde_json::Deserializer::from_slice(body);
-    // What was found before a syntax error counts.
+    // Values before a syntax error are kept.
     let _ = visitor.deserialize(&mut reader);
     found.into_inner()
 }
 
-/// Visits the members on the `wanted` paths, each with its index, and skips the rest.
+/// Visits the members on the `wanted` paths, each with its index, and skips all others.
 struct PathVisitor<'p, 'f> {
     wanted: Vec<(usize, &'p [Box<str>])>,
     found: &'f RefCell<Vec<Option<String>>>,

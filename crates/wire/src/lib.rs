@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(missing_docs)]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics if the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod anthropic;
@@ -77,9 +77,8 @@ pub use strict::{BodyHead, ModellessMember};
 pub use strict::{content_encoding, decoded, differences};
 pub use usage_names::{USAGE_NAMES, UsageMeaning, UsageNames};
 
-/// Every dialect. They are tried in this order, and the first that recognises a path or an
-/// event has it: those whose paths end in something of their own come first, those that take
-/// many paths last.
+/// Every dialect. The first one in this order that recognises a path or an event is used. Dialects
+/// with distinctive paths come first, dialects that match many paths come last.
 pub static DIALECTS: Dialects = Dialects::new(&[
     &openai_realtime::REGISTRATION,
     &gemini_live::REGISTRATION,
@@ -99,25 +98,25 @@ pub static DIALECTS: Dialects = Dialects::new(&[
     &cohere::COHERE_V2,
     &bedrock::CONVERSE,
     &bedrock::INVOKE,
-    // Takes whatever is after `/conversations/`.
+    // Matches every path after `/conversations/`.
     &mistral_conversations::REGISTRATION,
     &openai_media::REGISTRATION,
     &embeddings::RERANK,
-    // Takes every other `/generate`, and `/`.
+    // Matches every remaining `/generate`, and `/`.
     &tgi::REGISTRATION,
 ]);
 
 /// Receives events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);
 
-/// Bounds of one decoder, in bytes.
+/// Size limits of a decoder, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One wire event of a stream.
+    /// Maximum length of a wire event.
     pub event_bytes: usize,
-    /// A body that is read whole, after decompression.
+    /// Maximum length of a body that is not streamed, after decompression.
     pub body_bytes: usize,
-    /// Everything that comes out of decompressing one body.
+    /// Maximum total length of a body after decompression.
     pub decoded_bytes: u64,
 }
 
@@ -131,20 +130,20 @@ impl Default for Limits {
     }
 }
 
-/// Why the rest of a body cannot be read. It is forwarded nevertheless.
+/// Why the rest of a body cannot be read. It is still forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The content encoding is unknown or its bytes are not valid.
-    #[error("the content encoding is unknown or invalid")]
+    /// The content encoding is unknown or its bytes are invalid.
+    #[error("the content encoding of the body is unknown or invalid")]
     Encoding,
-    /// The framing cannot find the next event any more.
-    #[error("the framing is invalid")]
+    /// The framing cannot find the next event.
+    #[error("the framing of the body is invalid: the next event cannot be found")]
     Framing,
-    /// A wire event, a body or what came out of decompression is over its bound.
-    #[error("over a bound on what is read")]
+    /// A wire event, a body or the decompressed bytes exceed their limit.
+    #[error("the body or one of its events is longer than the measuring limit")]
     TooLarge,
-    /// All measuring together holds as much as it may.
-    #[error("over the bound on what all measuring holds")]
+    /// All measuring together has reached its memory limit.
+    #[error("measuring has reached its memory limit")]
     Memory,
 }
 
@@ -157,18 +156,17 @@ impl From<BufferError> for DecodeError {
     }
 }
 
-/// The bytes of incomplete data that each buffer of a decoder holds without accounting for them:
-/// part of what an open stream may cost.
+/// The number of bytes of incomplete data that each buffer of a decoder holds without counting
+/// towards the memory limit, per open stream.
 const FREE_BYTES: usize = 16 * 1024;
 
-/// A buffer for incomplete data of at most `limit` bytes.
 fn buffer(memory: &Arc<Memory>, limit: usize) -> Buffer {
     Buffer::with_free(memory, limit, FREE_BYTES)
 }
 
-/// A wire event or body that is not what its dialect says it is.
+/// The error for a wire event or a body that does not match its dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not what the dialect says it is")]
+#[error("the event or body does not match its dialect")]
 pub struct Malformed;
 
 impl From<serde_json::Error> for Malformed {
@@ -177,27 +175,26 @@ impl From<serde_json::Error> for Malformed {
     }
 }
 
-/// Reads one dialect. Gets complete wire events, never parts of one.
+/// Reads one dialect. Gets only complete wire events.
 ///
-/// A reader that returns [`Malformed`] must not have emitted anything: the payload may be
-/// repaired (lone surrogates, invalid UTF-8) and passed to it a second time.
+/// A reader that returns [`Malformed`] must not have emitted anything. The payload may be repaired
+/// (lone surrogates, invalid UTF-8) and passed to it a second time.
 pub trait Reader: Send {
-    /// One event of a stream: its name where the framing has one (else empty), and
-    /// its payload. [`Event::Message`] has been emitted already, and `[DONE]` never
-    /// arrives here.
+    /// Reads one event of a stream. `name` is empty if the framing has no names. [`Event::Message`]
+    /// was already emitted. `[DONE]` is not passed to readers.
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
 
-    /// A whole body that was not streamed. [`Event::Message`] has been emitted already. In many
-    /// dialects it has the shape of an event.
+    /// Reads a body that is not streamed. [`Event::Message`] was already emitted. In many dialects,
+    /// the body has the same format as an event.
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         self.event("", payload, sink)
     }
 
-    /// The stream has ended: emits what only its end decides.
+    /// Emits what only the end of the stream decides.
     fn finish(&mut self, _sink: Sink<'_>) {}
 }
 
-/// A reader that emits nothing: unknown bodies are forwarded, not measured.
+/// Emits nothing. Unknown bodies are forwarded without being measured.
 #[derive(Default)]
 struct NullReader;
 
@@ -207,7 +204,7 @@ impl Reader for NullReader {
     }
 }
 
-/// The example of "Adding a dialect" is compiled and run.
+/// Compiles and runs the example in "Adding a dialect".
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/contributing.md")]
 struct Contributing;

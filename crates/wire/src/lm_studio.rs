@@ -1,4 +1,4 @@
-//! LM Studio's own chat, `/api/v1/chat`, streamed or not.
+//! LM Studio's native chat, `/api/v1/chat`, streamed or not.
 
 use super::detect::Detected;
 use super::emit::{self, RepeatedName};
@@ -20,7 +20,6 @@ struct StreamEvent<'a> {
     tool: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    /// The body, as it is where nothing is streamed.
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
@@ -76,12 +75,12 @@ pub(super) static REGISTRATION: Registration = Registration {
     ..Registration::new::<LmStudio>(Dialect::LmStudio)
 };
 
-/// Reads LM Studio's own chat.
+/// Reads LM Studio's native chat.
 #[derive(Default)]
 pub struct LmStudio {
     model: RepeatedName,
     id: RepeatedName,
-    /// Texts begun: each message, reasoning or call is one.
+    /// The number of texts so far. Each message, reasoning and call is a text.
     texts: u32,
     streamed: bool,
 }
@@ -136,7 +135,7 @@ impl LmStudio {
     fn whole(&mut self, chat: &Chat<'_>, sink: Sink<'_>) {
         self.model.model(sink, &chat.model_instance_id);
         self.id.response_id(sink, &chat.response_id);
-        // The end of a stream has all of it again.
+        // The end of a stream repeats all items.
         let items = chat.output.iter().filter(|_| !self.streamed);
         for (index, item) in items.enumerate() {
             let (channel, text) = match &*item.r#type {

@@ -1,5 +1,3 @@
-//! The members that distinguish dialects.
-
 use super::json::{List, Text};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -52,12 +50,12 @@ impl<'a> Members<'a> {
         self.choices.as_deref()
     }
 
-    /// The first of them.
     pub(super) fn choice(&self) -> Option<&Choice> {
         self.choices()?.first()
     }
 
-    /// Anything with `choices` is of the OpenAI family, whatever else it has.
+    /// Keeps only the members that can identify OpenAI dialects, because anything with `choices` is
+    /// one of them.
     pub(super) fn of_choices(self) -> Members<'a> {
         Members {
             r#type: self.r#type,

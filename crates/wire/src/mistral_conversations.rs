@@ -1,4 +1,4 @@
-//! Mistral's conversations, streamed or not.
+//! Mistral conversations, streamed or not.
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool};
 
-/// Parts of one output that are distinguished.
 const PARTS: u32 = 1024;
 
 #[derive(Deserialize)]
@@ -38,7 +37,6 @@ struct StreamEvent<'a> {
     code: Text<'a>,
 }
 
-/// A body that was not streamed.
 #[derive(Deserialize)]
 struct Conversation<'a> {
     #[serde(borrow, default)]
@@ -65,7 +63,7 @@ struct Output<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// A part of what a model said: text, or thinking made of texts.
+/// A part of a message: text, or thinking that consists of texts.
 #[derive(Default, Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
@@ -93,7 +91,8 @@ pub(super) static REGISTRATION: Registration = Registration {
 fn detect(target: &Target<'_>) -> Option<Detected> {
     let operation = match target.post()? {
         [.., "conversations", _, "restart"] => Operation::Chat,
-        // OpenAI's conversations have the same paths and generate nothing; the answer shows which it is.
+        // OpenAI's conversations have the same paths and generate nothing. Only the response shows
+        // the difference.
         [.., "conversations"] | [.., "conversations", _] => Operation::Unknown,
         _ => return None,
     };
@@ -180,7 +179,6 @@ fn call(index: u32, name: &str, raw: Option<&RawValue>, sink: Sink<'_>) {
     emit::delta(sink, segment, &text);
 }
 
-/// Gives a text, a part, or several of them.
 fn content(index: u32, raw: Option<&RawValue>, sink: Sink<'_>) {
     let Some(raw) = raw else { return };
     if raw.get().starts_with('{') {

@@ -6,7 +6,6 @@ use memchr::memchr;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// Cuts a stream into its lines.
 pub(super) struct Ndjson {
     limit: usize,
     line: Buffer,
@@ -20,7 +19,7 @@ impl Ndjson {
         }
     }
 
-    /// A line is no longer than the bound, whether it came in one piece or in many.
+    /// Checks that a line is within the limit, independent of chunks.
     fn check(&self, more: usize) -> Result<(), DecodeError> {
         if self.line.len() + more > self.limit {
             return Err(DecodeError::TooLarge);

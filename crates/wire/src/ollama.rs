@@ -1,4 +1,4 @@
-//! Ollama's own chat and generate: one JSON object per line, or a single one.
+//! Ollama's native chat and generate: one JSON object per line, or a single one.
 
 use super::detect::{Detected, Target, percent_decoded, segments};
 use super::emit::{self, RepeatedName};
@@ -19,7 +19,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     },
     template: Some(&Template {
         unread: &["\"created_at\":"],
-        // Each message has whole calls: the next one like it is another.
+        // Each message contains complete calls, so a second one like it is another call.
         tool_calls: false,
         ..Template::PLAIN
     }),
@@ -31,7 +31,7 @@ pub(super) static REGISTRATION: Registration = Registration {
 
 fn detect(target: &Target<'_>) -> Option<Detected> {
     let operation = match target.post()? {
-        // Triton's model or version that is called `api`.
+        // A model or a version on Triton with the name `api`.
         [.., "models", "api", "generate"] | [.., "models", _, "versions", "api", "generate"] => {
             return None;
         }
@@ -42,8 +42,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     Some(Detected::new(Dialect::Ollama, operation))
 }
 
-/// Whether the server of this path reads a body as JSON even where its media type is that of a
-/// form, which `curl -d` sends: Ollama's own API.
+/// Whether the server reads a body as JSON even if its media type is a form, which `curl -d` sends.
+/// Ollama's native API does.
 pub fn reads_forms_as_json(uri: &Uri) -> bool {
     let decoded = percent_decoded(uri.path());
     let verbs = ["chat", "generate", "embed", "embeddings"];

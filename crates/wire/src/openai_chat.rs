@@ -1,5 +1,5 @@
-//! OpenAI chat completions and everything that imitates them: Azure, Groq, Mistral,
-//! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
+//! OpenAI chat completions and compatible APIs, streamed or not: Azure, Groq, Mistral, DeepSeek,
+//! OpenRouter, vLLM, llama.cpp and others.
 
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, segment, truncated};
@@ -18,12 +18,11 @@ use tokengauge_core::call::{
     Channel, Dialect, EngineReport, Event, Operation, Segment, ServerTool,
 };
 
-/// Tool calls distinguished in one response; later ones continue the last.
+/// Maximum number of tool calls that are distinguished in one response. Further calls continue the
+/// last.
 const MAX_CALLS: usize = 1024;
-/// Choices distinguished in one response.
 const MAX_CHOICES: usize = 1024;
 
-/// A chunk of a stream, or a whole body.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -32,7 +31,6 @@ struct Chunk<'a> {
     model: Text<'a>,
     #[serde(borrow, default)]
     service_tier: Text<'a>,
-    /// OpenRouter's name for who answers.
     #[serde(borrow, default)]
     provider: Text<'a>,
     #[serde(borrow, default)]
@@ -84,13 +82,14 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
-    /// Mistral on Bedrock. vLLM has the text that stopped it here, together with a reason.
+    /// The finish reason in Mistral on Bedrock. In vLLM, the text that ended the generation, in
+    /// addition to a reason.
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
-    /// OpenRouter, where the provider fails in the middle of an answer.
+    /// The error of a provider in the middle of a response (OpenRouter).
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
-    /// Moonshot's Kimi.
+    /// The usage in Moonshot's Kimi.
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
 }
@@ -103,7 +102,6 @@ impl Choice<'_> {
         }
     }
 
-    /// What failed, wherever it is said.
     fn failure(&self) -> Option<&RawValue> {
         let of_delta = || self.delta.0.as_ref()?.error;
         let of_message = || self.message.0.as_ref()?.error;
@@ -111,7 +109,6 @@ impl Choice<'_> {
     }
 }
 
-/// A delta, or a whole message.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow, default)]
@@ -132,14 +129,14 @@ struct Message<'a> {
     function_call: Object<Box<Function<'a>>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
-    /// Tools that Groq runs.
+    /// The hosted tools of Groq.
     #[serde(borrow, default)]
     executed_tools: List<ExecutedTool<'a>>,
     #[serde(borrow, default)]
     annotations: List<Annotation<'a>>,
 }
 
-/// A tool that the provider runs or, with an output, has run.
+/// A hosted tool. Its output is empty while it runs.
 #[derive(Deserialize)]
 struct ExecutedTool<'a> {
     #[serde(borrow, default)]
@@ -152,7 +149,7 @@ struct Audio<'a> {
     transcript: Text<'a>,
 }
 
-/// A part of Mistral's content: text, or thinking made of parts.
+/// A part of Mistral's content: text, or thinking that consists of parts.
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]
@@ -215,7 +212,7 @@ pub(super) static REGISTRATION: Registration = Registration {
             "\"p\":",
             "\"logprobs\":",
         ],
-        // Together sends an answer, and OpenRouter reasoning, in two members; vLLM sends reasoning in two.
+        // Together sends an answer in two members, OpenRouter and vLLM send reasoning in two.
         copies: &["\"text\":", "\"reasoning\":", "\"reasoning_content\":"],
         unread_beside: text_so_far,
         counts: Some(CHAT_COUNTS),
@@ -235,13 +232,14 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     if let [prefix @ .., "chat", "completions"] = path {
         return Some(behind_deployment(found, prefix));
     }
-    // What Vertex serves of others than Google and Anthropic.
+    // Vertex serves models of publishers other than Google and Anthropic in this format.
     let google = GoogleMethod::of(path).filter(|it| it.publisher != Some("anthropic"))?;
     Some(found.model(google.model).stream(google.raw_stream()?))
 }
 
-/// Finds the text of `message` where the event has one choice and `text` is in its `delta`. Perplexity sends the whole answer so far
-/// there, with every delta. [`Chat::choice`] does not read it where the delta has a text.
+/// Finds the text of `message` in an event with one choice whose `text` is in its `delta`.
+/// Perplexity repeats the whole answer so far there with every delta. [`Chat::choice`] ignores it
+/// if the delta has a text.
 fn text_so_far(payload: &[u8], text: &Range<usize>) -> Option<Range<usize>> {
     #[derive(Deserialize)]
     struct Chunk<'a> {
@@ -282,19 +280,18 @@ pub struct Chat {
     identity: ResponseIdentity,
     choices: Vec<ChoiceState>,
     calls: Vec<OpenToolCall>,
-    /// Whether it is a whole body that is read.
+    /// Whether a body that is not streamed is being read.
     whole: bool,
 }
 
 #[derive(Clone, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
-    /// How the reasoning begins.
     beginning: Beginning,
     streamed: bool,
 }
 
-/// The field from which a choice's reasoning is read. Servers often send the same text in two.
+/// The field from which the reasoning of a choice is read. Servers often send the same text in two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasoningField {
     Content,
@@ -310,15 +307,15 @@ struct OpenToolCall {
     arguments: ArgumentsEnd,
 }
 
-/// How a text begins, by which a copy of the whole text is known. The reader does not see every piece, but it sees the first two:
-/// only those after them pass by the event cache.
+/// The beginning of a text, by which a copy of the whole text is recognised. The reader always sees
+/// the first two chunks of a text, but the event cache may handle later ones.
 #[derive(Clone, Default)]
 struct Beginning {
-    /// The first two pieces, or as much of them as is kept.
+    /// The first two chunks, truncated to the length that is kept.
     text: String,
-    /// How many of these two came.
+    /// The number of these two chunks that arrived.
     pieces: u8,
-    /// The bytes of all pieces that the reader saw.
+    /// The number of bytes in all chunks that the reader saw.
     bytes: usize,
     is_copied: bool,
 }
@@ -332,11 +329,11 @@ impl Beginning {
         self.bytes = self.bytes.saturating_add(text.len());
     }
 
-    /// Whether `text`, which came elsewhere, is a copy of all there was.
+    /// Whether `text` from another field is a copy of everything so far.
     fn is_repeated_by(&mut self, text: &str) -> bool {
         let is_whole = match self.pieces {
             0 => false,
-            // What repeats a single piece twice is the next pieces.
+            // A second repetition of a single chunk is new text.
             1 => text.len() == self.bytes && !self.is_copied,
             _ => text.len() >= self.bytes,
         };
@@ -345,20 +342,19 @@ impl Beginning {
         is_copy
     }
 
-    /// The text that was taken for a copy of the first piece, and was the second.
+    /// The text that was mistaken for a copy of the first chunk, although it was the second chunk.
     fn second(&self) -> Option<String> {
         let is_second = self.is_copied && self.pieces == 1 && self.text.len() == self.bytes;
         is_second.then(|| self.text.clone())
     }
 }
 
-/// Finds the end of arguments that come in pieces.
+/// Finds the end of arguments that arrive in several chunks.
 #[derive(Default)]
 struct ArgumentsEnd {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// Whether an object was opened and closed.
     ended: bool,
 }
 
@@ -429,7 +425,7 @@ impl Chat {
             return;
         }
         if self.choices.len() <= index as usize {
-            // Most responses have one.
+            // Most responses have one choice.
             let more = index as usize + 1 - self.choices.len();
             self.choices.reserve_exact(more);
             self.choices
@@ -441,7 +437,7 @@ impl Chat {
                 let any = self.message(index, delta, sink);
                 self.choices[index as usize].streamed |= any;
                 // Perplexity sends an empty delta together with a message that has the whole text.
-                // In a stream that is known only at its end.
+                // In a stream, this is known only at the end.
                 let last = self.whole || !choice.reason().is_empty();
                 if let Some(message) = message.as_ref().filter(|_| last && !any && !streamed) {
                     self.message(index, message, sink);
@@ -459,7 +455,7 @@ impl Chat {
         emit::finish(sink, index, choice.reason());
     }
 
-    /// Emits the texts of a delta or a message; returns whether there were any.
+    /// Emits the texts of a delta or a message. Returns whether there were any.
     fn message(&mut self, choice: u32, message: &Message<'_>, sink: Sink<'_>) -> bool {
         let mut any = self.reasoning(choice, message, sink);
         let answer = |index| segment(choice, index, Channel::Answer);
@@ -517,7 +513,7 @@ impl Chat {
         let mut second = None;
         let mut new = texts(*state.reasoning.get_or_insert(found));
         if new.is_empty() {
-            // The rest comes in another field, unless that repeats all there was.
+            // The rest arrives in another field, unless that field repeats everything so far.
             new = texts(found);
             if state.beginning.is_repeated_by(&new.concat()) {
                 return false;
@@ -556,8 +552,9 @@ impl Chat {
         any
     }
 
-    /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on later deltas,
-    /// some send index 0 for every call but a new id and name, and some neither index nor id.
+    /// The call that a delta continues. Mistral sends no index. Alibaba sends an empty id on later
+    /// deltas. Some servers send index 0 for every call, with a new id and name. Others send
+    /// neither index nor id.
     fn call_index(&mut self, choice: u32, sent: &SentCall<'_>) -> u32 {
         let known = self.calls.iter().rposition(|call| {
             call.choice == choice
@@ -589,7 +586,7 @@ impl Chat {
     }
 }
 
-/// What a message shows of tools that the provider ran: their time and their price are not the model's.
+/// Emits the hosted tools in a message. Their time and price do not belong to the model.
 fn hosted_tools(message: &Message<'_>, sink: Sink<'_>) {
     if is_of_web(&message.annotations) {
         emit::searched(sink);
@@ -603,7 +600,6 @@ fn hosted_tools(message: &Message<'_>, sink: Sink<'_>) {
     }
 }
 
-/// What a delta says of a tool call.
 struct SentCall<'a> {
     index: Option<u32>,
     id: &'a str,
@@ -612,7 +608,7 @@ struct SentCall<'a> {
 }
 
 impl SentCall<'_> {
-    /// Whether it continues a call of the same index or id, and is not another.
+    /// Whether the delta continues `call`, which has the same index or id.
     fn continues(&self, call: &OpenToolCall) -> bool {
         if self.name.is_empty() {
             return true;
@@ -620,8 +616,8 @@ impl SentCall<'_> {
         if !self.id.is_empty() && !call.id.is_empty() {
             return self.id == call.id;
         }
-        // Some repeat the name in every delta. Another name, or arguments that begin where those
-        // of this call have ended, are another call's.
+        // Some servers repeat the name in every delta. Another name starts another call, and so do
+        // arguments that begin after the arguments of this call have ended.
         let same_name = call.name.is_empty() || call.name == self.name;
         let is_rest = !call.arguments.ended || self.arguments.trim_start().is_empty();
         same_name && is_rest
@@ -640,7 +636,6 @@ impl Timings<'_> {
     }
 }
 
-/// A number of milliseconds.
 fn seconds(milliseconds: Option<&RawValue>) -> Option<f64> {
     let number: f64 = milliseconds?.get().parse().ok()?;
     Some(number / 1e3)
@@ -656,7 +651,7 @@ fn thinking(choice: u32, thinking: &TextOrList<'_, ThinkingPart<'_>>, sink: Sink
     }
 }
 
-/// Emits a piece of text, unless it is empty; returns whether it was not.
+/// Emits a part of a text unless it is empty. Returns whether it was emitted.
 fn give(segment: Segment, text: &str, sink: Sink<'_>) -> bool {
     if text.is_empty() {
         return false;

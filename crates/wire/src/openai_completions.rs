@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 
-/// A chunk of a stream, or a whole body.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]

@@ -13,13 +13,12 @@ pub(super) struct Annotation<'a> {
     r#type: Text<'a>,
 }
 
-/// Whether any of them is on what a search of the web found.
 pub(super) fn is_of_web(annotations: &[Annotation<'_>]) -> bool {
     let mut all = annotations.iter();
     all.any(|annotation| &*annotation.r#type == "url_citation")
 }
 
-/// Either a text or a list; anything else reads as an empty text.
+/// A text or a list. Any other value reads as an empty text.
 #[derive(Clone, Debug)]
 pub(super) enum TextOrList<'a, T> {
     Text(Text<'a>),

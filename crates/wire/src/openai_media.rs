@@ -1,5 +1,5 @@
-//! OpenAI's transcriptions, speech and images, streamed or not. Sounds and pictures are no text:
-//! of them only what is reported is known.
+//! OpenAI transcriptions, speech and images, streamed or not. Audio and images are not text, so
+//! only their reported usage is known.
 
 use super::detect::{Detected, Target};
 use super::emit;
@@ -18,7 +18,6 @@ const ANSWER: Segment = Segment {
     channel: Channel::Answer,
 };
 
-/// An event, or a body that was not streamed.
 #[derive(Deserialize)]
 struct Media<'a> {
     #[serde(borrow, default)]
@@ -104,7 +103,7 @@ impl Media<'_> {
         Ok(())
     }
 
-    /// OpenRouter names the counts as chats do.
+    /// Emits the usage. OpenRouter uses the names of chat completions.
     fn usage(&self, sink: Sink<'_>) -> Result<(), Malformed> {
         let Some(raw) = self.usage else { return Ok(()) };
         let usage: Object<ResponsesUsage> = serde_json::from_str(raw.get())?;

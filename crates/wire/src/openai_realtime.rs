@@ -1,5 +1,5 @@
-//! OpenAI Realtime over WebSocket: what the server sends. Each response of the connection
-//! is a turn, and counts as a choice.
+//! OpenAI Realtime over WebSocket: the messages of the server. Each response of the connection is a
+//! turn and counts as a choice.
 
 use super::detect::{Detected, Target, percent_decoded};
 use super::event_template::Template;
@@ -16,7 +16,7 @@ use tokengauge_core::call::{Dialect, Event, Operation};
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],
-    // Its events share their names with those of responses.
+    // Events of Realtime and of responses have the same names.
     overruled_by: OverruledBy::AllBut(Dialect::OpenaiResponses),
     template: Some(&Template {
         unread: &["\"event_id\":"],
@@ -29,7 +29,8 @@ pub(super) static REGISTRATION: Registration = Registration {
     ..Registration::new::<Realtime>(Dialect::OpenaiRealtime)
 };
 
-/// `…/realtime?model=`; Azure says `deployment=`. Of several models none is known.
+/// Detects `…/realtime?model=`, or `deployment=` on Azure. If the query names several models, the
+/// model is unknown.
 fn detect(target: &Target<'_>) -> Option<Detected> {
     let [.., "realtime"] = target.path() else {
         return None;
@@ -48,7 +49,7 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     })
 }
 
-/// Reads what the server sends.
+/// Reads the messages of the server.
 #[derive(Default)]
 pub struct Realtime {
     identity: ResponseIdentity,

@@ -1,5 +1,5 @@
-//! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
-//! events and in the final response count only where no delta came before them.
+//! OpenAI responses, streamed or not. Deltas count. The complete copies in `done` events and in the
+//! final response count only if no delta preceded them.
 
 mod socket;
 
@@ -21,11 +21,13 @@ use tokengauge_core::call::{
     Channel, Dialect, Event, Operation, Segment, ServerTool, UsageDetails,
 };
 
-/// Texts distinguished in one response; later ones are taken for copies.
+/// Maximum number of texts that are distinguished in one response. Further complete texts count as
+/// copies.
 const MAX_SEEN: usize = 4096;
-/// Parts of an output item distinguished: content first, summaries after.
+/// Maximum number of parts that are distinguished in one output item: content first, then
+/// summaries.
 const PARTS: u32 = 1024;
-/// Where the summaries' places begin.
+/// The index of the first summary.
 const SUMMARIES: u32 = 512;
 
 #[derive(Deserialize)]
@@ -52,7 +54,6 @@ pub(super) struct StreamEvent<'a> {
     input: Text<'a>,
     #[serde(borrow, default)]
     code: Text<'a>,
-    /// Read only where it is needed.
     #[serde(borrow)]
     item: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -61,17 +62,17 @@ pub(super) struct StreamEvent<'a> {
     pub(super) response: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) session: Option<&'a RawValue>,
-    /// xAI's Realtime has it outside of the response.
+    /// The usage in xAI's Realtime, which is outside of the response.
     #[serde(default)]
     pub(super) usage: Object<Box<ResponsesUsage>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     pub(super) error: Option<&'a RawValue>,
-    /// llama.cpp's, outside of the response.
+    /// The measurement of llama.cpp, which is outside of the response.
     #[serde(borrow, default)]
     pub(super) timings: Object<Box<Timings<'a>>>,
 }
 
-/// A whole response: the body, or what the first and last events carry.
+/// A complete response: the body, or the content of the first and last events.
 #[derive(Deserialize)]
 pub(super) struct Response<'a> {
     #[serde(borrow, default)]
@@ -82,14 +83,14 @@ pub(super) struct Response<'a> {
     pub(super) model: Text<'a>,
     #[serde(borrow, default)]
     pub(super) service_tier: Text<'a>,
-    /// OpenRouter's name for who answers.
+    /// OpenRouter's name for the provider.
     #[serde(borrow, default)]
     provider: Text<'a>,
     #[serde(borrow, default)]
     status: Text<'a>,
     #[serde(borrow, default)]
     incomplete_details: Object<Reason<'a>>,
-    /// Realtime's name for it.
+    /// The reason of an incomplete response in Realtime.
     #[serde(borrow, default)]
     status_details: Object<Reason<'a>>,
     #[serde(borrow, default)]
@@ -98,7 +99,7 @@ pub(super) struct Response<'a> {
     pub(super) usage: Object<ResponsesUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
-    /// xAI's, together with a plain `error` string.
+    /// The code of an error from xAI, whose `error` is a string.
     #[serde(borrow, default)]
     code: Text<'a>,
 }
@@ -119,7 +120,7 @@ struct Item<'a> {
     content: TextOrList<'a, Part<'a>>,
     #[serde(borrow, default)]
     summary: List<Part<'a>>,
-    /// The tool of a call.
+    /// Name of the called tool.
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow)]
@@ -264,7 +265,7 @@ impl StreamEvent<'_> {
 }
 
 impl Response<'_> {
-    /// Gives usage, status and error.
+    /// Emits usage, status and error.
     pub(super) fn outcome(&self, choice: u32, sink: Sink<'_>) {
         if let Some(usage) = &self.usage.0 {
             usage.give(sink);
@@ -281,7 +282,7 @@ impl Response<'_> {
             .as_ref()
             .and_then(|details| details.error);
         let error = self.error.or(nested);
-        // Gateways' errors have the HTTP status in its place.
+        // In errors of gateways, the status is an HTTP status.
         let failed = emit::is_error_status(&self.status);
         if !self.status.is_empty() {
             let details = self
@@ -324,7 +325,7 @@ struct TextKey {
 }
 
 impl TextKey {
-    /// Whether both are texts of one item that went to the same channel.
+    /// Whether both texts belong to the same item and channel.
     fn is_sibling(&self, other: &TextKey) -> bool {
         let parts = |place: &TextKey| (place.choice, place.item, place.channel);
         parts(self) == parts(other)
@@ -339,27 +340,27 @@ impl TextKey {
     }
 }
 
-/// The texts that were emitted, so that copies of them do not count again. Some servers number
-/// the parts in deltas and in complete items differently: so a complete text counts if none was
-/// emitted at its position, and if more texts are complete than had deltas.
+/// The texts that were emitted, so that copies do not count again. Some servers number the parts
+/// differently in deltas and in complete items. So a complete text counts only if no text was
+/// emitted at its position, and only if there are more complete texts than texts with deltas.
 #[derive(Default)]
 pub(super) struct EmittedTexts {
     seen: Vec<TextKey>,
-    /// The bytes of each of them.
+    /// The length of each text in bytes.
     lengths: Vec<usize>,
-    /// Texts that an event said are complete.
+    /// Texts that an event completed.
     done: Vec<TextKey>,
     /// Tool calls whose names were emitted.
     named: Vec<TextKey>,
-    /// Items whose tools the provider runs now.
+    /// Items whose hosted tools are running.
     running: Vec<u32>,
-    /// Items of tools that the provider ran.
+    /// Items of hosted tools.
     hosted: Vec<u32>,
     billed: BilledTools,
 }
 
 impl EmittedTexts {
-    /// Reads an event that carries text or a copy of one; returns whether it did.
+    /// Reads an event with text or a copy of a text. Returns whether it was one.
     pub(super) fn read(
         &mut self,
         choice: u32,
@@ -408,8 +409,8 @@ impl EmittedTexts {
         Ok(true)
     }
 
-    /// Reads what an event says of a tool that the provider runs. It runs from the first word of it, or from the last of its
-    /// arguments, until an event ends its item.
+    /// Reads an event about a hosted tool. The tool runs from its first event, or from the end of
+    /// its arguments, until an event ends its item.
     fn tool(&mut self, event: &str, item: u32, sent: &StreamEvent<'_>, sink: Sink<'_>) {
         const OVER: &[&str] = &["completed", "failed", "incomplete", "cancelled"];
         let Some((of, state)) = event.split_once('.') else {
@@ -441,7 +442,7 @@ impl EmittedTexts {
         }
     }
 
-    /// An item is of a tool that the provider runs. The whole response need not have it again.
+    /// Records that an item belongs to a hosted tool. The final response may not repeat it.
     fn bills(&mut self, item: u32, kind: &str, sink: Sink<'_>) {
         if !self.hosted.contains(&item) && self.hosted.len() < MAX_SEEN {
             self.hosted.push(item);
@@ -450,7 +451,7 @@ impl EmittedTexts {
         }
     }
 
-    /// The tool of an item runs, or has ended.
+    /// Records that the tool of an item starts or ends.
     fn runs(&mut self, item: u32, runs: bool, sink: Sink<'_>) {
         let at = self.running.iter().position(|other| *other == item);
         match at {
@@ -466,15 +467,15 @@ impl EmittedTexts {
         }
     }
 
-    /// Reads the items of a whole response, and emits what was not streamed.
+    /// Reads the items of a complete response, and emits texts that were not streamed.
     pub(super) fn copies(&mut self, choice: u32, response: &Response<'_>, sink: Sink<'_>) {
         let items = response.output.iter().enumerate();
         let items = items.filter_map(|(at, item)| Some((at as u32, item.0.as_ref()?)));
         self.whole(choice, None, items, sink);
     }
 
-    /// Reads complete items: one of a response, or all. Of each channel only the texts in excess
-    /// of those already emitted count.
+    /// Reads complete items: one or all of a response. In each channel, only texts in excess of the
+    /// emitted ones count.
     fn whole<'i>(
         &mut self,
         choice: u32,
@@ -504,7 +505,7 @@ impl EmittedTexts {
             };
             let came = self.seen.iter().filter(|place| within(place)).count();
             let sent = texts.iter().filter(|(place, _)| place.channel == *channel);
-            // A summary repeats reasoning that was streamed in full.
+            // A summary repeats reasoning that was streamed completely.
             let counts = *channel != Channel::Reasoning || came == 0;
             *missing = if counts {
                 sent.count().saturating_sub(came)
@@ -521,7 +522,7 @@ impl EmittedTexts {
         }
     }
 
-    /// Emits the name of a tool call, once.
+    /// Emits the name of a tool call once.
     fn name(&mut self, choice: u32, at: u32, item: &Item<'_>, sink: Sink<'_>) {
         let place = TextKey {
             choice,
@@ -534,14 +535,14 @@ impl EmittedTexts {
         }
     }
 
-    /// Reads a text that is complete.
+    /// Reads a complete text.
     fn copy(&mut self, place: TextKey, text: &str, sink: Sink<'_>) {
         if text.is_empty() {
             return;
         }
         note(&mut self.done, place);
         let siblings = |of: &[TextKey]| of.iter().filter(|other| place.is_sibling(other)).count();
-        // As long as one that was streamed: that one, numbered differently.
+        // A text with the same length was streamed under another number, so this one is a copy.
         let mut streamed = self.seen.iter().zip(&self.lengths);
         let is_copy =
             streamed.any(|(other, bytes)| place.is_sibling(other) && *bytes == text.len());
@@ -551,7 +552,7 @@ impl EmittedTexts {
         }
     }
 
-    /// Emits a piece of a text, unless there are too many texts.
+    /// Emits a part of a text, unless there are too many texts.
     fn give(&mut self, place: TextKey, text: &str, sink: Sink<'_>) {
         if note(&mut self.seen, place) {
             self.lengths.push(0);
@@ -564,28 +565,28 @@ impl EmittedTexts {
     }
 }
 
-/// Items of calls that the agent runs. The provider runs every other `…_call`.
+/// Types of calls that the agent runs. The provider runs all other `…_call` items.
 const AGENT_CALLS: &[&str] = &[
     "function_call",
     "custom_tool_call",
     "computer_call",
     "local_shell_call",
     "apply_patch_call",
-    // The provider's, if its output follows.
+    // The provider runs it only if its output is also an item.
     SHELL_CALL,
 ];
 const SHELL_CALL: &str = "shell_call";
 const SHELL_OUTPUT: &str = "shell_call_output";
 
-/// Whether the provider runs the tool of an item of this type.
+/// Whether an item of this type belongs to a hosted tool.
 fn is_hosted(kind: &str) -> bool {
     kind == "mcp_list_tools" || kind.ends_with("_call") && !AGENT_CALLS.contains(&kind)
 }
 
-/// Items of tools that are not billed apart from tokens.
+/// Types of hosted tool items that are not billed separately from tokens.
 const UNBILLED: &[&str] = &["mcp_call", "mcp_list_tools", "tool_search_call"];
 
-/// How often the provider ran tools that it bills apart from tokens.
+/// Uses of hosted tools that are billed separately from tokens.
 #[derive(Default)]
 struct BilledTools {
     searches: u64,
@@ -613,7 +614,7 @@ impl BilledTools {
     }
 }
 
-/// Stands for the item of the provider's shell: its call and its output are two items.
+/// Stands for the item of the hosted shell, whose call and output are two items.
 const SHELL: u32 = u32::MAX;
 
 fn item_type(item: &RawValue) -> Text<'_> {
@@ -627,10 +628,9 @@ fn item_type(item: &RawValue) -> Text<'_> {
         .r#type
 }
 
-/// The channels, by their index.
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
-/// Records a text; returns whether it is the first at its position.
+/// Records a text. Returns whether it is the first at its position.
 fn note(places: &mut Vec<TextKey>, place: TextKey) -> bool {
     let is_known = places.last() == Some(&place) || places.contains(&place);
     if is_known || places.len() >= MAX_SEEN {
@@ -641,7 +641,6 @@ fn note(places: &mut Vec<TextKey>, place: TextKey) -> bool {
 }
 
 impl Part<'_> {
-    /// Its text, of whatever kind.
     fn text(&self) -> &str {
         let texts = [&self.text, &self.refusal, &self.transcript];
         let text = texts.into_iter().find(|text| !text.is_empty());
@@ -657,7 +656,6 @@ impl Part<'_> {
 }
 
 impl Item<'_> {
-    /// Whether its text has what a search of the web found.
     fn cites_the_web(&self) -> bool {
         let TextOrList::List(parts) = &self.content else {
             return false;
@@ -665,7 +663,6 @@ impl Item<'_> {
         parts.iter().any(|part| is_of_web(&part.annotations))
     }
 
-    /// Whether its `name` is that of a tool that is called.
     fn is_tool_call(&self) -> bool {
         matches!(
             &*self.r#type,
@@ -673,7 +670,7 @@ impl Item<'_> {
         )
     }
 
-    /// Gives its texts that are not empty: part, channel, text.
+    /// Passes the non-empty texts to `each`, with part and channel.
     fn texts(&self, each: &mut dyn FnMut(u32, Channel, &str)) {
         let mut text = |part: u32, channel: Channel, text: &str| {
             if !text.is_empty() {
@@ -711,13 +708,13 @@ impl Item<'_> {
 }
 
 impl StreamEvent<'_> {
-    /// The part of the item's content.
     fn content(&self) -> u32 {
         self.content_index.index().unwrap_or(0).min(SUMMARIES - 1)
     }
 
-    /// Which text of its item an event is of, by the middle of its name. The place
-    /// only tells texts apart: some servers number deltas and items differently.
+    /// The channel and the part of the text that an event belongs to, by the middle of the name of
+    /// the event. The part only distinguishes texts, because some servers number deltas and items
+    /// differently.
     fn place(&self, text: &str) -> Option<(Channel, u32)> {
         let content = || self.content();
         let summary = || SUMMARIES + self.summary_index.index().unwrap_or(0).min(SUMMARIES - 1);

@@ -1,4 +1,4 @@
-//! What the dialects of the OpenAI family share: usage, and the names in a response.
+//! The usage and the names in a response, shared by the dialects of the OpenAI family.
 
 use super::Sink;
 use super::cost::{Amount, CostDetails, ReportedCost};
@@ -11,13 +11,14 @@ use serde_json::value::RawValue;
 use std::fmt;
 use tokengauge_core::call::{Usage, UsageDetails};
 
-/// The counts of a [`ChatUsage`] that servers send with every event: Perplexity, and vLLM with `continuous_usage_stats`.
+/// The counts of a [`ChatUsage`] that some servers send with every event: Perplexity, and vLLM with
+/// `continuous_usage_stats`.
 pub(super) const CHAT_COUNTS: CountFields = CountFields {
     literals: chat_count_literals,
     usage: ChatUsage::of_counts,
 };
 
-/// The numbers of [`ChatUsage::of_counts`] in an event.
+/// The JSON literals of the counts for [`ChatUsage::of_counts`] in an event.
 fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     #[derive(Deserialize)]
     struct Chunk<'a> {
@@ -73,7 +74,7 @@ fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     ])
 }
 
-/// `usage` of chat and text completions, with its dialects' own members.
+/// `usage` of chat and text completions, with vendor-specific members.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatUsage {
     #[serde(default)]
@@ -89,16 +90,13 @@ pub(super) struct ChatUsage {
     prompt_tokens_details: Object<InputDetails>,
     #[serde(default)]
     completion_tokens_details: Object<OutputDetails>,
-    /// SGLang.
     #[serde(default)]
     reasoning_tokens: Count,
-    /// DeepSeek.
     #[serde(default)]
     prompt_cache_hit_tokens: Count,
     /// Together, Moonshot.
     #[serde(default)]
     cached_tokens: Count,
-    /// Mistral.
     #[serde(default)]
     num_cached_tokens: Count,
     /// Vercel's gateway, LiteLLM, Portkey.
@@ -114,13 +112,12 @@ pub(super) struct ChatUsage {
     /// xAI's live search.
     #[serde(default)]
     num_sources_used: Count,
-    /// Mistral's conversations: how often each ran.
+    /// The number of runs of each tool in Mistral conversations.
     #[serde(default)]
     connectors: Object<Sum>,
     /// OpenRouter, Vercel's gateway, LiteLLM, Perplexity.
     #[serde(default)]
     cost: Amount,
-    /// xAI.
     #[serde(default)]
     cost_in_usd_ticks: Count,
     #[serde(default)]
@@ -136,7 +133,7 @@ pub(super) struct ResponsesUsage {
     input_tokens: Count,
     #[serde(default)]
     output_tokens: Count,
-    /// Gateways that answer chat's usage.
+    /// Gateways that send the usage of chat completions.
     #[serde(default)]
     prompt_tokens: Count,
     #[serde(default)]
@@ -145,7 +142,7 @@ pub(super) struct ResponsesUsage {
     input_tokens_details: Object<InputDetails>,
     #[serde(default)]
     output_tokens_details: Object<OutputDetails>,
-    /// Realtime's names. No aliases: an event with both would be unreadable.
+    /// The names in Realtime. As aliases, they would make an event with both names unreadable.
     #[serde(default)]
     input_token_details: Object<InputDetails>,
     #[serde(default)]
@@ -153,7 +150,6 @@ pub(super) struct ResponsesUsage {
     /// OpenRouter, LiteLLM.
     #[serde(default)]
     cost: Amount,
-    /// xAI.
     #[serde(default)]
     cost_in_usd_ticks: Count,
     #[serde(default)]
@@ -177,7 +173,7 @@ struct InputDetails {
     cache_creation_input_tokens: Count,
     /// LiteLLM.
     cache_creation_tokens: Count,
-    /// By how long it is kept: LiteLLM's name, and Qwen's, which LiteLLM passes on in addition.
+    /// The counts by lifetime: LiteLLM's name, and Qwen's name, which LiteLLM also passes on.
     cache_creation_token_details: Object<CacheLifetimes>,
     cache_creation: Object<CacheLifetimes>,
     audio_tokens: Count,
@@ -200,7 +196,7 @@ struct CachedDetails {
 #[serde(default)]
 struct OutputDetails {
     reasoning_tokens: Count,
-    /// What a prediction got wrong: billed, and never sent.
+    /// Rejected predictions, which are billed but never sent.
     rejected_prediction_tokens: Count,
     audio_tokens: Count,
     image_tokens: Count,
@@ -212,7 +208,6 @@ struct ServerToolUse {
     web_search_requests: Count,
 }
 
-/// The sum of the counts of an object.
 #[derive(Clone, Copy, Debug)]
 struct Sum(u64);
 
@@ -257,7 +252,7 @@ impl InputDetails {
     }
 }
 
-/// A count with two names: if a server fills in one of them with 0, the other is right.
+/// A count with two names. If a server fills in one of them with 0, the other is right.
 fn known(usual: Count, other: Count) -> Option<u64> {
     usual.positive().or(other.positive()).or(usual.or(other).0)
 }
@@ -275,7 +270,6 @@ fn details(input: Option<&InputDetails>, output: Option<&OutputDetails>) -> Usag
 }
 
 impl ChatUsage {
-    /// The usage that is made of the values of [`CHAT_COUNTS`].
     fn of_counts([prompt, completion, total, cached, reasoning]: Counts) -> Usage {
         let usage = ChatUsage {
             prompt_tokens: Count(prompt),
@@ -320,7 +314,6 @@ impl ChatUsage {
         }
     }
 
-    /// Emits what is reported, if anything is.
     pub(super) fn give(&self, sink: Sink<'_>) {
         emit::usage(sink, self.usage());
         let charge = ReportedCost {
@@ -336,8 +329,8 @@ impl ChatUsage {
         known(self.prompt_tokens, self.input_tokens)
     }
 
-    /// All output tokens. xAI excludes reasoning from `completion_tokens`, the others include it;
-    /// only the total shows which.
+    /// All output tokens. xAI excludes reasoning from `completion_tokens`, other vendors include
+    /// it. Only the total shows which.
     fn output(&self, reasoning: u64) -> Option<u64> {
         let completion = known(self.completion_tokens, self.output_tokens)?;
         let apart = self.prompt().unwrap_or(0).checked_add(completion)?;
@@ -347,7 +340,6 @@ impl ChatUsage {
 }
 
 impl ResponsesUsage {
-    /// Emits what is reported, if anything is.
     pub(super) fn give(&self, sink: Sink<'_>) {
         let realtime = self.input_token_details.0.as_ref();
         let input = self.input_tokens_details.0.as_ref().or(realtime);
@@ -387,7 +379,7 @@ pub(super) struct ResponseIdentity {
     id: RepeatedName,
     model: RepeatedName,
     tier: RepeatedName,
-    /// Only gateways name one.
+    /// Boxed, because only gateways name a provider.
     provider: Option<Box<RepeatedName>>,
 }
 
@@ -397,7 +389,6 @@ impl ResponseIdentity {
         self.model.model(sink, model);
     }
 
-    /// The provider behind a gateway.
     pub(super) fn provider(&mut self, provider: &str, sink: Sink<'_>) {
         if !provider.is_empty() {
             let repeated = self.provider.get_or_insert_default();
@@ -405,7 +396,6 @@ impl ResponseIdentity {
         }
     }
 
-    /// The service tier that the response names.
     pub(super) fn service_tier(&mut self, tier: &str, sink: Sink<'_>) {
         self.tier.service_tier(sink, tier);
     }

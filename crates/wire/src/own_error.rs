@@ -1,11 +1,11 @@
-//! Errors of the proxy, and the body that most vendors give theirs.
+//! Errors of the proxy, and OpenAI's error format.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// An error of ours.
+/// An error of the proxy.
 pub struct OwnError<'a> {
-    /// The status it is answered with.
+    /// The HTTP status of the response.
     pub status: StatusCode,
     /// The kind of error, such as `upstream_connect`.
     pub code: &'a str,
@@ -13,7 +13,7 @@ pub struct OwnError<'a> {
     pub message: &'a str,
 }
 
-/// The shape of OpenAI's errors, which most servers share.
+/// OpenAI's error format, which most servers use.
 pub fn openai_error(error: &OwnError<'_>) -> Value {
     let kind = match error.status {
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",

@@ -1,5 +1,5 @@
-//! The registration of a dialect: one [`Registration`] in the dialect's module, and one line in
-//! the table [`DIALECTS`](crate::DIALECTS).
+//! The registration of a dialect: a [`Registration`] in the module of the dialect, and an entry in
+//! [`DIALECTS`](crate::DIALECTS).
 
 use super::detect::{Detected, Target};
 use super::event_template::Template;
@@ -13,12 +13,12 @@ use http::{Method, Uri};
 use serde_json::Value;
 use tokengauge_core::call::Dialect;
 
-/// Everything that depends on the dialect of a call. [`Registration::new`] has the defaults that
-/// fit most dialects; a module overrides what is different in its own.
+/// Everything that depends on the dialect of a call. [`Registration::new`] sets defaults that fit
+/// most dialects, and modules override the others.
 pub struct Registration {
-    /// Its identity, from which its name in records and configuration is derived.
+    /// The dialect, from which its name in records and configuration is derived.
     pub dialect: Dialect,
-    /// Recognises its requests by method, path and query.
+    /// Recognises requests by method, path and query.
     pub detect: fn(&Target<'_>) -> Option<Detected>,
     /// Makes a reader of one response.
     pub reader: fn() -> Box<dyn Reader>,
@@ -29,69 +29,69 @@ pub struct Registration {
     pub objects: &'static [&'static str],
     /// Values of the member `type` that no other dialect has.
     pub types: &'static [&'static str],
-    /// Recognises an event or a body by which members it has.
+    /// Recognises an event or a body by its members.
     pub has_members: fn(&Members<'_>) -> bool,
-    /// Other dialects: a response that looks like one of them is read as that one.
+    /// The dialects that override this one if a response looks like them.
     pub overruled_by: OverruledBy,
-    /// Whether a JSON array is a stream of its elements, and not one body.
+    /// Whether a JSON array is a stream of its elements instead of one body.
     pub array_is_stream: bool,
-    /// How its events repeat each other; `None` where they do not.
+    /// How events differ from each other. `None` if the fast path cannot be used.
     pub template: Option<&'static Template>,
 
     /// Whether a request without `stream` asks for a stream; `None` if the body does not decide.
     pub default_stream: Option<bool>,
-    /// Whether a request is one body, and not messages on a connection.
+    /// Whether a request is one body, not messages on a connection.
     pub request_in_body: bool,
-    /// Whether the path alone decides on the model, whatever the body says.
+    /// Whether only the path decides the model, whatever the body contains.
     pub model_in_path: bool,
-    /// Whether a request has to name a model.
+    /// Whether a request must name a model.
     pub needs_model: bool,
     /// The member that identifies requests of an API that takes no model.
     pub modelless: Option<ModellessMember>,
     /// Whether `stream_options.include_usage` asks for the usage of a stream.
     pub takes_usage_option: bool,
-    /// The body of the proxy's own errors, in the vendor's format.
+    /// Makes the body of an error from the proxy in the vendor's format.
     pub error_body: fn(&OwnError<'_>) -> Value,
 
-    /// The names under which it reports usage.
+    /// The names of the members of usage.
     pub usage: &'static [&'static UsageNames],
-    /// Whether it generates anything: embeddings and rankings do not count as generated.
+    /// Whether anything is generated. Embeddings and rankings do not count.
     pub generates: bool,
     /// Whether a complete stream ends with a terminator or a finish reason.
     pub ends_streams: bool,
-    /// Which of its output tokens are not text.
+    /// Which output tokens are not text.
     pub beyond_text: BeyondText,
-    /// Whether providers stream a summary of the reasoning in place of the reasoning.
+    /// Whether providers stream a summary instead of the reasoning.
     pub summarises_reasoning: bool,
 
-    /// How it works over a WebSocket that carries several answers; `None` if it has none.
+    /// The protocol over a WebSocket that carries several responses. `None` if there is none.
     pub socket: Option<&'static SocketProtocol>,
 }
 
-/// The dialects that a response may be read as although its path says another.
+/// The dialects as which a response may be read although its path indicates another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverruledBy {
-    /// All of them.
+    /// All dialects.
     All,
-    /// All but one.
+    /// All dialects except this one.
     AllBut(Dialect),
-    /// None: what a response looks like is not checked.
+    /// No dialect. The members of a response are not checked.
     None,
 }
 
-/// Whether output tokens may be something other than text: speech, pictures, bare ids.
+/// Whether output tokens may be something other than text, such as speech, images or token ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondText {
-    /// All of them are text.
+    /// All output is text.
     Never,
-    /// An answer is text, or something else.
+    /// A response is entirely text or entirely something else.
     WholeAnswers,
-    /// An answer has both.
+    /// A response may contain both.
     Mixed,
 }
 
 impl Registration {
-    /// A dialect that is read by `R` and recognised by nothing yet.
+    /// The defaults of a dialect that `R` reads. They recognise no request or response.
     pub const fn new<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
         Registration {
             dialect,
@@ -120,7 +120,7 @@ impl Registration {
         }
     }
 
-    /// A fresh reader of what comes over a WebSocket.
+    /// Makes a reader of the server's messages on a WebSocket.
     pub(super) fn socket_reader(&self) -> Box<dyn Reader> {
         let own = self.socket.and_then(|socket| socket.reader);
         own.unwrap_or(self.reader)()
@@ -131,7 +131,7 @@ fn boxed<R: Reader + Default + 'static>() -> Box<dyn Reader> {
     Box::<R>::default()
 }
 
-/// Unknown dialects are forwarded, not measured.
+/// Unknown dialects are forwarded without being measured.
 static UNKNOWN: Registration = Registration {
     request_in_body: false,
     needs_model: false,
@@ -141,41 +141,40 @@ static UNKNOWN: Registration = Registration {
 };
 
 impl From<Dialect> for &'static Registration {
-    /// Its entry in [`DIALECTS`], or the one for unknown dialects.
+    /// The entry in [`DIALECTS`], or the registration for unknown dialects.
     fn from(dialect: Dialect) -> Self {
         DIALECTS.registration(dialect)
     }
 }
 
-/// A table of dialects, in the order in which they are tried on a path and on an event: the
-/// first that recognises it has it.
+/// A table of dialects. The first one that recognises a path or an event is used.
 pub struct Dialects(&'static [&'static Registration]);
 
 impl Dialects {
-    /// A table of these.
+    /// A table with these registrations.
     pub const fn new(registrations: &'static [&'static Registration]) -> Dialects {
         Dialects(registrations)
     }
 
-    /// All of them, in their order.
+    /// All registrations in their order.
     pub fn iter(&self) -> impl Iterator<Item = &'static Registration> + use<> {
         self.0.iter().copied()
     }
 
-    /// What is registered for a dialect.
+    /// The registration of a dialect.
     pub fn registration(&self, dialect: Dialect) -> &'static Registration {
         let mut all = self.iter();
         all.find(|registration| registration.dialect == dialect)
             .unwrap_or(&UNKNOWN)
     }
 
-    /// Reads the dialect off a path. Its end decides: prefixes vary from provider to
-    /// provider. What the first event of the response says wins over it.
+    /// Detects the dialect of a request by the end of its path, because prefixes differ between
+    /// providers. The first event of the response may override it.
     pub fn detect(&self, method: &Method, uri: &Uri) -> Detected {
         Target::read(method, uri, false, |target| self.detected(target))
     }
 
-    /// The same for a request that becomes a WebSocket.
+    /// Detects the dialect of a WebSocket upgrade request by the end of its path.
     pub fn detect_socket(&self, method: &Method, uri: &Uri) -> Detected {
         Target::read(method, uri, true, |target| self.detected(target))
     }

@@ -1,11 +1,11 @@
-//! Repairs JSON that serde refuses although every agent accepts it.
+//! Repairs JSON that serde refuses although agents accept it.
 
 use std::borrow::Cow;
 
-/// A copy of `payload` that serde can read: invalid UTF-8 and lone surrogates become U+FFFD.
-/// `None` if there was nothing to repair.
+/// A copy of `payload` in which invalid UTF-8 and lone surrogates are replaced by U+FFFD. `None` if
+/// there was nothing to repair.
 pub fn repair(payload: &[u8]) -> Option<Vec<u8>> {
-    // Checking what is valid is several times faster than looking for what is not.
+    // Checking valid text is several times faster than searching for invalid text.
     let valid = str::from_utf8(payload).map(Cow::Borrowed);
     let text = valid.unwrap_or_else(|_| String::from_utf8_lossy(payload));
     let lone = lone_surrogate(text.as_bytes(), 0);
@@ -20,11 +20,11 @@ pub fn repair(payload: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A copy of `payload` that serde can read: `NaN` and `Infinity`, which Python writes for numbers,
-/// become `null`, and of members with the same name the last remains. `None` if that does not make
-/// it JSON.
+/// A copy of `payload` in which `NaN` and `Infinity`, which Python writes for numbers, are replaced
+/// by `null`, and only the last of members with the same name remains. `None` if the result is not
+/// JSON.
 pub fn rewritten(payload: &[u8]) -> Option<Vec<u8>> {
-    // A longer one could become structures of many times its size.
+    // A longer payload could become structures of many times its size.
     const MOST_BYTES: usize = 64 * 1024;
     if payload.len() > MOST_BYTES {
         return None;
@@ -34,7 +34,7 @@ pub fn rewritten(payload: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&value).ok()
 }
 
-/// `text` with `null` for the numbers that JSON does not have, outside of strings.
+/// Replaces the numbers that JSON does not have by `null`, outside of strings.
 fn without_nan(text: &str) -> Cow<'_, str> {
     const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
     if !NAMES.iter().any(|name| text.contains(name)) {
@@ -72,7 +72,6 @@ pub fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Where the first lone surrogate is, from `at` on.
 fn lone_surrogate(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += memchr::memchr(b'\\', bytes.get(at..)?)?;
@@ -88,7 +87,6 @@ fn lone_surrogate(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The code unit of a `\\uXXXX` at the start of `bytes`.
 fn code_unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
     u16::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()

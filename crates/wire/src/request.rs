@@ -1,4 +1,4 @@
-//! Reads the facts of a request body: model, stream, user, session.
+//! Reads facts from a request body, such as model, stream, user and session.
 
 mod settings;
 mod texts;
@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::RequestFacts;
 
-/// Reads the facts of a whole request body; `None` where it cannot be read. Only the
-/// keys that are needed are kept: a long conversation is skipped, not copied.
+/// Reads the facts in a complete request body. `None` if the body cannot be read. Long
+/// conversations are skipped without copying them.
 pub fn request_facts(
     dialect: impl Into<&'static Registration>,
     body: &[u8],
@@ -23,7 +23,7 @@ pub fn request_facts(
     let body = Some(body).filter(|body| is_object(body))?;
     let body: Body<'_> = serde_json::from_slice(body).ok()?;
     Some(RequestFacts {
-        // Some clients of Google's name it as in the path.
+        // Some clients of Google APIs name the model as in the path.
         model: word(body.model.strip_prefix("models/").unwrap_or(&body.model)),
         stream: flag(body.stream).or(default_stream),
         choices: body.choices(),
@@ -42,7 +42,6 @@ pub fn request_facts(
     })
 }
 
-/// A boolean; other values are ignored.
 fn flag(value: Option<&RawValue>) -> Option<bool> {
     match value?.get() {
         "true" => Some(true),
@@ -88,24 +87,22 @@ struct Body<'a> {
     service_tier: Text<'a>,
     #[serde(borrow, default)]
     reasoning_effort: Text<'a>,
-    /// Of OpenAI's Responses and of OpenRouter.
+    /// OpenAI responses and OpenRouter.
     #[serde(borrow, default)]
     reasoning: Object<Effort<'a>>,
-    /// Of Anthropic.
+    /// Anthropic.
     #[serde(borrow, default)]
     output_config: Object<Effort<'a>>,
-    /// What vLLM, SGLang and llama.cpp hand to the template of the prompt.
+    /// The arguments of the prompt template in vLLM, SGLang and llama.cpp.
     #[serde(borrow, default)]
     chat_template_kwargs: Object<Effort<'a>>,
-    /// Of Ollama: a word, or whether to think at all.
+    /// Ollama: a reasoning effort, or whether to think at all.
     #[serde(borrow, default)]
     think: Text<'a>,
-    /// The envelope of Code Assist.
     #[serde(borrow, default)]
     request: Object<Enveloped<'a>>,
 }
 
-/// The members of Code Assist's envelope that are needed.
 #[derive(Deserialize)]
 struct Enveloped<'a> {
     #[serde(borrow, default)]
@@ -133,7 +130,6 @@ struct ThinkingConfig<'a> {
     thinking_level: Text<'a>,
 }
 
-/// An object that says how much reasoning is wanted.
 #[derive(Deserialize)]
 struct Effort<'a> {
     #[serde(borrow, default, alias = "reasoning_effort")]
@@ -146,8 +142,8 @@ struct StreamOptions<'a> {
     include_usage: Option<&'a RawValue>,
 }
 
-/// What agents put into metadata. Anthropic's `user_id` often holds the session too:
-/// after `_session_`, or as an object, written as a string or not.
+/// Metadata from agents. Anthropic's `user_id` often also contains the session, either after
+/// `_session_` or as an object, which may be encoded as a string.
 #[derive(Deserialize)]
 struct Metadata<'a> {
     #[serde(borrow, alias = "userId", alias = "user")]
@@ -167,7 +163,6 @@ struct Identity<'a> {
 }
 
 impl Metadata<'_> {
-    /// User and session, as far as `user_id` names them.
     fn identity(&self) -> (Option<String>, Option<String>) {
         let Some(sent) = self.user_id else {
             return (None, None);
@@ -238,7 +233,7 @@ impl Body<'_> {
             .or_else(|| word(&self.request.0.as_ref()?.session_id))
     }
 
-    /// The id of a conversation, or an object with it.
+    /// The id of a conversation, which may be inside an object.
     fn conversation(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Conversation<'a> {

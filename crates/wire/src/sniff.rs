@@ -29,8 +29,8 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     first(|dialect| (dialect.has_members)(&members))
 }
 
-/// Whether an event without a name says of itself that it is of `dialect`, before anything nested:
-/// what [`sniff`] would find by reading all of it.
+/// Whether an unnamed event identifies itself as `dialect` before any nested value. [`sniff`] would
+/// have the same result, but reads the whole event.
 pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
     let Some((b'{', members)) = payload.split_first() else {
         return false;
@@ -39,7 +39,7 @@ pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
     let Some(found) = OBJECT.find(outermost) else {
         return false;
     };
-    // A quote within a string has a backslash before it, so this is a member, if a colon follows.
+    // A quote within a string is escaped, so a following colon proves that this is a member.
     let value = outermost[found + OBJECT.needle().len()..].trim_ascii_start();
     let value = value.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
     let Some(value) = value.and_then(|value| value.strip_prefix(b"\"")) else {
@@ -50,15 +50,14 @@ pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
     objects.any(|object| object.as_bytes() == &value[..end])
 }
 
-/// The first dialect of the table that `recognises` is true of.
 fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
     let mut all = DIALECTS.iter();
     all.find(|dialect| recognises(dialect))
         .map(|found| found.dialect)
 }
 
-/// Whether an event that looks like `seen` is to be read as that, though the path
-/// said `expected`.
+/// Whether an event that looks like `seen` must be read as that dialect although the path indicates
+/// `expected`.
 pub(super) fn overrules(seen: Dialect, expected: &Registration) -> bool {
     match expected.overruled_by {
         OverruledBy::All => seen != expected.dialect,

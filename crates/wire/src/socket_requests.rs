@@ -1,5 +1,5 @@
-//! The agent's messages on a WebSocket with several answers: only those that ask for an answer,
-//! since the wait for it begins with them.
+//! Finds messages that request a response on a WebSocket with several responses, because latencies
+//! begin with these messages.
 
 use super::framing::{Item, Splitter};
 use super::socket_protocol::{SocketProtocol, SocketRequest};
@@ -9,10 +9,10 @@ use memchr::memmem;
 use std::sync::Arc;
 use tokengauge_core::memory::{Memory, SMALL_BODY};
 
-/// Bytes at each end of a long message that are searched for its type.
+/// The number of bytes at each end of a long message that are searched for its type.
 const ENDS: usize = 512;
 
-/// Reads the agent's messages on a connection.
+/// Reads the messages of the agent on one connection.
 pub struct SocketRequests {
     protocol: &'static SocketProtocol,
     frames: WebSocket,
@@ -20,7 +20,7 @@ pub struct SocketRequests {
 }
 
 impl SocketRequests {
-    /// `extensions` is the `sec-websocket-extensions` that were agreed on.
+    /// A reader for a connection. `extensions` is the negotiated `sec-websocket-extensions`.
     pub fn new(
         dialect: impl Into<&'static Registration>,
         extensions: Option<&str>,
@@ -29,7 +29,7 @@ impl SocketRequests {
         SocketRequests::within(&Memory::unbounded(), dialect, extensions, limits)
     }
 
-    /// The same, within the limits of `memory`.
+    /// A reader for a connection that counts its memory towards `memory`.
     pub fn within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -44,10 +44,10 @@ impl SocketRequests {
         }
     }
 
-    /// Takes the next bytes from the agent.
+    /// Reads the next bytes from the agent.
     ///
     /// # Errors
-    /// [`DecodeError`] once the rest cannot be read, and ever after.
+    /// [`DecodeError`] once the rest cannot be read, and in every later call.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -75,7 +75,7 @@ impl SocketRequests {
     }
 }
 
-/// Classifies a message that is not parsed: SDKs write its type first or last.
+/// Classifies a message without parsing it. SDKs write its type first or last.
 fn long<'p>(asks: &[&[u8]], payload: &'p [u8]) -> Option<SocketRequest<'p>> {
     let ends = [&payload[..ENDS], &payload[payload.len() - ENDS..]];
     let has = |end: &[u8]| {

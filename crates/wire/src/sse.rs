@@ -1,6 +1,6 @@
-//! Server-sent events, parsed as the HTML standard
-//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>) says, with two extensions:
-//! an event at the end counts without the empty line after it, as do errors outside `data`.
+//! Server-sent events, parsed according to the HTML standard
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>) with two extensions: an event
+//! at the end counts without an empty line after it, and errors outside of `data` are also read.
 
 use super::framing::{Item, Splitter};
 use super::{DecodeError, Limits, buffer};
@@ -8,26 +8,23 @@ use memchr::{memchr, memchr2};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// The most bytes of an event's name that are read.
 const MAX_NAME: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Splits a stream into events.
 pub(super) struct Sse {
     limit: usize,
     /// The beginning of an incomplete line.
     line: Buffer,
     event: EventBuffer,
-    /// The last byte was a CR: a LF now belongs to it.
+    /// Whether the last byte was CR, so that a following LF belongs to it.
     after_cr: bool,
 }
 
 struct EventBuffer {
-    /// The data buffer, unless the data is a single line of the current bytes.
+    /// The data of the event, unless it is a single line of the current bytes.
     data: Buffer,
     has_data: bool,
     name: String,
-    /// Whether no line has been read yet.
     start: bool,
 }
 
@@ -48,7 +45,7 @@ impl Sse {
         }
     }
 
-    /// Checks that a line and the data before it are within the limit, however they were cut.
+    /// Checks that a line and the preceding data are within the limit, independent of chunks.
     fn check(&self, more: usize) -> Result<(), DecodeError> {
         if self.line.len() + self.event.data.len() + more > self.limit {
             return Err(DecodeError::TooLarge);
@@ -58,8 +55,8 @@ impl Sse {
 }
 
 impl EventBuffer {
-    /// Processes one line. `current` is the event's data while it is a single line of the current
-    /// bytes, which saves a copy.
+    /// Processes one line. `current` is the data of the event while it is a single line of the
+    /// current bytes, which saves a copy.
     fn line<'b>(
         &mut self,
         line: &'b [u8],
@@ -74,7 +71,7 @@ impl EventBuffer {
         match line {
             [] => self.dispatch(current, sink),
             [b':', ..] => sink(Item::Comment),
-            // No field begins like this: the server omitted the framing.
+            // No field begins like this, so the server omitted the framing.
             [b'{', ..] => sink(Item::Event {
                 name: "",
                 payload: line,

@@ -1,6 +1,6 @@
-//! Strict parsing of request bodies that a limit depends on: they are read only if every upstream
-//! reads them alike. What one server accepts and another refuses (duplicate keys, `NaN`, UTF-16)
-//! is not read at all.
+//! Strict parsing of request bodies that a limit depends on. A body is accepted only if every
+//! upstream reads it alike. Content that one server accepts and another refuses, such as duplicate
+//! keys, `NaN` or UTF-16, is refused.
 
 use super::encoding::Encoding;
 use super::json::Text;
@@ -16,9 +16,9 @@ use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Buffer, Memory};
 use tokengauge_core::observer::UnreadableBody;
 
-/// The most members of an object below a configured path; one with more is not read.
+/// Maximum number of members of an object on a configured path.
 const MAX_MEMBERS: usize = 1024;
-/// Members by which some APIs name the model.
+/// Members in which some APIs name the model.
 const MODEL_IDS: [&str; 2] = ["modelid", "model_id"];
 /// Members in which gateways take further models, such as fallbacks.
 const FURTHER_MODELS: [&str; 6] = [
@@ -30,10 +30,10 @@ const FURTHER_MODELS: [&str; 6] = [
     "preset",
 ];
 
-/// Members of APIs that take a model and may use a default one.
+/// Members of APIs that take a model but may use a default model.
 const WITH_MODELS: [&str; 5] = ["input", "prompt", "messages", "documents", "input_type"];
 
-/// The encoding and media type of a body, by the request's head.
+/// The encoding and the media type of a body, from the request head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyHead {
     encoding: Option<Box<str>>,
@@ -41,7 +41,7 @@ pub struct BodyHead {
 }
 
 impl BodyHead {
-    /// Reads them from `headers`; `forms_too` is whether the server reads forms as JSON.
+    /// Reads `headers`. `forms_too` tells whether the server reads forms as JSON.
     pub fn of(headers: &HeaderMap, forms_too: bool) -> BodyHead {
         BodyHead {
             refused: joined(headers, &CONTENT_TYPE)
@@ -51,10 +51,10 @@ impl BodyHead {
         }
     }
 
-    /// Calls `read` with the decoded body of at most `limit` bytes.
+    /// Calls `read` with the decoded body, at most `limit` bytes.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns why the body cannot be read.
     pub fn read<T>(
         &self,
         body: &[u8],
@@ -68,7 +68,7 @@ impl BodyHead {
         let Some(encoding) = &self.encoding else {
             return read(body);
         };
-        // A server that ignores the encoding would read it as it is.
+        // A server that ignores the encoding would read this body as JSON.
         if body.trim_ascii_start().first() == Some(&b'{') {
             return Err(UnreadableBody::Encoding);
         }
@@ -77,8 +77,8 @@ impl BodyHead {
     }
 }
 
-/// The content encodings of a body, in lower case and in the order in which they were applied;
-/// `None` where it has none.
+/// The content encodings of a body, in lower case and in the order of application. `None` if the
+/// body is not encoded.
 pub fn content_encoding(headers: &HeaderMap) -> Option<Box<str>> {
     let names = joined(headers, &CONTENT_ENCODING)?;
     let coded = |name: &str| !matches!(name.trim(), "" | "identity");
@@ -86,11 +86,11 @@ pub fn content_encoding(headers: &HeaderMap) -> Option<Box<str>> {
     encoded.then(|| names.into_boxed_str())
 }
 
-/// A whole body without its content encodings, of at most `limit` bytes.
+/// Decodes a complete body to at most `limit` bytes.
 ///
 /// # Errors
-/// Where an encoding is unknown or not that of the bytes, where more comes out than `limit`,
-/// or where `memory` has no room for it.
+/// If an encoding is unknown, the bytes do not match it, the result is longer than `limit`, or
+/// `memory` is exhausted.
 pub fn decoded(
     encoding: &str,
     body: &[u8],
@@ -117,7 +117,7 @@ fn unreadable(broken: DecodeError) -> UnreadableBody {
     }
 }
 
-/// All lines of a field as one list.
+/// The values of all lines of a header field, joined to one list.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines = headers.get_all(name).iter();
     let texts: Vec<_> = lines
@@ -126,8 +126,8 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(","))
 }
 
-/// Whether a body of this media type is read as UTF-8 and not as a form. Other media types do
-/// not matter, since many servers ignore them.
+/// Whether a body of this media type is read as JSON in UTF-8, not as a form. Other media types do
+/// not matter, because many servers ignore them.
 fn reads_as_json(media: &str, forms_too: bool) -> bool {
     let forms = [
         ("application/x-www-form-urlencoded", forms_too),
@@ -141,29 +141,28 @@ fn reads_as_json(media: &str, forms_too: bool) -> bool {
     })
 }
 
-/// Where readers may differ on a body that all of them accept.
+/// How readers that all accept a body may differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// They could read different models.
+    /// Whether readers could find different models.
     pub model: bool,
-    /// Models in members that only some of them read.
+    /// Models in members that only some readers use.
     pub names: Vec<String>,
-    /// Members of APIs of Hugging Face's servers, which take no model.
+    /// The members that identify APIs without a model.
     pub modelless: Modelless,
-    /// The values of all members `model`.
     own: Vec<String>,
 }
 
-/// The member that identifies requests of an API that takes no model.
+/// The member that identifies the requests of an API without a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModellessMember {
-    /// `inputs`.
+    /// The member `inputs`.
     Inputs,
-    /// `texts`.
+    /// The member `texts`.
     Texts,
 }
 
-/// Which members a body has of APIs that take no model, and of those that do.
+/// Which members of APIs with and without a model a body has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modelless {
     inputs: bool,
@@ -180,7 +179,8 @@ impl Modelless {
             .any(|name| equals_ignoring_case(key, name));
     }
 
-    /// Whether the request is one of text-generation-inference or text-embeddings-inference.
+    /// Whether the request belongs to an API without a model: text-generation-inference or
+    /// text-embeddings-inference.
     pub fn of(self, dialect: Dialect) -> bool {
         let own = match DIALECTS.registration(dialect).modelless {
             Some(ModellessMember::Inputs) => self.inputs,
@@ -191,11 +191,11 @@ impl Modelless {
     }
 }
 
-/// Finds where readers of one JSON object may differ: a `model` that is duplicate, in another case
+/// Finds where readers of one JSON object may differ: a `model` that is duplicated, in another case
 /// or not a string, further models, and duplicates of the members `configured`.
 ///
 /// # Errors
-/// If some would not accept it at all, or a member of `configured` is duplicate.
+/// If some readers would not accept the body at all, or a member of `configured` is duplicated.
 pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, UnreadableBody> {
     let reading = Members {
         configured,
@@ -259,7 +259,7 @@ impl<'de> Visitor<'de> for Members<'_> {
 }
 
 impl Differences {
-    /// Takes in a member that has to do with models and is not null.
+    /// Records a member that concerns models and is not `null`.
     fn take(&mut self, member: Member, key: &str, value: &str) -> serde_json::Result<()> {
         let text = || serde_json::from_str::<Text<'_>>(value).map(|text| text.to_string());
         let nested = || {
@@ -301,7 +301,7 @@ impl Differences {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Model,
-    /// It is the model of APIs with another name for it.
+    /// Names the model in some APIs.
     ModelId,
     FurtherModels,
     /// An object with the model of a future session.
@@ -332,7 +332,7 @@ impl Member {
 }
 
 /// Whether a case-insensitive reader takes `key` for `name`, which is in lower case. Go's
-/// `encoding/json` is one, and folds two characters from outside of ASCII.
+/// `encoding/json` also folds two non-ASCII characters.
 fn equals_ignoring_case(key: &str, name: &str) -> bool {
     let plain = |sign: char| match sign {
         '\u{17f}' => 's',
@@ -513,7 +513,7 @@ mod tests {
             let read = |decoded: &[u8]| Ok(decoded.to_vec());
             of(CONTENT_ENCODING, encoding).read(body, &memory, 1000, read)
         };
-        // Raw deflate: a stored block with `hi`, the last one.
+        // Raw deflate: one stored block with the content `hi`.
         assert_eq!(read("deflate", b"\x01\x02\0\xfd\xffhi"), Ok(b"hi".to_vec()));
         assert_eq!(read("gzip", b"{}"), Err(UnreadableBody::Encoding));
         assert_eq!(read("compress", b"x"), Err(UnreadableBody::Encoding));
@@ -521,8 +521,8 @@ mod tests {
 
     use proptest::prelude::*;
 
-    /// The models that servers take out of these members: by the first or the last of a name,
-    /// and minding its case or not.
+    /// The models that servers read from these members: the first or the last member with a name,
+    /// in exact or any case.
     fn readings(members: &[(&str, u8)]) -> Vec<Option<u8>> {
         let plain = |name: &str| name.replace("\\u0065", "e");
         let of = |fits: &dyn Fn(&str) -> bool| {

@@ -1,4 +1,4 @@
-//! Hugging Face text-generation-inference: one event per token, or a whole text.
+//! Hugging Face text-generation-inference: one event per token, or a complete text.
 
 use super::detect::{Detected, Target};
 use super::emit;
@@ -40,7 +40,7 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     }
 }
 
-/// Reads `/generate_stream`, `/generate` and what SageMaker carries of them.
+/// Reads `/generate_stream` and `/generate`, including on SageMaker.
 #[derive(Default)]
 pub struct Tgi {
     tokens: u64,
@@ -57,7 +57,7 @@ impl Reader for Tgi {
             token.give(sink);
         }
         event.report(sink);
-        // The whole text again, in the last event alone.
+        // Only the last event has the complete text.
         if let Some(text) = &event.generated_text {
             if self.tokens == 0 {
                 emit::delta(sink, ANSWER, text);
@@ -102,8 +102,8 @@ impl GenerateResponse<'_> {
         error_kind(error).into_owned()
     }
 
-    /// `generated_text` may begin with the prompt (`return_full_text`); the tokens of
-    /// `details`, where asked for, never do.
+    /// Emits a complete text. `generated_text` may begin with the prompt (`return_full_text`), but
+    /// the tokens in `details` never do.
     fn give_whole(&self, sink: Sink<'_>) {
         if let Some(error) = self.error {
             sink(Event::Error(&self.error_kind(error)));
@@ -162,7 +162,7 @@ struct Details<'a> {
 }
 
 impl Details<'_> {
-    /// Prompt tokens, where each of them was asked for.
+    /// The number of prompt tokens, if the request asked for a list of them.
     fn prefilled(&self) -> Option<u64> {
         match self.prefill.len() {
             0 => None,

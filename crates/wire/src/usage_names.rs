@@ -1,5 +1,5 @@
-//! The names under which usage is reported, by who reports it. A number under a name that is in
-//! none of a dialect's tables is noticed, so that the next name is seen in production.
+//! The names of the members of usage, by vendor. Numbers with a name in none of the dialect's
+//! tables are reported, so that new names are noticed in production.
 
 use super::find::USAGE_BEGIN;
 use super::json::Count;
@@ -9,57 +9,57 @@ use serde_json::value::RawValue;
 use std::cell::RefCell;
 use tokengauge_core::call::Dialect;
 
-/// What a count means.
+/// The meaning of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMeaning {
-    /// Tokens of the prompt.
+    /// Input tokens.
     Input,
-    /// The part of them that was read from a cache.
+    /// Input tokens that were read from a cache.
     CachedInput,
-    /// The part of them that was written to a cache.
+    /// Input tokens that were written to a cache.
     CacheWrite,
-    /// The part of those that is kept for an hour.
+    /// Input tokens that were written to a cache for an hour.
     CacheWrite1h,
-    /// Tokens of the answer, reasoning included.
+    /// Output tokens, including reasoning.
     Output,
-    /// The part of them that is reasoning.
+    /// Output tokens of reasoning.
     Reasoning,
-    /// Output that is billed and never sent.
+    /// Output tokens that are billed but never sent.
     UnsentOutput,
-    /// Tokens of audio.
+    /// Audio tokens.
     Audio,
-    /// Tokens of images.
+    /// Image tokens.
     Images,
-    /// Searches and other tools that are billed apart.
+    /// Searches and other hosted tools that are billed separately.
     Tools,
-    /// What the call costs.
+    /// The cost of the call.
     Cost,
-    /// All tokens: shows which of the others include which.
+    /// All tokens, which shows which counts include which.
     Total,
     /// The service tier.
     Tier,
-    /// Known and not needed.
+    /// Known but not needed.
     Unused,
 }
 
 impl UsageMeaning {
-    /// What it means, in a few words.
+    /// The meaning in a few words.
     pub fn as_str(self) -> &'static str {
         match self {
             UsageMeaning::Input => "input",
             UsageMeaning::CachedInput => "read from a cache",
             UsageMeaning::CacheWrite => "written to a cache",
-            UsageMeaning::CacheWrite1h => "kept in it for an hour",
+            UsageMeaning::CacheWrite1h => "written to a cache for an hour",
             UsageMeaning::Output => "output",
             UsageMeaning::Reasoning => "reasoning",
-            UsageMeaning::UnsentOutput => "billed and never sent",
-            UsageMeaning::Audio => "audio, for the price",
-            UsageMeaning::Images => "images, for the price",
-            UsageMeaning::Tools => "hosted tools, for the price",
-            UsageMeaning::Cost => "the cost, or what is billed",
-            UsageMeaning::Total => "shows which counts include which",
-            UsageMeaning::Tier => "the service tier, for the price",
-            UsageMeaning::Unused => "not needed",
+            UsageMeaning::UnsentOutput => "billed but never sent",
+            UsageMeaning::Audio => "audio (only for the price)",
+            UsageMeaning::Images => "images (only for the price)",
+            UsageMeaning::Tools => "hosted tools (only for the price)",
+            UsageMeaning::Cost => "cost or billed amount",
+            UsageMeaning::Total => "all tokens (shows which counts include others)",
+            UsageMeaning::Tier => "service tier (only for the price)",
+            UsageMeaning::Unused => "not used",
         }
     }
 }
@@ -69,20 +69,20 @@ use UsageMeaning::{
     Tools, Total, UnsentOutput, Unused,
 };
 
-/// The members of one shape of usage.
+/// The members of one format of usage.
 pub struct UsageNames {
-    /// The dialects that have it.
+    /// The dialects that use the format.
     pub dialects: &'static str,
-    /// Where the object is.
+    /// The place of the object in a response.
     pub place: &'static str,
-    /// Paths within it, and what they mean.
+    /// The paths of members in the object, and their meanings.
     pub names: &'static [(&'static str, UsageMeaning)],
-    /// Who documents them.
+    /// URL of the documentation.
     pub source: &'static str,
 }
 
 pub(super) const CHAT: &UsageNames = &UsageNames {
-    dialects: "OpenAI chat and text completions, and everything that imitates them",
+    dialects: "OpenAI chat and text completions, and compatible APIs",
     place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
     names: &[
         ("prompt_tokens", Input),
@@ -374,7 +374,7 @@ const GATEWAYS: &UsageNames = &UsageNames {
     source: "https://ai.pydantic.dev/gateway/",
 };
 
-/// Every shape of usage that is understood. A dialect says in its registration which of them it reads.
+/// Every known format of usage. The registration of a dialect lists the formats that it reads.
 pub const USAGE_NAMES: &[&UsageNames] = &[
     CHAT,
     RESPONSES,
@@ -394,7 +394,7 @@ pub(super) fn unknown_usage(
     payload: &[u8],
 ) -> Vec<String> {
     const MOST: usize = 4;
-    // A longer one could become structures of many times its size.
+    // A longer payload could become structures of many times its size.
     const MOST_BYTES: usize = 64 * 1024;
     let mut unknown = Vec::new();
     let Some(begin) = USAGE_BEGIN
@@ -425,14 +425,14 @@ pub(super) fn unknown_usage(
     unknown
 }
 
-/// A hash of a dialect and of the text from a usage to the end of its payload, without the numbers in it. To read
-/// a usage for its names takes longer than everything else that is done with it, and nearly all
-/// usages of an upstream have the same names.
+/// A hash of a dialect and of the payload from its usage on, without numbers. Reading a usage for
+/// its names is more expensive than everything else that is done with it, and nearly all usages of
+/// an upstream have the same names.
 #[derive(Clone, Copy)]
 struct Shape(u64);
 
 thread_local! {
-    /// Shapes without a name that is in no table, each where its last bits say.
+    /// Shapes in which every name is known, indexed by their low bits.
     static KNOWN_SHAPES: RefCell<[u64; 64]> = const { RefCell::new([0; 64]) };
 }
 
@@ -444,7 +444,7 @@ impl Shape {
         }
         let (mut hash, mut before) = (0xcbf2_9ce4_8422_2325_u64 ^ dialect as u64, b' ');
         for &byte in text {
-            // Digits within a name, as in `ephemeral_1h_input_tokens`, are part of it.
+            // Digits in a name, such as in `ephemeral_1h_input_tokens`, are part of the name.
             let is_number =
                 byte.is_ascii_digit() && !(before.is_ascii_alphabetic() || before == b'_');
             if !is_number {
@@ -481,7 +481,7 @@ fn is_known(shapes: &[&UsageNames], path: &str) -> bool {
         })
 }
 
-/// Calls `each` with the path of every number, also of one that is written as a string.
+/// Calls `each` with the path of every number, including numbers in strings.
 fn walk(value: &Value, path: &str, each: &mut dyn FnMut(&str)) {
     match value {
         Value::Number(_) => each(path),
@@ -501,7 +501,6 @@ fn walk(value: &Value, path: &str, each: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The objects of an event in which there may be a usage.
 #[derive(Deserialize)]
 struct Holder<'a> {
     #[serde(borrow)]
@@ -628,7 +627,7 @@ mod tests {
         for (dialect, found) in [
             (Dialect::OpenaiChat, "inputTokens"),
             (Dialect::Anthropic, "prompt_tokens,inputTokens"),
-            // It is not learned from one dialect for the other.
+            // A shape that was learnt for one dialect does not apply to another.
             (Dialect::BedrockInvoke, ""),
             (Dialect::OpenaiChat, "inputTokens"),
         ] {
@@ -641,7 +640,7 @@ mod tests {
         unknown_usage((dialect, registration.usage), payload).join(",")
     }
 
-    /// The events of a body whose usage has the members of `beside` and 7 at `path`.
+    /// The events of a body whose usage is the given members with the number 7 added at `path`.
     fn read(dialect: Dialect, body: &str, beside: &Value, path: Option<&str>) -> String {
         let mut usage = beside.clone();
         if let Some(path) = path {
@@ -718,7 +717,7 @@ mod tests {
                 r#"{"object":"conversation.response","outputs":[],"usage":USAGE}"#,
             ),
         ];
-        // Some numbers are only read if another number is there.
+        // Some numbers are read only if another number is present.
         let besides = [
             json!({}),
             json!({"is_byok": true, "cost": 0.5}),

@@ -1,5 +1,6 @@
-//! WebSocket frames, read from a copy of the connection's bytes: either direction, masked or not,
-//! messages in several frames, control frames in between. Nothing is ever sent.
+//! WebSocket frames, read from a copy of the bytes of a connection in either direction. Frames may
+//! be masked, messages may consist of several frames, and control frames may come in between.
+//! Nothing is sent.
 
 use super::encoding::Stage;
 use super::framing::{Item, Splitter};
@@ -10,23 +11,21 @@ use tokengauge_core::memory::{Buffer, Memory};
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-/// What every compressed message leaves out at its end (RFC 7692).
+/// Removed from the end of every compressed message (RFC 7692).
 const DEFLATE_TAIL: &[u8] = &[0, 0, 0xff, 0xff];
 const LONGEST_HEADER: usize = 14;
 
-/// Puts messages together.
 pub(super) struct WebSocket {
     limit: usize,
     header: Vec<u8>,
     frame: Option<Frame>,
     message: Buffer,
     compressed: bool,
-    /// Present where `permessage-deflate` was agreed on.
+    /// Set if `permessage-deflate` was negotiated.
     inflate: Option<Stage>,
     inflated: Buffer,
 }
 
-/// The frame being read.
 struct Frame {
     remaining: u64,
     mask: Option<[u8; 4]>,
@@ -36,7 +35,6 @@ struct Frame {
 }
 
 impl WebSocket {
-    /// `extensions` is the `sec-websocket-extensions` that was agreed on.
     pub(super) fn new(extensions: Option<&str>, limits: &Limits, memory: &Arc<Memory>) -> Self {
         let deflate = extensions.is_some_and(|agreed| agreed.contains("permessage-deflate"));
         WebSocket {
@@ -50,7 +48,7 @@ impl WebSocket {
         }
     }
 
-    /// Reads a frame header out of what is held and `bytes`; how many of `bytes` it took.
+    /// Reads a frame header from the held bytes and `bytes`. Returns how many of `bytes` it used.
     fn head(&mut self, bytes: &[u8]) -> Result<usize, DecodeError> {
         let before = self.header.len();
         let more = bytes.len().min(LONGEST_HEADER - before);
@@ -94,7 +92,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Reads what of `bytes` belongs to the frame at hand; how many those were.
+    /// Reads the bytes that belong to the current frame. Returns their number.
     fn body(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<usize, DecodeError> {
         let Some(frame) = &mut self.frame else {
             return Ok(0);

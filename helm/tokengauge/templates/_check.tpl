@@ -2,7 +2,7 @@
 {{ include "tokengauge.fullname" . }}-check
 {{- end }}
 
-{{- /* cert-manager makes the certificate from an object of this release, so it need not be there yet. */}}
+{{- /* cert-manager creates the certificate from an object of this release, so it may not exist yet. */}}
 {{- define "tokengauge.check.later" -}}
 {{- with .Values }}
 {{- if and (eq .mode "gateway") .tls.enabled .tls.certManager.enabled (not .tls.existingSecret) }}true{{ end }}
@@ -24,19 +24,19 @@ proxy-config.toml: |2
   {{- end }}
 {{- end }}
 
-{{- /* Of its Job. */}}
+{{- /* The spec of the check's Job. */}}
 {{- define "tokengauge.check.spec" -}}
 {{- $gateway := eq .Values.mode "gateway" }}
 {{- $part := ternary .Values.gateway .Values.sidecar.injector $gateway }}
 {{- $selector := dict "root" . "part" "check" }}
 {{- $later := include "tokengauge.check.later" . }}
 activeDeadlineSeconds: {{ .Values.check.timeoutSeconds }}
-# Without hooks, and of a failure whose name did not come again, it is there for a day.
+# Deletes the Job after a day if no hook does, or if it failed and no later Job has its name.
 ttlSecondsAfterFinished: 86400
 backoffLimit: 2
 {{- if semverCompare ">=1.29-0" (include "tokengauge.kube" .) }}
-{{- /* In the schema of 1.28 `onPodConditions` is required, too. */}}
-# What is wrong stays wrong: it is not tried again.
+{{- /* The schema of 1.28 also requires `onPodConditions`. */}}
+# An invalid configuration stays invalid, so the Job does not retry.
 podFailurePolicy:
   rules:
     - action: FailJob
@@ -54,7 +54,7 @@ template:
       {{- include "tokengauge.noSidecar.annotations" . | nindent 6 }}
   spec:
     restartPolicy: Never
-    # That of the release is not there yet.
+    # The service account of the release does not exist yet.
     serviceAccountName: {{ .Values.serviceAccount.create | ternary "default" (include "tokengauge.serviceAccount" .) | quote }}
     {{- include "tokengauge.podBasics" (dict "root" . "at" $part) | nindent 4 }}
     containers:
@@ -91,7 +91,7 @@ template:
       - name: injector
         image: {{ include "tokengauge.image" . | quote }}
         imagePullPolicy: {{ .Values.image.pullPolicy }}
-        # Nothing is injected into; the injector's own configuration is read.
+        # The file is empty: the command only reads the injector's configuration.
         args: [inject, --config=/etc/tokengauge/injector/injector.toml, --file=/etc/tokengauge/injector/nothing.yaml]
         resources:
           {{- toYaml .Values.check.resources | nindent 10 }}
@@ -100,7 +100,7 @@ template:
           - { name: config, mountPath: /etc/tokengauge/injector, readOnly: true }
           {{- end }}
     volumes:
-      # For a `state_dir`. Only the process that keeps its state may write to the real volume.
+      # For `state_dir`. Only the process that keeps its state may write to the real volume.
       - { name: state, emptyDir: { sizeLimit: 16Mi } }
       - name: config
         configMap: { name: {{ default (include "tokengauge.check.name" .) .Values.existingConfigMap | quote }} }

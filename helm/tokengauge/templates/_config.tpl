@@ -1,10 +1,10 @@
-{{- /* The configuration as it is written, where it is a text: the proxy's own example where there is none. */}}
+{{- /* The configuration's text as given, or the proxy's example if there is none. */}}
 {{- define "tokengauge.config.written" -}}
 {{- default (.Files.Get "files/proxy-config.toml") .Values.config }}
 {{- end }}
 
-{{- /* The tables of the configuration as the proxy gets it, put into .into: dict "root", "into". The result of an
-include is a text, and through JSON whole numbers would become fractions. */}}
+{{- /* Puts the tables of the proxy's configuration into .into: dict "root", "into". An include could only return a text,
+and JSON would convert integers to fractions. */}}
 {{- define "tokengauge.config.tables" -}}
 {{- $values := .root.Values }}
 {{- $tables := dict }}
@@ -26,7 +26,7 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- end }}
 {{- end }}
 
-{{- /* What the chart knows better than whoever writes the configuration: where it mounts things. */}}
+{{- /* Settings that depend on the chart's mounts. */}}
 {{- define "tokengauge.config.overlay" -}}
 {{- $values := .root.Values }}
 {{- if eq $values.mode "gateway" }}
@@ -43,7 +43,7 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- end }}
 {{- end }}
 
-{{- /* The configuration's text, in the operator's own words where nothing is put in. */}}
+{{- /* The configuration's text, unchanged if the chart adds nothing. */}}
 {{- define "tokengauge.config.text" -}}
 {{- $overlay := dict }}
 {{- include "tokengauge.config.overlay" (dict "root" . "into" $overlay) }}
@@ -56,14 +56,14 @@ include is a text, and through JSON whole numbers would become fractions. */}}
 {{- end }}
 {{- end }}
 
-{{- /* The same without `[tls]`, whose certificate is not there yet. */}}
+{{- /* The configuration without `[tls]`, whose certificate does not exist yet. */}}
 {{- define "tokengauge.config.withoutTls" -}}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
 {{- include "tokengauge.toml" (omit $tables "tls") }}
 {{- end }}
 
-{{- /* TOML of values, whose numbers are all fractions: the whole ones become integers, which the program takes for
+{{- /* Converts values to TOML. Helm's numbers are all fractions; whole ones become integers, which the program accepts as
 either. */}}
 {{- define "tokengauge.toml" -}}
 {{- $whole := dict }}
@@ -71,8 +71,8 @@ either. */}}
 {{- toToml $whole.value }}
 {{- end }}
 
-{{- /* Puts a value with its whole fractions as integers into .into.value: dict "value", "into". A list with another fraction
-stays as it is: its numbers are of one kind. */}}
+{{- /* Puts a value with integers instead of whole fractions into .into.value: dict "value", "into". A list with any other
+fraction is unchanged, because TOML lists need one type. */}}
 {{- define "tokengauge.whole" -}}
 {{- $value := .value }}
 {{- if kindIs "map" $value }}
@@ -99,7 +99,7 @@ stays as it is: its numbers are of one kind. */}}
 {{- $_ := set .into "value" $value }}
 {{- end }}
 
-{{- /* How long a gateway's pod may take to end. */}}
+{{- /* The grace period of a gateway's pod. */}}
 {{- define "tokengauge.grace" -}}
 {{- if not (kindIs "invalid" .Values.gateway.terminationGracePeriodSeconds) }}
 {{- int64 .Values.gateway.terminationGracePeriodSeconds }}
@@ -113,7 +113,7 @@ stays as it is: its numbers are of one kind. */}}
 {{- end }}
 {{- end }}
 
-{{- /* "https" where the admin address has TLS. */}}
+{{- /* "https" if the admin address has TLS. */}}
 {{- define "tokengauge.adminScheme" -}}
 {{- if .Values.existingConfigMap }}{{ default "http" .Values.admin.scheme }}{{ else }}
 {{- $tables := dict }}
@@ -127,23 +127,23 @@ stays as it is: its numbers are of one kind. */}}
 {{- default (include "tokengauge.fullname" .) .Values.existingConfigMap }}
 {{- end }}
 
-{{- /* A digest of what only a restart changes (crates/config/src/reload.rs), so that a change of it rolls the pods, and no other
-change does. */}}
+{{- /* A digest of the settings that need a restart (crates/config/src/reload.rs), so that only a change of these restarts
+the pods. */}}
 {{- define "tokengauge.config.restartOnly" -}}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
 {{- $measure := default (dict) $tables.measure }}
-{{- /* `listen` is overridden by the arguments. */}}
+{{- /* The arguments override `listen`. */}}
 {{- $admin := omit (default (dict) $tables.admin) "listen" }}
 {{- list $admin $tables.otlp $tables.state_dir $tables.ledger $tables.quota_store $tables.sink $measure.max_models | toJson | sha256sum }}
 {{- end }}
 
-{{- /* What of the configuration is counted or done by each process for itself, one name a line. */}}
+{{- /* Names of settings that each process counts for itself, one per line. */}}
 {{- define "tokengauge.config.ofEachReplica" -}}
 {{- if not .Values.existingConfigMap }}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
-{{- /* A quota store shares quotas, budgets and alerts; in shadow mode alerts alone. */}}
+{{- /* A quota store shares quotas, budgets and alerts; in shadow mode only alerts. */}}
 {{- $store := $tables.quota_store }}
 {{- $shared := and $store (ne (default "enforce" (get (default (dict) $store) "mode")) "shadow") }}
 {{- range $tables.quota }}

@@ -1,11 +1,11 @@
-{{- /* Whole seconds, rounded up, of a duration as the configuration writes it ("10.5m", "1h30m", "500ms", "0"). What the program
-refuses (the crate humantime: a unit it does not know, a fraction that is no whole number of nanoseconds, or from hours on of
-seconds) is refused here. */}}
+{{- /* Whole seconds, rounded up, of a duration in the configuration ("10.5m", "1h30m", "500ms", "0"). This refuses the same durations as
+the program (crate humantime): unknown units, and fractions that are not whole nanoseconds, or from hours on not whole
+seconds. */}}
 {{- define "tokengauge.seconds" -}}
 {{- $units := "nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds|second|secs|sec|s|minutes|minute|mins|min|m|hours|hour|hrs|hr|h|days|day|d|weeks|week|wks|wk|w|months|month|M|years|year|yrs|yr|y" }}
 {{- $blank := "[\\s\\v\\x{85}\\p{Z}]*" }}
 {{- $number := printf "([0-9](?:%s[0-9])*)%s(?:\\.%s([0-9](?:%s[0-9])*)%s)?" $blank $blank $blank $blank $blank }}
-{{- /* A unit ends where a digit, a blank or the text follows. */}}
+{{- /* A unit ends before a digit, a blank or the end of the text. */}}
 {{- $span := printf "%s(%s)" $number $units }}
 {{- $all := printf "^(?:%s%s(?:%s|$))+$" $blank $span $blank }}
 {{- if not (kindIs "string" .) }}{{ include "tokengauge.duration.refuse" (toString .) }}{{ end }}
@@ -25,10 +25,10 @@ seconds) is refused here. */}}
 {{- end }}
 
 {{- define "tokengauge.duration.refuse" -}}
-{{- include "tokengauge.refuse" (printf "drain_timeout: %q is not a duration such as \"250ms\", \"30s\", \"10.5m\" or \"1h 30m\", or too long or too fine for one" .) }}
+{{- include "tokengauge.refuse" (printf "drain_timeout: %q is not a duration such as \"250ms\", \"30s\", \"10.5m\" or \"1h 30m\", or it is too long or too precise" .) }}
 {{- end }}
 
-{{- /* Puts .seconds and .nanos of one number with its unit, .text, beside it. */}}
+{{- /* Adds .seconds and .nanos for .text, which is one number with its unit. */}}
 {{- define "tokengauge.duration.part" -}}
 {{- $blanks := "[\\s\\v\\x{85}\\p{Z}]+" }}
 {{- $text := regexReplaceAll $blanks .text "" }}
@@ -48,7 +48,7 @@ seconds) is refused here. */}}
 {{- else if regexMatch "^(M|month.*)$" $unit }}{{ $factor = 2630016 }}
 {{- else if hasPrefix "y" $unit }}{{ $factor = 31557600 }}
 {{- end }}
-{{- /* An int64 of seconds is what a pod can have. */}}
+{{- /* A pod's grace period is an int64 of seconds. */}}
 {{- $whole_seconds := and $small (ge (int64 $factor) 1000000000) }}
 {{- $times := ternary (div $factor 1000000000) (int64 $factor) $whole_seconds }}
 {{- $finest := and (eq (int64 $factor) 1) (contains "." $text) }}
@@ -58,7 +58,7 @@ seconds) is refused here. */}}
 {{- $_ := set . "seconds" (div $value $per) }}
 {{- $_ := set . "nanos" (mod $value $per) }}
 {{- if $fraction }}
-{{- /* By tens that both can do without, so that nothing overflows. */}}
+{{- /* Cancels common factors of ten, so that nothing overflows. */}}
 {{- $tens := min (len (regexFind "0*$" (toString $factor))) (len $fraction) | int }}
 {{- $factor = div $factor (printf "1%s" (repeat $tens "0") | int64) }}
 {{- $rest := sub (len $fraction) $tens | int }}

@@ -16,7 +16,7 @@
 {{ include "tokengauge.fullname" . }}-injector
 {{- end }}
 
-{{- /* What tells the pods of a part: never changed after the installation. */}}
+{{- /* Selector labels of a part's pods, which must not change after the installation. */}}
 {{- define "tokengauge.selector" -}}
 app.kubernetes.io/name: {{ include "tokengauge.name" .root | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
@@ -33,7 +33,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* Without the versions: a new one of the chart alone restarts nothing. */}}
+{{- /* Without versions, so that a new chart version restarts no pod. */}}
 {{- define "tokengauge.podLabels" -}}
 {{- include "tokengauge.selector" . }}
 {{- with .root.Values.labels }}
@@ -41,7 +41,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end }}
 {{- end }}
 
-{{- /* Of pods that end by themselves: no mesh puts a sidecar into them, which might not end. */}}
+{{- /* For pods that end by themselves: a mesh must not inject a sidecar, which might not end. */}}
 {{- define "tokengauge.noSidecar.labels" -}}
 sidecar.istio.io/inject: "false"
 kuma.io/sidecar-injection: disabled
@@ -58,7 +58,7 @@ consul.hashicorp.com/connect-inject: "false"
 {{- default .Capabilities.KubeVersion.Version .Values.kubeVersion }}
 {{- end }}
 
-{{- /* With global.imageRegistry in place of the registry that the repository names, if it names one. */}}
+{{- /* global.imageRegistry replaces the registry in the repository, or is added. */}}
 {{- define "tokengauge.image" -}}
 {{- $repository := .Values.image.repository }}
 {{- with .Values.global.imageRegistry }}
@@ -69,7 +69,7 @@ consul.hashicorp.com/connect-inject: "false"
 {{- end }}
 {{- end }}
 
-{{- /* imagePullSecrets and global.imagePullSecrets, whose entries may also be plain names: a JSON list of names. */}}
+{{- /* A JSON list of the names in imagePullSecrets and global.imagePullSecrets, whose entries may also be plain names. */}}
 {{- define "tokengauge.pullSecrets" -}}
 {{- $names := list }}
 {{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets }}
@@ -84,7 +84,7 @@ consul.hashicorp.com/connect-inject: "false"
 {{- end }}
 {{- end }}
 
-{{- /* What pods share that no part has an opinion on: dict "root", "at" (the values of the part). */}}
+{{- /* Common fields of all pods: dict "root", "at" (the values of the part). */}}
 {{- define "tokengauge.podBasics" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -111,7 +111,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* How its containers find names. */}}
+{{- /* DNS settings of the pod. */}}
 {{- define "tokengauge.dns" -}}
 {{- with .dnsPolicy }}
 dnsPolicy: {{ . }}
@@ -131,7 +131,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{- /* The variables of `known`, but for those that `env` of the values has, and then these: dict "root", "known" (a YAML list). */}}
+{{- /* The variables of `known` that `env` does not override, followed by `env`: dict "root", "known" (a YAML list). */}}
 {{- define "tokengauge.env" -}}
 {{- $own := list }}
 {{- range .root.Values.env }}{{ $own = append $own .name }}{{ end }}
@@ -145,7 +145,7 @@ securityContext:
 {{- end }}
 {{- end }}
 
-{{- /* For `ipFamilies` and `ipFamilyPolicy` of a Service's values. */}}
+{{- /* `ipFamilies` and `ipFamilyPolicy` of a Service. */}}
 {{- define "tokengauge.ipFamilies" -}}
 {{- with .ipFamilyPolicy }}
 ipFamilyPolicy: {{ . }}
@@ -155,7 +155,7 @@ ipFamilies: [{{ join ", " . }}]
 {{- end }}
 {{- end }}
 
-{{- /* Where pods go, as far as that is said: dict "root", "at" (the values), "part". */}}
+{{- /* Scheduling of pods: dict "root", "at" (the values), "part". */}}
 {{- define "tokengauge.placement" -}}
 {{- include "tokengauge.podBasics" . }}
 serviceAccountName: {{ include "tokengauge.serviceAccount" .root | quote }}
@@ -193,7 +193,7 @@ metadata:
 spec:
   maxUnavailable: {{ .at.podDisruptionBudget.maxUnavailable }}
   {{- if semverCompare ">=1.27-0" (include "tokengauge.kube" .root) }}
-  # A pod that is not ready serves nobody: nodes need not wait for it.
+  # An unready pod has no traffic, so a drain of its node need not wait for it.
   unhealthyPodEvictionPolicy: AlwaysAllow
   {{- end }}
   selector:
@@ -201,7 +201,7 @@ spec:
       {{- include "tokengauge.selector" . | nindent 6 }}
 {{- end }}
 
-{{- /* Ends the rendering with a reason. */}}
+{{- /* Fails the rendering with a reason. */}}
 {{- define "tokengauge.refuse" -}}
 {{- fail (printf "\n\n%s\n" .) }}
 {{- end }}

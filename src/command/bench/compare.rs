@@ -1,4 +1,4 @@
-//! `tokengauge bench --compare OLD NEW`: two results compared.
+//! `tokengauge bench --compare OLD NEW`: compares two results.
 
 use super::BenchCommandError;
 use crate::Error;
@@ -13,7 +13,10 @@ use tokengauge_process::{SystemError, output};
 
 pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Error> {
     if let Some(file) = args.output.first() {
-        return Err(CommandError::file(file)("a comparison is printed, -o is for results").into());
+        return Err(CommandError::file(file)(
+            "--output works only for results; redirect standard output to save a comparison",
+        )
+        .into());
     }
     let comparison = Comparison::of(&read(old)?, &read(new)?);
     output::print(&match args.format.chosen() {
@@ -28,7 +31,7 @@ pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Er
     let undecided = comparison.undecided();
     if (args.fail_if_worse || comparison.figures.is_empty()) && !undecided.is_empty() {
         Err(Error::Undecided(format!(
-            "not decided whether {} is worse than {}: {}",
+            "cannot decide whether {} is worse than {}: {}",
             new.display(),
             old.display(),
             undecided.join("; ")
@@ -45,7 +48,7 @@ fn read(file: &Path) -> Result<Results, Error> {
     match results.schema_version {
         SCHEMA_VERSION => Ok(results),
         other => Err(CommandError::file(file)(format!(
-            "its schema_version is {other}, this program's {SCHEMA_VERSION}: measure again with it"
+            "the file has schema_version {other}, but this program needs {SCHEMA_VERSION}; measure again with this program"
         ))
         .into()),
     }

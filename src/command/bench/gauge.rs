@@ -1,4 +1,4 @@
-//! Asks a tokengauge on the way for its records of the benchmark's calls.
+//! Requests the records of the benchmark's calls from a tokengauge proxy between client and backend.
 
 use super::super::api_client::{Proxy, encoded};
 use crate::Error;
@@ -10,9 +10,9 @@ use tokengauge_bench::gauge::{AskGauge, NoRecords};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 
-/// The clock of the gauge's machine may be so far off.
+/// The tolerated difference between the clocks of the two machines.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
-/// Pages that are asked for at most: a million calls.
+/// The maximum number of requested pages: a million calls.
 const MAX_PAGES: usize = 1000;
 
 #[derive(serde::Deserialize)]
@@ -21,10 +21,10 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// A function that asks the gauge at this address.
+/// Returns a function that requests records from the proxy at this address.
 ///
 /// # Errors
-/// Where the token's file cannot be read.
+/// Returns an error if the token file cannot be read.
 pub(super) fn ask(address: &str, args: &BenchArgs) -> Result<AskGauge, Error> {
     let proxy = Proxy::of(&AdminArgs {
         admin: address.to_owned(),
@@ -38,7 +38,6 @@ pub(super) fn ask(address: &str, args: &BenchArgs) -> Result<AskGauge, Error> {
     }))
 }
 
-/// All records of the agent's calls from an instant on.
 async fn records(proxy: &Proxy, from: SystemTime) -> Result<Vec<CallRecord>, NoRecords> {
     let since = rfc3339_seconds(from - CLOCKS_DIFFER);
     let first = format!("/api/v1/calls?agent={AGENT}&since={since}&limit=1000");

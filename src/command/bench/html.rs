@@ -1,4 +1,4 @@
-//! Results as one HTML file with plots, in light and dark, which loads nothing.
+//! Results as one HTML file with plots, for light and dark themes, without external resources.
 
 use maud::{Markup, html};
 use tokengauge_bench::level::LevelResult;
@@ -8,9 +8,8 @@ use tokengauge_bench::{Results, text};
 use tokengauge_html::page::{self, figure};
 use tokengauge_html::plot::{self, Series};
 
-/// Loads whose distributions are drawn into one plot: it has as many colours.
+/// The maximum number of loads in the plot of distributions, which is its number of colours.
 const DISTRIBUTIONS: usize = 3;
-/// Loads whose course is drawn.
 const COURSES: usize = 12;
 
 pub(super) fn page(results: &Results) -> String {
@@ -32,7 +31,6 @@ pub(super) fn page(results: &Results) -> String {
     page::page("tokengauge bench", "", &body)
 }
 
-/// Throughput, and the speed and wait of a call, by load.
 fn curves(results: &Results) -> Markup {
     let by_load = |value: &dyn Fn(&LevelResult) -> Option<f64>| {
         let points = results.levels.iter();
@@ -64,7 +62,6 @@ fn curves(results: &Results) -> Markup {
     }
 }
 
-/// How times are distributed at the lowest, a middle and the highest load with figures.
 fn distributions(results: &Results) -> Markup {
     let known: Vec<_> = results
         .levels
@@ -100,7 +97,6 @@ fn distributions(results: &Results) -> Markup {
     }
 }
 
-/// The course of the first trial of each load, by phase.
 fn courses(results: &Results) -> Markup {
     let key = ["steady", "warm-up and burn-in", "not counted"];
     html! {

@@ -1,4 +1,4 @@
-//! The command line as a plan.
+//! Converts the command line into a plan.
 
 use super::{BenchCommandError, gauge, until};
 use crate::Error;
@@ -20,19 +20,16 @@ use tokengauge_net::tls::ClientTls;
 use tokengauge_process::SystemError;
 use uuid::Uuid;
 
-/// Calls at once and calls per second at most.
 const MOST: f64 = 8192.0;
 
-/// What is searched where no load is named.
 const SEARCHED: &str = "1..64";
 
-/// How far back calls of a ledger or warehouse are taken where nobody says.
 const SINCE: Duration = Duration::from_secs(86_400);
 
-/// What the command line asks for.
+/// Converts the command line into a plan.
 ///
 /// # Errors
-/// Where its options contradict each other, or a file or variable that it names cannot be used.
+/// Returns an error if options contradict each other, or if a file or an environment variable cannot be used.
 pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
     let workload = workload(&args.request)?;
     let mut objectives = args.objectives.clone();
@@ -71,7 +68,7 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
         },
         objectives,
         usd_per_hour: args.usd_per_hour,
-        // A seed that fits into a number of JSON.
+        // Limits the seed to integers that JSON numbers represent exactly.
         seed: args
             .load
             .random_seed
@@ -140,7 +137,7 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
         let (header, prefix) = request.endpoint_type.key_header();
         let value = HeaderValue::from_str(&format!("{prefix}{}", key.trim()));
         let Some(mut value) = value.ok().filter(|_| !key.trim().is_empty()) else {
-            let reason = format!("the variable {name} holds no key");
+            let reason = format!("the environment variable {name} does not contain a key");
             return Err(CommandError::refused("--api-key-env", reason).into());
         };
         value.set_sensitive(true);
@@ -152,7 +149,7 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
             Some((name, HeaderValue::from_str(value.trim()).ok()?))
         });
         let Some((name, value)) = parts else {
-            // Its value may be a key.
+            // The value may be a key, so the message contains only the name.
             let name = text.split(':').next().unwrap_or_default();
             return Err(BenchCommandError::from(BenchError::Header(name.to_owned())).into());
         };
@@ -198,7 +195,7 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
         if number.fract() == 0.0 {
             Ok(number as u32)
         } else {
-            let reason = format!("{number} is no whole number");
+            let reason = format!("{number} is not a whole number");
             Err(CommandError::refused("--concurrency", reason))
         }
     };
@@ -220,7 +217,7 @@ enum Numbers {
     Range(f64, f64),
 }
 
-/// `1,2,4` or `1..64`.
+/// Parses `1,2,4` or `1..64`.
 fn numbers(text: &str, option: &str) -> Result<Numbers, CommandError> {
     let number = |text: &str| {
         text.trim()
@@ -241,8 +238,8 @@ fn numbers(text: &str, option: &str) -> Result<Numbers, CommandError> {
     };
     found.ok_or_else(|| {
         let reason = format!(
-            "`{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
-             a load is above 0 and at most {MOST}"
+            "`{text}` is not a load such as 8, a list such as 1,2,4,8 or a range such as 1..64; \
+             loads must be above 0 and at most {MOST}"
         );
         CommandError::refused(option, reason)
     })

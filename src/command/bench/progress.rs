@@ -1,4 +1,4 @@
-//! How far a benchmark is, on standard error: one line that changes on a terminal, else a line a trial.
+//! The progress of a benchmark on standard error: a changing line on a terminal, otherwise one line per trial.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -29,7 +29,6 @@ impl Shown {
         self.number = progress.number;
     }
 
-    /// Takes the changing line away.
     pub(super) fn clear(&self) {
         if self.terminal && self.number > 0 {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

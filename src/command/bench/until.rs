@@ -1,4 +1,4 @@
-//! Objectives of a configuration or of a running proxy as objectives of a benchmark.
+//! Converts objectives of a configuration or a running proxy into objectives of a benchmark.
 
 use crate::Error;
 use crate::cli::{AdminArgs, BenchArgs};
@@ -8,14 +8,12 @@ use serde::Deserialize;
 use tokengauge_bench::metric::{Metric, TailMetric, TailOf};
 use tokengauge_bench::objective::{Objective, ObjectiveMetric};
 
-/// An objective of a proxy, as its API has it.
 #[derive(Debug, Deserialize)]
 struct Slo {
     name: String,
-    /// The key of its indicator.
     indicator: String,
     threshold: Option<f64>,
-    /// The share of events that are to be good.
+    /// The required share of good events.
     objective: f64,
     /// `request`, `token`, or the length of a slice.
     event: String,
@@ -26,10 +24,10 @@ struct Slos {
     slos: Vec<Slo>,
 }
 
-/// The objectives of `--until`.
+/// Returns the objectives that the command line names.
 ///
 /// # Errors
-/// Where there is none of a name, or a benchmark does not measure what it is on.
+/// Returns an error if an objective does not exist or if benchmarks do not measure its indicator.
 pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
     if args.until.is_empty() {
         return Ok(Vec::new());
@@ -48,7 +46,7 @@ pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
             } else {
                 format!("it has {}", names.join(", "))
             };
-            let reason = format!("{origin} has no objective of that name; {names}");
+            let reason = format!("{origin} has no objective with this name; {names}");
             return Err(refused(reason));
         };
         objective(slo).map_err(refused)
@@ -83,7 +81,7 @@ fn of_configuration(args: &BenchArgs) -> Result<(Vec<Slo>, String), Error> {
     Ok((slos.collect(), origin))
 }
 
-/// The objective of a benchmark that means the same: of 95 of 100 calls within 500 ms, `ttft_p95<=500ms`.
+/// Returns the equivalent objective of a benchmark, such as `ttft_p95<=500ms` for 95 % of calls within 500 ms.
 fn objective(slo: &Slo) -> Result<Objective, String> {
     let at = |of, at_most| {
         let limit = slo.threshold.unwrap_or_default();
@@ -98,24 +96,26 @@ fn objective(slo: &Slo) -> Result<Objective, String> {
         "duration" => TailOf::Latency,
         "availability" => {
             return Err(
-                "a load with failed calls has no figures: --max-failed says how many may fail"
+                "benchmarks do not measure availability; limit failed calls with --max-failed"
                     .to_owned(),
             );
         }
         other => {
             return Err(format!(
-                "a benchmark does not judge `{other}`, but ttft, output_tps, duration and throughput"
+                "benchmarks cannot measure `{other}`, only ttft, output_tps, duration and throughput"
             ));
         }
     };
     if slo.event != "request" {
-        return Err("it judges tokens or slices of time, a benchmark judges calls".to_owned());
+        return Err(
+            "the objective counts tokens or slices of time, but benchmarks count calls".to_owned(),
+        );
     }
     let percent = slo.objective * 100.0;
     let whole = percent.round();
     if !(51.0..=99.0).contains(&whole) || (percent - whole).abs() > 1e-6 {
         return Err(format!(
-            "{percent} of 100 calls: a benchmark judges whole percentages from 51 to 99"
+            "the objective requires {percent} % of calls, but benchmarks need a whole percentage from 51 to 99"
         ));
     }
     let tail = TailMetric {
@@ -153,9 +153,9 @@ mod tests {
         let throughput = text(&slo("throughput", 1000.0, 0.999, "1m"));
         assert_eq!(throughput.as_deref(), Ok("output_throughput>=1000"));
         for (indicator, share, event, wanted) in [
-            ("ttft", 0.999, "request", "whole percentages"),
-            ("ttft", 0.95, "token", "judges calls"),
-            ("stalls", 0.95, "request", "does not judge `stalls`"),
+            ("ttft", 0.999, "request", "a whole percentage"),
+            ("ttft", 0.95, "token", "benchmarks count calls"),
+            ("stalls", 0.95, "request", "cannot measure `stalls`"),
             ("availability", 0.95, "request", "--max-failed"),
         ] {
             let error = text(&slo(indicator, 1.0, share, event)).expect_err("none");

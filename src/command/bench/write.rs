@@ -1,4 +1,4 @@
-//! Results in the forms that are asked for.
+//! Writes results in the requested formats.
 
 use super::html;
 use crate::Error;
@@ -18,10 +18,10 @@ enum Form {
     Junit,
 }
 
-/// Whether every file has a form that is known, asked before anything is measured.
+/// Checks the formats of all files before the measurement.
 ///
 /// # Errors
-/// Where one has none.
+/// Returns an error if the format of a file is unknown.
 pub(super) fn check(files: &[PathBuf]) -> Result<(), CommandError> {
     files.iter().try_for_each(|file| form(file).map(|_| ()))
 }
@@ -33,7 +33,7 @@ fn form(file: &Path) -> Result<Form, CommandError> {
         Some("html") => Ok(Form::Html),
         Some("xml") => Ok(Form::Junit),
         _ => Err(CommandError::file(file)(
-            "results are written to .json, .md, .html and .xml (JUnit)",
+            "the file name must end with .json, .md, .html or .xml (JUnit)",
         )),
     }
 }
@@ -41,7 +41,7 @@ fn form(file: &Path) -> Result<Form, CommandError> {
 /// Prints the results and writes them to the files.
 ///
 /// # Errors
-/// Where a file cannot be written; all others are.
+/// Returns an error if a file cannot be written. The other files are still written.
 pub(super) fn results(results: &Results, args: &BenchArgs) -> Result<(), Error> {
     let written: Vec<_> = args
         .output

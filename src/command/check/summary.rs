@@ -1,4 +1,4 @@
-//! What a valid configuration says, a line each.
+//! The summary of a valid configuration.
 
 use tokengauge_accounting::attribution::Workload;
 use tokengauge_accounting::sharing::OnError;
@@ -10,7 +10,7 @@ use tokengauge_proxy::settings::Split;
 use tokengauge_sink::SinkSettings;
 use tokengauge_slo::{Destination, Objective, Receiver};
 
-/// The lines, in the order in which a call meets what they are about.
+/// Returns the lines in the order in which a call reaches the described parts.
 pub(super) fn lines(config: &Config) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for listener in &config.listeners {
@@ -21,7 +21,9 @@ pub(super) fn lines(config: &Config) -> Vec<String> {
     lines.extend(config.routes.iter().map(|one| route(one)));
     for scrape in &config.scrapes {
         let (upstream, every) = (&scrape.upstream, scrape.interval);
-        lines.push(format!("{upstream}: its own metrics every {every:?}"));
+        lines.push(format!(
+            "{upstream}: engine metrics are scraped every {every:?}"
+        ));
     }
     for route in &config.routes {
         lines.extend(route.split.iter().map(|one| split(&route.name, one)));
@@ -50,7 +52,7 @@ fn operators(admin: &Admin) -> Vec<String> {
     }];
     lines.extend(admin.metrics_address.map(|address| {
         let token = with(admin.metrics_token);
-        format!("health and metrics alone are at {address}{token}")
+        format!("health checks and metrics are at {address}{token}")
     }));
     lines
 }
@@ -60,7 +62,7 @@ fn workload(workload: &Workload) -> String {
     of.extend(workload.route.iter().map(|name| format!("route {name}")));
     of.extend(workload.model.iter().map(|name| format!("model {name}")));
     of.extend(workload.agent.iter().map(|name| format!("agent {name}")));
-    // Their values may be secrets.
+    // Values of headers may be secrets.
     let headers = workload.headers.iter();
     of.extend(headers.map(|(name, _)| format!("header {name}")));
     if of.is_empty() {
@@ -98,7 +100,7 @@ fn receiver(receiver: &Receiver) -> String {
 
 fn ledger(config: &Config) -> String {
     let Some(ledger) = &config.ledger else {
-        return "no ledger: finished calls are in memory alone".to_owned();
+        return "no ledger: finished calls are only in memory".to_owned();
     };
     let age = span_text(ledger.retention_age);
     let megabytes = ledger.retention_bytes / 1_000_000;
@@ -112,7 +114,7 @@ fn quota_store(settings: &tokengauge_quota_store::Settings) -> String {
     let shared = match sharing.mode {
         Mode::Enforce => "limits, spending and alerts are shared",
         Mode::Shadow => {
-            "shadow mode, what shared limits would refuse is counted; alerts are shared"
+            "shadow mode, refusals of shared limits are only counted; alerts are shared"
         }
     };
     let without = match sharing.on_error {
@@ -131,21 +133,20 @@ fn sink(sink: &SinkSettings, durable: bool) -> String {
     let waits = if durable {
         "in the ledger".to_owned()
     } else {
-        format!("in memory, {} at most", sink.queue)
+        format!("in memory, at most {}", sink.queue)
     };
     format!("sink {name} to {address}: calls wait {waits}")
 }
 
-/// The limits that refuse calls, and those that would if they were enforced.
 fn limits(config: &Config) -> Vec<String> {
     let does = |mode| match mode {
         Mode::Enforce => "refuses with 429",
         Mode::Shadow => "shadow mode, refuses nothing",
     };
     let unread = |policy, mode| match (policy, mode) {
-        (OnUnreadable::Refuse, Mode::Enforce) => "a body that cannot be read with 422",
-        (OnUnreadable::Refuse, Mode::Shadow) => "a body that cannot be read counts as refused",
-        (OnUnreadable::Count, _) => "a body that cannot be read counts",
+        (OnUnreadable::Refuse, Mode::Enforce) => "unreadable bodies are refused with 422",
+        (OnUnreadable::Refuse, Mode::Shadow) => "unreadable bodies count as refused",
+        (OnUnreadable::Count, _) => "unreadable bodies are counted",
     };
     let quotas = config.quotas.iter().map(|quota| {
         let (does, unread) = (does(quota.mode), unread(quota.on_unreadable, quota.mode));

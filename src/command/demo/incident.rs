@@ -1,5 +1,5 @@
-//! `--incident`: a rehearsal. All is well for a while, then an upstream becomes bad; the alert arrives at a receiver of the
-//! demo itself, which prints it.
+//! `--incident`: rehearses an incident. After a healthy period an upstream degrades, and a receiver in the demo prints
+//! the alert.
 
 use super::Backend;
 use crate::cli::DemoIncident;
@@ -18,25 +18,21 @@ use tokengauge_sim::Simulator;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-/// The provider whose backend becomes bad.
 pub(super) const PROVIDER: &str = "openai";
-/// The objective that is missed.
 const OBJECTIVE: &str = "rehearsal";
-/// For so long all is well, so that there is something to compare with.
+/// The healthy period, which provides data for comparison.
 const CALM: Duration = Duration::from_secs(25);
-/// Hardly a call of that time is of a warm-up, so that one that comes up again is seen.
+/// Keeps the warm-up short, so that few calls count as warm-up and a restarted backend is visible.
 pub(super) const MEASURE: &str = "[measure]\nwarm_up_calls = 2\nwarm_up_for = \"1s\"\n";
 const LASTS: Duration = Duration::from_secs(180);
-/// How long a backend is away that starts anew.
+/// The downtime of a restarting backend.
 const AWAY: Duration = Duration::from_secs(1);
 
 struct Script {
-    /// The key of the objective.
     promise: &'static str,
-    /// The simulator's settings during it.
     fault: &'static str,
     happens: &'static str,
-    /// What tells it from others.
+    /// The sign that distinguishes the incident from others.
     look_at: &'static str,
 }
 
@@ -47,30 +43,30 @@ impl DemoIncident {
                 promise: "output_tps.at_least = 12",
                 fault: "gap=110ms~20ms",
                 happens: "decodes at about 9 tokens a second",
-                look_at: "tokens per second fall while the time to first token stays: decoding, not queueing",
+                look_at: "tokens per second fall while the time to first token is unchanged: decoding is slow, not queueing",
             },
             DemoIncident::Stalls => Script {
                 promise: "longest_gap.at_most = \"2s\"",
                 fault: "stall=4s@12",
-                happens: "stands still for 4 s in the middle of each stream",
-                look_at: "streams fall silent and go on: the longest gap of the worst calls, and pale rows of streams in flight",
+                happens: "stalls for 4 s in the middle of each stream",
+                look_at: "streams stall and continue: see the longest gap of the worst calls, and pale rows of streams in flight",
             },
             DemoIncident::Errors => Script {
                 promise: "availability = true",
                 fault: "status=503",
                 happens: "answers 503",
-                look_at: "failures in the third curve; calls end as HTTP error, within milliseconds",
+                look_at: "failures rise in the third curve; calls end with an HTTP error within milliseconds",
             },
             DemoIncident::ColdStart => Script {
                 promise: "ttft.at_most = \"3s\"",
                 fault: "cold_start=6s@1000000",
-                happens: "starts anew, and needs 6 s more for each first token",
-                look_at: "the time to first token jumps, and there is a mark where the upstream warms up again",
+                happens: "restarts, and needs 6 s more for each first token",
+                look_at: "the time to first token jumps, and a mark shows that the upstream warms up again",
             },
         }
     }
 
-    /// How long it lasts: who starts anew is warm some time.
+    /// Returns the duration of the incident. A restarted backend needs time to warm up.
     fn lasts(self) -> Duration {
         match self {
             DemoIncident::ColdStart => LASTS / 3,
@@ -86,7 +82,6 @@ impl DemoIncident {
         )
     }
 
-    /// Plays it against the simulator of [`PROVIDER`], and says what happens.
     pub(super) async fn play(self, simulator: Arc<Simulator>, backend: Backend, end: Shutdown) {
         let script = self.script();
         let address = backend.address;
@@ -100,10 +95,10 @@ impl DemoIncident {
         ));
         sleep(CALM).await;
         output::note(&format!(
-            "demo: now the upstream {PROVIDER} {}; an alert is on its way",
+            "demo: now the upstream {PROVIDER} {}; an alert will follow",
             script.happens
         ));
-        // The settings are constants, which a test tries.
+        // The settings are constants that a test covers.
         let _ = simulator.set_fault(script.fault);
         if away {
             let _ = before.await;
@@ -112,23 +107,20 @@ impl DemoIncident {
                 Ok(listener) => {
                     tokio::spawn(serve(Arc::clone(&simulator), listener, None, end));
                 }
-                Err(error) => {
-                    output::note(&format!("demo: {PROVIDER} does not come back: {error}"))
-                }
+                Err(error) => output::note(&format!("demo: {PROVIDER} cannot restart: {error}")),
             }
         }
         sleep(self.lasts()).await;
         let _ = simulator.set_fault("");
         output::note(&format!(
-            "demo: {PROVIDER} is as before; the alert ends five minutes after its short window is clean"
+            "demo: {PROVIDER} has recovered; the alert ends five minutes after its short window has no bad events"
         ));
     }
 
-    /// What will happen, for who has just started it.
     pub(super) fn announce(self, admin: &str) {
         let calm = CALM.as_secs();
         output::note(&format!(
-            "demo: a rehearsal. For {calm} s all is well, then the upstream {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
+            "demo: incident rehearsal. For {calm} s the upstream is healthy, then {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
              ({}), and an alert arrives here within about two minutes.",
             self.script().happens,
             self.script().promise
@@ -142,13 +134,12 @@ impl DemoIncident {
             format!("the calls that spent the budget: {admin}/calls?slo={OBJECTIVE}"),
             format!("in the terminal: tokengauge slo status --admin {address}"),
             format!(
-                "keep it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
+                "save it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
             ),
         ]
     }
 }
 
-/// Serves a backend for so long, or until the end.
 async fn serve(
     simulator: Arc<Simulator>,
     listener: TcpListener,
@@ -169,7 +160,6 @@ pub(super) struct Receiver {
     pub(super) address: SocketAddr,
 }
 
-/// What a webhook gets.
 #[derive(Deserialize)]
 struct Message {
     alerts: Vec<Alert>,
@@ -202,7 +192,6 @@ impl Receiver {
         Ok(Receiver { listener, address })
     }
 
-    /// Prints each alert that arrives, until the end.
     pub(super) async fn serve(
         self,
         incident: DemoIncident,
@@ -225,7 +214,7 @@ impl Receiver {
         let served = axum::serve(self.listener, router);
         let served = served.with_graceful_shutdown(async move { end.drain_started().await });
         if let Err(error) = served.await {
-            output::note(&format!("demo: the receiver of alerts ended: {error}"));
+            output::note(&format!("demo: the alert receiver failed: {error}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What has changed, for people: a sentence for each series, and a table of its signals.
+//! A drift report for people: a sentence for each series, and a table of its signals.
 
 use crate::cli::DriftFormat;
 use crate::command::slo::status::aligned;
@@ -22,10 +22,9 @@ const HEADS: [&str; 13] = [
     "distance",
     "PSI",
 ];
-/// The columns of words; the others are numbers.
+/// The number of text columns. The other columns are numbers.
 const WORDS: usize = 3;
 
-/// A page that is written as Markdown or for terminals.
 pub(super) struct Page {
     text: String,
     markdown: bool,
@@ -64,7 +63,7 @@ impl Page {
         self.heading("#", &format!("{}: {state}", self.name(&entry.name)))?;
         writeln!(
             self.text,
-            "{} to {}, against the time from {} to its beginning.\n",
+            "Window: {} to {}. Reference: from {} to the beginning of the window.\n",
             windows.current_since, windows.current_until, windows.reference_since
         )?;
         if entry.series.is_empty() {
@@ -75,7 +74,7 @@ impl Page {
             0 => Ok(()),
             more => writeln!(
                 self.text,
-                "{more} more series with fewer calls were not evaluated.\n"
+                "{more} other series have fewer calls and were not evaluated.\n"
             ),
         }
     }
@@ -99,7 +98,10 @@ impl Page {
             )?;
         }
         if let Some(missing) = &series.change_points_learning {
-            writeln!(self.text, "Since when is not known yet: {missing}.")?;
+            writeln!(
+                self.text,
+                "The time of the change is not known yet: {missing}."
+            )?;
         }
         writeln!(self.text)?;
         series
@@ -158,7 +160,7 @@ fn why(page: &mut String, why: &Why) -> std::fmt::Result {
     )
 }
 
-/// Three significant digits, whole numbers from 100 on.
+/// Formats three significant digits, or whole numbers from 100.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "–".to_owned(),

@@ -1,4 +1,4 @@
-//! The comparison as a table for terminals, and in Markdown.
+//! The comparison as a table for terminals and in Markdown.
 
 use std::fmt::Write;
 use tokengauge_experiments::words::{noun, percent, signed};
@@ -15,7 +15,6 @@ const HEADS: [&str; 6] = [
 ];
 const UNKNOWN: &str = "–";
 
-/// For terminals.
 pub(in crate::command) fn table(report: &Report) -> String {
     let mut text = head(report, "");
     for comparison in &report.comparisons {
@@ -42,7 +41,6 @@ pub(in crate::command) fn table(report: &Report) -> String {
     text
 }
 
-/// For documents.
 pub(in crate::command) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     for comparison in &report.comparisons {
@@ -92,17 +90,20 @@ fn head(report: &Report, bullet: &str) -> String {
     for (count, what) in [
         (
             report.calls_without_unit,
-            "calls name no unit or no variant",
+            "calls have no unit or no variant",
         ),
         (
             report.collapsed_calls,
-            "calls are of units beyond the ledger's bound",
+            "calls belong to units beyond the ledger's limit",
         ),
         (report.mixed_units, "units have calls of several variants"),
-        (report.other_variants.len() as u64, "variants are no arm"),
+        (
+            report.other_variants.len() as u64,
+            "variants are not an arm",
+        ),
     ] {
         if count > 0 {
-            let _ = writeln!(text, "{bullet}{count} {what}; they are left out");
+            let _ = writeln!(text, "{bullet}{count} {what}; they are excluded");
         }
     }
     text
@@ -138,7 +139,7 @@ fn row(metric: &MetricReport, report: &Report) -> [String; 6] {
     ]
 }
 
-/// A value with its interval, such as "41.2 (40.1 to 42.3)".
+/// Formats a value with its interval, such as "41.2 (40.1 to 42.3)".
 fn level(metric: &MetricReport, value: Option<f64>, interval: Option<(f64, f64)>) -> String {
     let figure = |value| figure(metric, value);
     let between = |(lower, upper)| format!(" ({} to {})", figure(lower), figure(upper));

@@ -10,7 +10,6 @@ use tokengauge_telemetry::export::names;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::registry::Registry;
 
-/// Updates the metrics of a fleet before every scrape.
 pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {
     let fleet = Arc::clone(fleet);
     let named = Mutex::new(BTreeSet::new());
@@ -36,7 +35,7 @@ pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {
     });
 }
 
-/// A series for each pod; those of pods that are gone are removed.
+/// Sets one series per pod and removes the series of pods that no longer exist.
 fn members(registry: &Registry, pods: &[PodStatus], named: &mut BTreeSet<String>) {
     let now: BTreeSet<String> = pods.iter().map(|pod| pod.label().to_owned()).collect();
     for member in named.difference(&now) {

@@ -1,4 +1,4 @@
-//! Objectives over a fleet, from the recording rules of `tokengauge print rules` in a Prometheus.
+//! Objectives of a fleet from the recording rules of `tokengauge print rules`, through Prometheus.
 
 use crate::Error;
 use crate::cli::PrometheusCredentials;
@@ -12,36 +12,31 @@ use tokengauge_fleet::{Fleet, Objectives};
 use tokengauge_slo::{Alert, Objective, Severity, label, tiers};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often it is asked: rules are evaluated every 15 to 60 seconds.
+/// The interval between queries. Prometheus usually evaluates rules every 15 to 60 seconds.
 const EVERY: Duration = Duration::from_secs(15);
-/// Objectives at most, by all labels of `print rules --by`.
+/// The maximum number of objectives, counted with all labels of `print rules --by`.
 const MAX: usize = 200;
 const QUERY: &str = "{__name__=~\"slo:(error_budget:(remaining_ratio|exhausted_seconds)|objective:ratio|sli_error:ratio_rate.*)\"} \
     or ALERTS{alertname=\"SloErrorBudgetBurn\",alertstate=\"firing\"}";
 
-/// The recording rules of a Prometheus.
 pub(super) struct Rules {
     prometheus: PrometheusClient,
-    /// What the configuration says of them, by name.
     definitions: BTreeMap<String, Arc<Objective>>,
 }
 
-/// What there is of one objective.
 #[derive(Default)]
 struct Found {
     remaining: Option<f64>,
     window: Option<String>,
     exhausted: Option<f64>,
     objective: Option<f64>,
-    /// The share of bad events by window.
     errors: BTreeMap<String, f64>,
-    /// The severities whose alert fires.
     firing: BTreeSet<String>,
 }
 
 impl Rules {
     /// # Errors
-    /// Where the URL or the credentials cannot be used.
+    /// Returns an error if the URL or the credentials cannot be used.
     pub(super) fn new(
         address: &str,
         credentials: &PrometheusCredentials,
@@ -56,7 +51,6 @@ impl Rules {
         })
     }
 
-    /// Keeps the objectives of the fleet up, for as long as it is polled.
     pub(super) async fn follow(self, fleet: Arc<Fleet>) {
         let mut ticks = interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -74,14 +68,14 @@ impl Rules {
                 },
             };
             if let Some(error) = objectives.error.as_ref().filter(|_| !failing) {
-                tracing::warn!(error, "objectives cannot be asked for");
+                tracing::warn!(error, "cannot query the objectives in Prometheus");
             }
             failing = objectives.error.is_some();
             fleet.set_objectives(objectives);
         }
     }
 
-    /// The objectives as the API has them, those with the least budget first.
+    /// Returns the objectives in the format of the API, the smallest remaining budget first.
     fn statuses(&self, samples: &[Sample]) -> Vec<Value> {
         let mut all: BTreeMap<(String, PodName), Found> = BTreeMap::new();
         for sample in samples {
@@ -96,7 +90,7 @@ impl Rules {
             };
             take(all.entry((slo, place)).or_default(), sample, value);
         }
-        // What is promised has no more labels than its name.
+        // The series with the promise has no label except its name.
         let promised: BTreeMap<String, f64> = all
             .iter()
             .filter_map(|((slo, _), found)| Some((slo.clone(), found.objective?)))
@@ -163,7 +157,7 @@ impl Rules {
             "window": definition.map_or_else(|| window.to_owned(), |definition| definition.window_label()),
             "event": "request",
             "select": select.unwrap_or_default(),
-            // Rules keep ratios: events of the whole period are in no series.
+            // The rules record only ratios, so the number of events is unknown.
             "good": 0.0,
             "bad": 0.0,
             "ratio": 1.0 - (1.0 - remaining) * budget,

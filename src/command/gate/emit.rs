@@ -1,4 +1,4 @@
-//! Manifests by which Argo Rollouts and Flagger ask a gate.
+//! Manifests with which Argo Rollouts and Flagger query a gate.
 
 use super::prometheus::{self, quoted};
 use crate::Error;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokengauge_gate::Gate;
 
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How often at most, where the gate has no longest wait: a day.
+/// The maximum number of measurements if the gate has no maximum wait: one per minute for a day.
 const MEASUREMENTS: u64 = 1_440;
-/// Failed checks, of whatever a Canary has more, after which it is rolled back.
+/// The number of failed checks, of any metric of the Canary, after which Flagger rolls back.
 const FAILED_CHECKS: u64 = 5;
 
 pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<String, Error> {
@@ -33,7 +33,6 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
     }
 }
 
-/// How often a gate is asked at most.
 fn measurements(gate: &Gate) -> u64 {
     let wait = gate.max_wait;
     wait.map_or(MEASUREMENTS, |wait| {
@@ -64,7 +63,7 @@ fn argo(gate: &Gate, url: &str) -> Result<String, Error> {
     Ok(analysis(gate, args, conditions, &provider))
 }
 
-/// An instant vector has a list of values, which is empty where no proxy was scraped.
+/// The result is an instant vector, which is empty if no proxy was scraped.
 fn argo_of_prometheus(gate: &Gate, address: &str, query: &str) -> String {
     let provider = format!(
         r"        prometheus:
@@ -79,10 +78,11 @@ fn argo_of_prometheus(gate: &Gate, address: &str, query: &str) -> String {
     analysis(gate, "", conditions, &provider)
 }
 
-/// Inconclusive measurements go on until one passes or fails, or the gate has waited for too long.
+/// Inconclusive measurements continue until one passes or fails, or until the maximum wait of the gate.
 fn analysis(gate: &Gate, args: &str, [success, failure]: [&str; 2], provider: &str) -> String {
     let count = measurements(gate);
-    // One less: a version that does not know `consecutiveSuccessLimit` takes the end of the count for success.
+    // The limit is below the count, because versions without `consecutiveSuccessLimit` treat the end of the count as
+    // success.
     let inconclusive = count - 1;
     let name = object_name(&gate.name);
     format!(
@@ -105,7 +105,7 @@ spec:
     )
 }
 
-/// The hooks of a canary: promotion waits until the gate passes, and a gate that fails rolls it back.
+/// Returns the hooks of a canary. Promotion waits until the gate passes, and a failing gate triggers the rollback.
 fn flagger(gate: &Gate, url: &str) -> Result<String, Error> {
     let (confirm, rollback) = (
         format!("{url}/confirm-promotion"),
@@ -131,8 +131,8 @@ fn flagger(gate: &Gate, url: &str) -> Result<String, Error> {
     Ok(canary(gate, FAILED_CHECKS, &hooks))
 }
 
-/// A check for each step: Flagger knows no third answer, so that a gate that is not known yet is a failed check, too, and as many
-/// are let by as the gate may wait.
+/// Returns a metric check for each step. Flagger has no inconclusive result, so an inconclusive gate is a failed check,
+/// and the threshold allows as many failed checks as the gate may wait for.
 fn flagger_of_prometheus(gate: &Gate, address: &str, query: &str) -> String {
     let name = object_name(&gate.name);
     let metrics = format!(
@@ -184,7 +184,6 @@ spec:
     )
 }
 
-/// A name that Kubernetes takes.
 fn object_name(name: &str) -> String {
     let plain = name.to_ascii_lowercase();
     let plain = plain.replace(|one: char| !one.is_ascii_alphanumeric(), "-");

@@ -1,4 +1,4 @@
-//! What the proxies of a fleet say of a gate, by the Prometheus that scrapes them.
+//! The verdict of all proxies of a fleet on a gate, from the Prometheus that scrapes them.
 
 use crate::Error;
 use crate::cli::PrometheusCredentials;
@@ -7,7 +7,8 @@ use crate::command::error::CommandError;
 use crate::command::prometheus::{PrometheusClient, Sample};
 use tokengauge_gate::GateVerdict;
 
-/// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
+/// Returns a query whose result is 1 if all proxies pass the gate, -1 if one fails it, and otherwise 0. The result is
+/// empty if there is no proxy.
 pub(super) fn query(gate: &str) -> Result<String, CommandError> {
     let gate = quoted(gate)?;
     let gauge = "tokengauge_gate_verdict";
@@ -16,7 +17,6 @@ pub(super) fn query(gate: &str) -> Result<String, CommandError> {
     ))
 }
 
-/// The verdict, and why it is that one.
 pub(super) fn ask(
     gate: &str,
     address: &str,
@@ -35,16 +35,16 @@ fn verdict(samples: &[Sample]) -> (GateVerdict, &'static str) {
         Some("-1") => (GateVerdict::Fail, "a proxy says so"),
         Some(_) => (
             GateVerdict::Inconclusive,
-            "a proxy says so, and none that it fails",
+            "a proxy says so, and no proxy says that it fails",
         ),
         None => (
             GateVerdict::Inconclusive,
-            "Prometheus has no proxy with this gate; does it scrape one that has a ledger?",
+            "Prometheus has no data about this gate; does it scrape a proxy that has a ledger?",
         ),
     }
 }
 
-/// A string of JSON is one of YAML.
+/// Quotes a string for YAML. JSON strings are valid YAML.
 pub(super) fn quoted(text: &str) -> Result<String, CommandError> {
     Ok(serde_json::to_string(text)?)
 }

@@ -1,4 +1,4 @@
-//! A gate's verdict for terminals, documents and CI.
+//! Formats a gate's verdict for terminals, documents and CI.
 
 use maud::Render;
 use std::fmt::Write;
@@ -15,7 +15,6 @@ const HEADS: [&str; 6] = [
     "limit",
 ];
 
-/// For terminals.
 pub(super) fn text(report: &Report) -> String {
     let mut text = head(report, "");
     let rows = rows(report);
@@ -33,7 +32,6 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
-/// For documents.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     text.push('\n');
@@ -47,7 +45,6 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-/// How long a verdict takes, for terminals.
 pub(super) fn plan(plan: &Plan) -> String {
     let rows = plan_rows(plan);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -60,7 +57,6 @@ pub(super) fn plan(plan: &Plan) -> String {
     text
 }
 
-/// The same for documents.
 pub(super) fn plan_markdown(plan: &Plan) -> String {
     let mut text = plan_head(plan, escaped) + "\n";
     for (index, row) in plan_rows(plan).iter().enumerate() {
@@ -89,7 +85,7 @@ fn plan_rows(plan: &Plan) -> Vec<[String; 3]> {
     let heads = [
         "the candidate's share",
         "a candidate as good as the baseline passes",
-        "last of all",
+        "slowest check",
     ];
     let rows = plan.at.iter().map(|at| {
         let share = format!("{:.0} %", at.candidate_share * 100.0);
@@ -99,7 +95,7 @@ fn plan_rows(plan: &Plan) -> Vec<[String; 3]> {
     heads.into_iter().chain(rows).collect()
 }
 
-/// A test case for each check: a failure where it does not hold, skipped where that is not known.
+/// Formats a test case for each check: a failure if it does not hold, skipped if it is unknown.
 pub(super) fn junit(report: &Report) -> String {
     let of = |verdict: GateVerdict| {
         let checks = report.checks.iter();
@@ -150,7 +146,7 @@ fn case(text: &mut String, gate: &str, name: &str, verdict: GateVerdict, said: &
     };
 }
 
-/// An annotation for the verdict, and for each check that does not hold or is not known.
+/// Formats an annotation for the verdict, and one for each check that does not hold or is unknown.
 pub(super) fn github(report: &Report) -> String {
     let mut text = String::new();
     let title_of = |name: &str| property(&format!("gate {}: {name}", report.name));
@@ -192,7 +188,7 @@ fn head(report: &Report, bullet: &str) -> String {
     let side = |name: &str, side: &SideReport| {
         let more = match side.one_in {
             1 => String::new(),
-            one_in => format!(" (from one {unit} in {one_in}, which were read)"),
+            one_in => format!(" (a sample of one {unit} in {one_in})"),
         };
         format!(
             "{bullet}{name} {}: {} {unit}s, {} compared, {} calls{more}, {} of them without a {unit}\n",
@@ -209,7 +205,7 @@ fn head(report: &Report, bullet: &str) -> String {
         let mixed = report.mixed_units;
         let _ = writeln!(
             text,
-            "{bullet}{mixed} {unit}s have calls of both sides; they are left out"
+            "{bullet}{mixed} {unit}s have calls of both sides and are excluded"
         );
     }
     if let Some(since) = &report.since {
@@ -282,7 +278,6 @@ fn plain(check: &Check, value: f64) -> String {
     }
 }
 
-/// A value that is held against the limit.
 fn limit(check: &Check, value: f64) -> String {
     match (check.kind, &*check.name) {
         (CheckKind::Burn, _) => format!("{value:.2}"),
@@ -292,17 +287,15 @@ fn limit(check: &Check, value: f64) -> String {
     }
 }
 
-/// Text within an attribute. XML has the same entities as HTML.
+/// Escapes text for an XML attribute. The entities of HTML are also valid in XML.
 fn xml(text: &str) -> String {
     printable(text).render().into_string()
 }
 
-/// The text of an annotation.
 fn data(text: &str) -> String {
     printable(text).replace('%', "%25")
 }
 
-/// A property of an annotation.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -18,7 +18,6 @@ use tokengauge_process::{Fatal, SystemError};
 
 const MOST_DEPTH: u32 = 8;
 
-/// A recorded response, and the request and head that belong to it.
 pub(super) struct Recording {
     pub(super) name: Arc<str>,
     pub(super) upstream: Arc<str>,
@@ -30,7 +29,7 @@ pub(super) struct Recording {
     pub(super) body: Bytes,
 }
 
-/// How a body is given to the meter: the size of its chunks, and the time between them.
+/// How a body is passed to the meter: the size of its chunks and the time between them.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) frame_bytes: Option<u32>,
@@ -51,7 +50,6 @@ impl Pace {
 }
 
 impl Recording {
-    /// Gives the meter a chunk, of a body or of a WebSocket.
     pub(super) fn show(&self, call: &dyn ObservedCall, chunk: Chunk) {
         if self.status == StatusCode::SWITCHING_PROTOCOLS {
             call.tunnel_chunk(Side::Upstream, chunk);
@@ -77,7 +75,7 @@ pub(super) enum RecordingError {
 
 impl Fatal for RecordingError {}
 
-/// All recordings at the paths of the command line, in a stable order.
+/// Returns all recordings at the paths of the command line in a stable order.
 pub(super) fn find(args: &RecordArgs) -> Result<Vec<Recording>, Error> {
     let mut recordings = Vec::new();
     for path in &args.paths {
@@ -110,7 +108,6 @@ fn search(folder: &Path, depth: u32, found: &mut Vec<Recording>) -> Result<(), E
         .try_for_each(|folder| search(folder, depth - 1, found))
 }
 
-/// The fields of `meta.json` that are used.
 #[derive(Deserialize)]
 struct Meta {
     request_path: Option<String>,
@@ -184,7 +181,7 @@ fn alone(path: &Path, args: &RecordArgs) -> Result<Recording, Error> {
     })
 }
 
-/// The content type of a framing, for recordings without the header.
+/// Returns the content type of a framing, for recordings without the header.
 fn framing_type(framing: Option<&str>) -> Option<String> {
     let name = match framing? {
         "sse" => "text/event-stream",
@@ -195,7 +192,7 @@ fn framing_type(framing: Option<&str>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The content type of a body that begins like an event stream.
+/// Returns the content type of a body that begins like an event stream.
 fn sniffed_type(body: &[u8]) -> Option<String> {
     let starts = ["data:", "event:", "id:", "retry:", ":"];
     let sse = starts
@@ -204,7 +201,7 @@ fn sniffed_type(body: &[u8]) -> Option<String> {
     sse.then(|| "text/event-stream".to_owned())
 }
 
-/// Recorded messages, a line each, as unmasked WebSocket frames.
+/// Converts recorded messages, one per line, into unmasked WebSocket frames.
 fn unmasked_messages(lines: &[u8]) -> Bytes {
     use tungstenite::protocol::frame::Frame;
     use tungstenite::protocol::frame::coding::{Data, OpCode};
@@ -214,7 +211,7 @@ fn unmasked_messages(lines: &[u8]) -> Bytes {
         .filter(|line| !line.is_empty())
     {
         let frame = Frame::message(line.to_vec(), OpCode::Data(Data::Text), true);
-        // Writing to a vector does not fail.
+        // Writing to a vector never fails.
         let _ = frame.format(&mut wire);
     }
     wire.into()

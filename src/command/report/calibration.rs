@@ -1,4 +1,4 @@
-//! Whether the intervals of reports hold as often as they say: many reports of calls with a known truth.
+//! Measures how often the intervals of reports contain the truth, over many reports of calls with a known truth.
 
 use super::document::document;
 use super::figures::Report;
@@ -11,22 +11,22 @@ use tokengauge_test_support::records::SplitMix64;
 
 const REPORTS: usize = 400;
 const SESSIONS: usize = 70;
-/// The deviation of the logarithm of speeds and times: half of its variance is the session's.
+/// The standard deviation of the logarithm of speeds and times. Half of the variance is shared by the calls of a
+/// session.
 const DEVIATION: f64 = 0.4;
 const ERRORS: f64 = 0.1;
-/// By how much the second model is faster, and its time to first token longer.
+/// The factor by which the second model is faster and its time to first token longer.
 const FASTER: f64 = 1.25;
 
 struct Draw(SplitMix64);
 
 impl Draw {
-    /// Standard normal, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.0.share(), self.0.share());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// A factor with a median of 1, of which `common` is the session's part.
+    /// A random factor with a median of 1. `common` is the part that the session shares.
     fn factor(&mut self, common: f64) -> f64 {
         (DEVIATION * 0.5_f64.sqrt() * (common + self.normal())).exp()
     }
@@ -42,7 +42,7 @@ fn template() -> CallRecord {
     serde_json::from_value(record).expect("a record")
 }
 
-/// A report of sessions that have calls of both models, and some of one of them alone.
+/// A report of sessions with calls of both models, and some sessions with calls of only one model.
 fn report(draw: &mut Draw, template: &CallRecord) -> Value {
     let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
     let mut second = 0;
@@ -73,7 +73,6 @@ fn report(draw: &mut Draw, template: &CallRecord) -> Value {
     document(&report)
 }
 
-/// What each figure of the first model is of all calls that there could be.
 fn truths() -> BTreeMap<&'static str, f64> {
     let quantile = |normal: f64| (DEVIATION * normal).exp();
     let mean = (DEVIATION * DEVIATION / 2.0).exp();
@@ -90,14 +89,13 @@ fn truths() -> BTreeMap<&'static str, f64> {
     ])
 }
 
-/// A bound that there are too few calls for is as far away as can be.
+/// A bound that has too few calls is infinitely far away.
 fn holds(estimate: &Value, truth: f64) -> bool {
     let bound = |name: &str| estimate[name].as_f64();
     bound("lower").is_none_or(|lower| lower <= truth)
         && bound("upper").is_none_or(|upper| truth <= upper)
 }
 
-/// The intervals of each figure hold in 92.5 to 98.5 of 100 reports, those of all differences together in at least 93.
 #[test]
 fn intervals_hold_as_often_as_they_say() {
     let (mut draw, template) = (Draw(SplitMix64(21)), template());

@@ -1,4 +1,4 @@
-//! By how much the rows of a report differ from its baseline, with intervals that hold together.
+//! Differences between the rows of a report and its baseline, with simultaneous intervals.
 
 use super::estimates::{CONFIDENCE, Estimator, Figure};
 use super::observations::Observations;
@@ -7,7 +7,7 @@ use tokengauge_core::fingerprint::Fingerprint;
 use tokengauge_stats::Interval;
 use tokengauge_stats::clustered::{Bounded, correlation, difference, relative_difference};
 
-/// The figures that are compared: few, since each one more widens the intervals of all.
+/// The compared figures. There are only a few, because each one widens the intervals of all.
 pub(super) const COMPARED: [Figure; 6] = [
     Figure::TpsP50,
     Figure::TpsMean,
@@ -17,41 +17,36 @@ pub(super) const COMPARED: [Figure; 6] = [
     Figure::UsdPerMillionOutput,
 ];
 
-/// The rows against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Differences {
-    /// The names of the row that the others are compared with.
     pub(super) baseline: Vec<Option<String>>,
-    /// The confidence with which all intervals hold at once.
+    /// The simultaneous confidence of all intervals.
     pub(super) confidence: f64,
-    /// That of each of them, after Bonferroni.
+    /// The confidence of each interval after the Bonferroni correction.
     pub(super) confidence_of_each: f64,
     pub(super) rows: Vec<RowDifferences>,
 }
 
-/// One row against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RowDifferences {
     pub(super) names: Vec<Option<String>>,
     pub(super) figures: Vec<Difference>,
-    /// In which respects its work was not that of the baseline.
+    /// The respects in which the row's work differs from the baseline's.
     pub(super) other_work: Vec<String>,
 }
 
-/// One figure of a row against that of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Difference {
     pub(super) figure: &'static str,
-    /// Whether it is relative to the baseline (0.08 is 8 % more); else it is one of shares.
+    /// Whether the difference is relative to the baseline (0.08 is 8 % more). Otherwise it is a difference of shares.
     pub(super) relative: bool,
     pub(super) value: f64,
-    /// `null` where one of both has too few calls or sessions for it.
+    /// The lower bound; `null` if either row has too few calls or sessions.
     pub(super) lower: Option<f64>,
     pub(super) upper: Option<f64>,
 }
 
 impl Difference {
-    /// Whether the interval leaves out that both are equal.
     pub(super) fn is_shown(&self) -> bool {
         self.lower.is_some_and(|lower| lower > 0.0) || self.upper.is_some_and(|upper| upper < 0.0)
     }
@@ -64,10 +59,9 @@ pub(super) struct ComparedRow<'a> {
     pub(super) fingerprint: &'a Fingerprint,
 }
 
-/// The figures that are compared, of one row.
 type Known = Vec<(Figure, Estimator)>;
 
-/// Compares rows with a baseline; `None` where there is no other row.
+/// Compares rows with a baseline. Returns `None` if there is no other row.
 pub(super) fn differences(
     baseline: ComparedRow<'_>,
     others: &[ComparedRow<'_>],
@@ -116,7 +110,7 @@ fn of_row(before: &Known, after: &Known, confidence: f64) -> Vec<Difference> {
     before.iter().filter_map(pair).collect()
 }
 
-/// `None` where a relative difference is of nothing.
+/// Returns `None` for a relative difference from 0.
 fn of_figure(
     figure: Figure,
     old: &Estimator,
@@ -133,7 +127,7 @@ fn of_figure(
     } else {
         after.value - before.value
     };
-    // Sessions that have calls in both rows make them alike.
+    // Sessions with calls in both rows correlate the errors.
     let together = correlation(&old.contributions(), &new.contributions());
     let between = |a: Bounded, b: Bounded| {
         if relative {
@@ -143,7 +137,7 @@ fn of_figure(
         }
         .ok()
     };
-    // Each bound is made of the far bound of one and the near one of the other; the opposite ones do not matter for it.
+    // Each bound depends only on the far bound of one figure and the near bound of the other.
     let low = before.upper.zip(after.lower).and_then(|(upper, lower)| {
         between(
             bounded(before.value, before.value, upper),

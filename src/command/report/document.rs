@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_millis;
 
-/// The names of what [`Row::judged`] has.
+/// The JSON names of the entries of [`Row::judged`].
 const JUDGED: [&str; 3] = ["tps", "ttft", "cost"];
 
 pub(super) fn document(report: &Report) -> Value {

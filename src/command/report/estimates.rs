@@ -1,4 +1,5 @@
-//! The figures of a group with their intervals: clustered by session, since calls of one session depend on each other.
+//! The figures of a group with intervals that are clustered by session, because calls of one session depend on each
+//! other.
 
 use super::observations::{Observation, Observations};
 use serde::Serialize;
@@ -31,13 +32,10 @@ pub(super) enum Figure {
     UsdPerMillionOutput,
 }
 
-/// What a figure is of a group's calls. A call whose value is NaN has none.
+/// How a figure is computed from the calls of a group. NaN means that a call has no value.
 enum FigureKind {
-    /// The value that a share of calls is not above.
     Quantile(fn(&Observation) -> f64, f64),
-    /// The sum of the first values over that of the second ones.
     Ratio(fn(&Observation) -> (f64, f64)),
-    /// The share of calls of which it is true.
     Share(fn(&Observation) -> bool),
 }
 
@@ -76,15 +74,14 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Estimate {
     pub(super) value: f64,
-    /// `null` where there are too few calls or sessions for it.
+    /// The lower bound; `null` if there are too few calls or sessions.
     pub(super) lower: Option<f64>,
     pub(super) upper: Option<f64>,
     pub(super) calls: u64,
-    /// Sessions of those calls; calls without a session are one each.
+    /// The number of sessions of these calls. A call without a session counts as one.
     pub(super) sessions: u64,
 }
 
-/// What is known of one figure of a group.
 pub(super) struct Estimator {
     calls: u64,
     of: Data,
@@ -92,13 +89,12 @@ pub(super) struct Estimator {
 
 enum Data {
     Quantile(Sample, f64),
-    /// What each session adds to both sums, by its number.
     Ratio(Vec<(u32, Unit)>),
     Share(Vec<(u32, Unit)>),
 }
 
 impl Estimator {
-    /// `None` where no call has the figure.
+    /// Returns `None` if no call has the figure.
     pub(super) fn of(figure: Figure, calls: &[Observation]) -> Option<Estimator> {
         let (count, of) = match figure.kind() {
             FigureKind::Quantile(value, share) => {
@@ -156,7 +152,6 @@ impl Estimator {
         }
     }
 
-    /// What each session adds to the error of the figure.
     pub(super) fn contributions(&self) -> Contributions {
         match &self.of {
             Data::Quantile(sample, share) => sample.contributions(*share),
@@ -172,7 +167,7 @@ impl Estimator {
     }
 }
 
-/// The sums of each session, by its number, and how many calls they are of.
+/// Returns the sums of each session by its number, and the number of calls.
 fn by_unit(
     calls: &[Observation],
     parts: impl Fn(&Observation) -> (f64, f64),
@@ -207,7 +202,6 @@ fn ratio(units: &[(u32, Unit)]) -> f64 {
     sums.0 / sums.1
 }
 
-/// All figures of a group that are known.
 pub(super) fn estimates(group: &Observations) -> Vec<(Figure, Estimate)> {
     let known = Figure::VARIANTS.iter();
     let estimate = |figure: &Figure| {
@@ -217,7 +211,7 @@ pub(super) fn estimates(group: &Observations) -> Vec<(Figure, Estimate)> {
     known.filter_map(estimate).collect()
 }
 
-/// The share of calls with a speed from `from` on and below `to`.
+/// Returns the share of calls with a speed of at least `from` and below `to`.
 pub(super) fn band(group: &Observations, from: f64, to: Option<f64>) -> Option<Estimate> {
     let known = |call: &Observation| {
         if call.tps.is_nan() {
@@ -235,7 +229,6 @@ pub(super) fn band(group: &Observations, from: f64, to: Option<f64>) -> Option<E
     (calls > 0).then(|| estimator.estimate(CONFIDENCE))
 }
 
-/// A quantile of independent values, or with no share their mean.
 pub(super) fn independent(values: &[f64], share: Option<f64>) -> Option<Estimate> {
     let numbered = values.iter().copied().zip(0..).collect();
     let sample = Sample::new(numbered).ok()?;

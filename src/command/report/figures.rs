@@ -12,7 +12,6 @@ use tokengauge_core::time::since_1970;
 use tokengauge_store::history::{Groups, TimedCall, quantile, tasks};
 use tokengauge_store::query::{Coverage, Dimension, GroupRow, Mark, Tasks};
 
-/// The number of points of a plot over time.
 const POINTS: f64 = 60.0;
 
 /// Sums and percentiles of calls by group, and samples over time.
@@ -21,9 +20,8 @@ pub(super) struct Report {
     pub(super) since: Option<SystemTime>,
     pub(super) until: Option<SystemTime>,
     pub(super) calls: u64,
-    /// How many of them have a cost and a speed.
     pub(super) coverage: Coverage,
-    /// Calls while their upstream warmed up, whose speed is left out.
+    /// The number of warm-up calls, whose speeds are excluded.
     pub(super) left_out: u64,
     pub(super) first: Option<SystemTime>,
     pub(super) last: Option<SystemTime>,
@@ -32,16 +30,16 @@ pub(super) struct Report {
     groups: Groups,
     observations: BTreeMap<Vec<Option<String>>, Observations>,
     units: Units,
-    /// The names of the row that others are compared with; else the one with most calls.
+    /// The names of the baseline row. The default is the row with the most calls.
     baseline: Option<Vec<Option<String>>>,
-    /// When each session's first call began and its last ended.
+    /// The start of each session's first call and the end of its last call.
     sessions: HashMap<String, (SystemTime, SystemTime)>,
-    /// What happened meanwhile, the newest first.
+    /// The marks during the period, the newest first.
     pub(super) marks: Vec<Mark>,
     variants: Variants,
 }
 
-/// Quantiles of one step in time: where it begins, and the 10th, 50th and 90th.
+/// The start of a time step with its 10th, 50th and 90th percentile.
 pub(super) type Quantiles = (f64, [Option<f64>; 3]);
 
 impl Report {
@@ -101,13 +99,10 @@ impl Report {
         }
     }
 
-    /// How the variants of each experiment compare by session, with intervals, where calls are
-    /// grouped by variant.
     pub(super) fn experiments(&self) -> Vec<tokengauge_experiments::Report> {
         self.variants.reports(self.made)
     }
 
-    /// When the marks happened, in seconds since 1970.
     pub(super) fn mark_times(&self) -> Vec<f64> {
         let times = self.marks.iter().map(|mark| mark.time.time());
         times.map(since_1970).collect()
@@ -117,7 +112,6 @@ impl Report {
         self.by.iter().map(|by| by.name()).collect()
     }
 
-    /// A row per group; those with most calls first.
     pub(super) fn rows(&self) -> Vec<Row> {
         let seconds = self.length().map(|length| length.as_secs_f64());
         let concurrency = Concurrency::of(self.observations.values());
@@ -140,12 +134,12 @@ impl Report {
         self.groups.clone().rows().into_iter().map(row).collect()
     }
 
-    /// Sessions, calls without one being one each.
+    /// Returns the number of sessions. A call without a session counts as one.
     pub(super) fn units(&self) -> u32 {
         self.units.count()
     }
 
-    /// How many calls of the whole report have a decode speed, a time to first token and a cost.
+    /// Returns how many calls of the whole report have a decode speed, a time to first token and a cost.
     pub(super) fn judged(&self) -> [Judged; 3] {
         let mut all: [Judged; 3] = Default::default();
         for group in self.observations.values() {
@@ -157,11 +151,10 @@ impl Report {
         all
     }
 
-    /// Makes the row of this name the one that others are compared with: its dimensions' values, with commas between
-    /// several.
+    /// Selects the baseline row by name: the values of its dimensions, separated by commas.
     ///
     /// # Errors
-    /// The names of all rows, where none has this one.
+    /// Returns the names of all rows if none has this name.
     pub(super) fn set_baseline(&mut self, name: &str) -> Result<(), Vec<String>> {
         let mut names = self.observations.keys();
         match names.find(|names| joined(names) == name) {
@@ -177,7 +170,6 @@ impl Report {
         Ok(())
     }
 
-    /// The rows against the baseline; `None` where there is only one.
     pub(super) fn differences(&self, rows: &[Row]) -> Option<Differences> {
         let baseline = self
             .baseline
@@ -193,36 +185,30 @@ impl Report {
         differences(*baseline.first()?, &others)
     }
 
-    /// How long each session took, from its first call in the report to its last, in seconds.
     fn task_seconds(&self) -> impl Iterator<Item = f64> {
         let took = self.sessions.values();
         let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
         took.map(|took| took.as_secs_f64())
     }
 
-    /// The median, the 95th percentile and the mean of the sessions' durations.
     pub(super) fn task_estimates(&self) -> [Option<Estimate>; 3] {
         let seconds: Vec<_> = self.task_seconds().collect();
         [Some(0.5), Some(0.95), None].map(|share| estimates::independent(&seconds, share))
     }
 
-    /// The durations of the sessions, each from its first call in the report to its last.
     pub(super) fn tasks(&self) -> Tasks {
         tasks(self.task_seconds(), self.length())
     }
 
-    /// The time from the first call's start to the last one's end.
     fn length(&self) -> Option<Duration> {
         let length = self.last?.duration_since(self.first?).ok();
         length.filter(|length| !length.is_zero())
     }
 
-    /// Decode speeds over time.
     pub(super) fn tps(&self) -> Vec<Quantiles> {
         self.over_time(|call| call.tps)
     }
 
-    /// Times to first token over time.
     pub(super) fn ttft(&self) -> Vec<Quantiles> {
         self.over_time(|call| call.ttft)
     }
@@ -255,14 +241,11 @@ pub(super) struct Row {
     pub(super) estimates: BTreeMap<Figure, Estimate>,
     /// The shares of the experience bands.
     pub(super) bands: Vec<Option<Estimate>>,
-    /// Calls with a decode speed, a time to first token and a cost.
     pub(super) judged: [Judged; 3],
-    /// What its calls asked for.
     pub(super) fingerprint: Fingerprint,
     pub(super) sessions: Sessions,
 }
 
-/// How many of the report's calls were under way at an instant.
 struct Concurrency {
     /// Seconds since 1970, ascending.
     starts: Vec<f64>,
@@ -283,7 +266,6 @@ impl Concurrency {
         }
     }
 
-    /// The fingerprint of a group, with the calls under way when each of its own began.
     fn fingerprint(&self, group: &Observations) -> Fingerprint {
         let mut builder = group.fingerprint.clone();
         for call in &group.calls {
@@ -295,7 +277,6 @@ impl Concurrency {
     }
 }
 
-/// The names of a row as one, with commas.
 pub(super) fn joined(names: &[Option<String>]) -> String {
     let names = names.iter().map(|name| name.as_deref().unwrap_or("–"));
     names.collect::<Vec<_>>().join(",")

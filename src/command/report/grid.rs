@@ -1,4 +1,4 @@
-//! The tables of a report: a row per group, and the rows against the baseline.
+//! The tables of a report: one row per group, and the differences from the baseline.
 
 use super::differences::{Difference, Differences};
 use super::estimates::{Estimate, Figure};
@@ -11,13 +11,10 @@ pub(super) const UNKNOWN: &str = "–";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
-    /// The interval of the figure; empty where it has none.
     pub(super) interval: String,
-    /// What rows are sorted by.
     pub(super) value: Option<f64>,
 }
 
-/// A table: names first, then figures.
 pub(super) struct Grid {
     /// The number of columns with names.
     pub(super) named: usize,
@@ -26,7 +23,6 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The names and some of the figures.
     pub(super) fn part(&self, figures: &std::ops::Range<usize>) -> Grid {
         let named = self.named;
         let of = |at: usize| at < named || figures.contains(&(at - named));
@@ -43,10 +39,9 @@ impl Grid {
     }
 }
 
-/// A column: its head, and what a row has in it.
+/// A column: its header and its cell for a row.
 type Column = (&'static str, fn(&Row) -> Cell);
 
-/// The columns of a group's figures.
 const COLUMNS: [Column; 21] = [
     ("calls", |row| count(row.group.calls)),
     ("errors", |row| Cell {
@@ -78,7 +73,7 @@ const COLUMNS: [Column; 21] = [
     ("bands %", |row| plain(bands(&row.group))),
 ];
 
-/// The columns of [`COLUMNS`] that belong together, where one table is too wide.
+/// Groups of [`COLUMNS`] for output that is too narrow for one table.
 pub(super) const PARTS: [(&str, std::ops::Range<usize>); 3] = [
     ("Calls and speed", 0..10),
     ("Time to first token", 10..15),
@@ -161,7 +156,6 @@ fn count(count: u64) -> Cell {
     }
 }
 
-/// A value without an interval.
 fn shown(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     Cell {
         value,
@@ -191,7 +185,6 @@ pub(super) fn range(estimate: &Estimate, show: fn(f64) -> String) -> String {
     }
 }
 
-/// How many of a row's calls have a figure.
 fn of_all(row: &Row, figure: usize) -> Cell {
     let judged = &row.judged[figure];
     Cell {
@@ -200,7 +193,7 @@ fn of_all(row: &Row, figure: usize) -> Cell {
     }
 }
 
-/// What the calls cost; `+` where some have no price.
+/// Formats the cost of calls. `+` means that some have no price.
 fn cost(row: &Row) -> Cell {
     let mut cell = shown(row.group.cost_usd, dollars);
     if row.group.unpriced_calls > 0 && row.group.cost_usd.is_some() {
@@ -209,7 +202,7 @@ fn cost(row: &Row) -> Cell {
     cell
 }
 
-/// The share of calls in each experience band, from frustrating to instant.
+/// Formats the share of calls in each experience band, from frustrating to instant.
 fn bands(row: &GroupRow) -> String {
     let all: u64 = row.bands.iter().map(|band| band.calls).sum();
     if all == 0 {
@@ -231,7 +224,6 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A share that is small.
 fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
@@ -265,7 +257,6 @@ fn dollars(value: f64) -> String {
     }
 }
 
-/// A name with its end cut off where it is longer than `most` characters.
 pub(super) fn shortened(name: &str, most: usize) -> String {
     if name.chars().count() > most {
         name.chars().take(most - 1).chain(['…']).collect()

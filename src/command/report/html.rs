@@ -12,7 +12,6 @@ use tokengauge_html::plot::{self, Bars, Series};
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
-/// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
 
 pub(super) fn page(report: &Report) -> String {
@@ -43,7 +42,7 @@ pub(super) fn page(report: &Report) -> String {
                 @for line in marks { li { (line) } }
             }
         }
-        h2 { "What this is of, and how it was made" }
+        h2 { "Notes" }
         @for line in others { p { (line) } }
         p { "Made " (maud::display(rfc3339_seconds(report.made))) "." }
     };
@@ -107,7 +106,6 @@ fn plots(report: &Report, rows: &[Row]) -> Markup {
     }
 }
 
-/// The name of a group: its dimensions' values.
 fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
     let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));

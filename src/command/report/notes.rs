@@ -1,4 +1,4 @@
-//! What the figures of a report are, include and were made by, in sentences.
+//! Notes on the figures of a report: meaning, coverage and method.
 
 use super::differences::Differences;
 use super::estimates::{CONFIDENCE, Estimate};
@@ -12,22 +12,18 @@ use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_stats::clustered::MIN_UNITS;
 use tokengauge_store::query::{Coverage, Mark};
 
-/// How a name from traffic is written: harmless within a line, or within Markdown.
+/// Escapes a name from traffic for a line of text or for Markdown.
 pub(super) type Shown = fn(&str) -> String;
 
-/// Characters of names within a sentence.
 const MAX_NAMES: usize = 48;
 
-/// Rows that are described at most; the JSON has all.
 const DESCRIBED: usize = 12;
 
-/// The share of a row's calls from which on one session makes its figures.
+/// A session with at least this share of a row's calls dominates its figures.
 const MOST_OF_ONE: f64 = 1.0 / 3.0;
 
-/// Marks that are listed at most; JSON has up to a thousand.
 const LISTED: usize = 50;
 
-/// What happened in the time of the report, the newest first.
 pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     let line = |mark: &Mark| {
         let about = [
@@ -54,15 +50,14 @@ pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     lines
 }
 
-/// What the table of differences is, and in which rows the work was not the same.
 pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String> {
     let clear = found.rows.iter().flat_map(|row| &row.figures);
     let clear = clear.filter(|difference| difference.is_shown()).count();
     let baseline = row_name(&found.baseline, shown);
     let about = format!(
-        "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
-         reports (Bonferroni: each is of {:.2} %). {clear} of them leave out 0, and are marked `*`: whether the others are \
-         differences cannot be told. `too few`: {MIN_UNITS} sessions are needed in both rows.",
+        "Differences from {baseline}, in percent; errors in percentage points. All intervals together hold in {:.0} of 100 \
+         reports (Bonferroni: each has a confidence of {:.2} %). {clear} intervals exclude 0 and are marked `*`; the others do \
+         not show a difference. `too few`: both rows need {MIN_UNITS} sessions.",
         found.confidence * 100.0,
         found.confidence_of_each * 100.0,
     );
@@ -72,17 +67,17 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
             row_name(&row.names, shown),
             shown(&row.other_work.join("; ")),
         );
-        format!("{names} had other work than {baseline}, so a difference may be its own: {work}.")
+        format!(
+            "The work of {names} differed from {baseline}, which may cause a difference: {work}."
+        )
     });
     std::iter::once(about).chain(other).collect()
 }
 
-/// The names of a row within a sentence.
 fn row_name(names: &[Option<String>], shown: Shown) -> String {
     shown(&shortened(&joined(names), MAX_NAMES))
 }
 
-/// Notes on what the figures include.
 pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
         at.map_or(UNKNOWN.to_owned(), |at| rfc3339_seconds(at).to_string())
@@ -95,8 +90,8 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     )];
     if report.left_out > 0 {
         about.push(format!(
-            "{} calls came while their upstream warmed up: they count and cost, but not in TPS and TTFT; \
-             --with-warm-up has them in.",
+            "{} calls ran during the warm-up of their upstream: TPS and TTFT exclude them, calls and costs include them; \
+             --with-warm-up includes them everywhere.",
             report.left_out
         ));
     }
@@ -106,20 +101,20 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     let sessions = rows.iter().filter_map(|row| sessions(row, shown));
     about.extend(sessions.take(DESCRIBED));
     about.push(
-        "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
-         judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
-         fast or faster, which others write as p90, p95 and p99 of TPS; \
-         bands are the shares under 5, 15, 30, 60 and from 60 on. `+` after a cost: some calls have no price."
+        "TPS is tokens per second of one stream while it decodes, counted with the same tokenizer for every model; \
+         `judged` counts the calls that have a TPS. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
+         fast or faster, which other tools call p90, p95 and p99 of TPS; \
+         bands are the shares of calls under 5, 15, 30 and 60 TPS, and from 60 TPS. `+` after a cost: some calls have no price."
             .to_owned(),
     );
     about.push(
-        "share is the time to first token in all the time that these calls took; req/s is calls over the time \
-         from the first to the last."
+        "`share` is the time to first token as a share of the total time of these calls; `req/s` is the number of calls \
+         divided by the time from the first to the last."
             .to_owned(),
     );
     about.push(
-        "`reported` is the median of the same in the tokens that the provider reports: its own tokenizer makes \
-         more or fewer of the same text, and engines and benchmarks count those."
+        "`reported` is the median TPS in the tokens that the provider reports. The provider's tokenizer splits the same \
+         text into more or fewer tokens. Engines and benchmarks usually count provider tokens."
             .to_owned(),
     );
     let tasks = report.tasks();
@@ -129,8 +124,8 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
             format!("{} ({})", seconds(estimate.value), range(estimate, seconds))
         };
         about.push(format!(
-            "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
-             a minute.",
+            "{} sessions as tasks, from first call to last: half of them took up to {}, 95 of 100 up to {}; {per_minute:.2} \
+             tasks per minute.",
             tasks.tasks,
             with_range(&median),
             with_range(&p95),
@@ -139,13 +134,12 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about.extend(rows.iter().take(DESCRIBED).map(|row| {
         let name = row_name(&row.group.names, shown);
         let work = shown(&row.fingerprint.to_string());
-        format!("Work of {name}, of 10 to 90 of 100 calls in brackets: {work}.")
+        format!("Work of {name}, with the 10th to 90th percentile of calls in brackets: {work}.")
     }));
     about.push(format!("Made by {}.", measured_by()));
     about
 }
 
-/// How many calls have a cost and a speed, and why the others have none.
 fn coverage(coverage: &Coverage) -> String {
     let calls = coverage.calls;
     let of = |with: u64, what: &str, without: &BTreeMap<String, u64>| {
@@ -158,12 +152,11 @@ fn coverage(coverage: &Coverage) -> String {
     let speed = of(coverage.with_speed, "speed", &coverage.tps_unavailable);
     let skipped = match coverage.skipped_events {
         0 => String::new(),
-        skipped => format!(" {skipped} events of streams could not be read and were skipped."),
+        skipped => format!(" {skipped} stream events were unreadable and were skipped."),
     };
     format!("{cost}. {speed}.{skipped}")
 }
 
-/// The calls that have no figure, by reason.
 fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     let reasons = without.map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")));
     let reasons: Vec<_> = reasons.collect();
@@ -174,7 +167,6 @@ fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     }
 }
 
-/// How many calls have a figure, and why the others have none.
 fn judged(report: &Report) -> Vec<String> {
     let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
     let judged = report.judged();
@@ -188,15 +180,14 @@ fn judged(report: &Report) -> Vec<String> {
 
 fn intervals(report: &Report) -> String {
     format!(
-        "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \
-         sessions are in this report, a call without one being a session of its own. `too few` has neither bound: \
-         {MIN_UNITS} sessions are needed. Calls, tokens, cost and req/s are counted whole and have none.",
+        "Below a figure is its {:.0} % interval. Intervals are clustered by session, because calls of one session depend on each \
+         other. This report has {} sessions; a call without a session counts as one. `too few`: an interval needs at least \
+         {MIN_UNITS} sessions. Calls, tokens, cost and req/s are exact and have no interval.",
         CONFIDENCE * 100.0,
         report.units(),
     )
 }
 
-/// That a row has too few sessions for intervals, or that one of them has too many of its calls.
 fn sessions(row: &Row, shown: Shown) -> Option<String> {
     let name = row_name(&row.group.names, shown);
     let Sessions {
@@ -205,13 +196,13 @@ fn sessions(row: &Row, shown: Shown) -> Option<String> {
     } = row.sessions;
     if count < MIN_UNITS as u64 {
         return Some(format!(
-            "Too few sessions for intervals of {name}: {count} of the {MIN_UNITS} that are needed. Take a longer time."
+            "{name} has too few sessions for intervals: {count} of {MIN_UNITS}. Choose a longer period."
         ));
     }
     let share = calls_of_largest as f64 / row.group.calls as f64;
     (share > MOST_OF_ONE).then(|| {
         format!(
-            "One session has {:.0} % of the calls of {name}, and decides its figures.",
+            "One session has {:.0} % of the calls of {name} and dominates its figures.",
             share * 100.0
         )
     })

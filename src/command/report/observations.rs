@@ -1,4 +1,4 @@
-//! What each call of a group adds to its figures, and why some add nothing.
+//! The contribution of each call to the figures of its group, and the reasons why some calls contribute nothing.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -7,19 +7,17 @@ use tokengauge_core::fingerprint::FingerprintBuilder;
 use tokengauge_core::time::since_1970;
 use tokengauge_store::history::{TimedCall, tokens};
 
-/// What one call adds. What it does not have is NaN, which takes half the memory of an `Option`.
+/// The values of one call. Unknown values are NaN, which takes half the memory of an `Option`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// The number of its session; calls without one have numbers of their own.
+    /// The number of the session. A call without a session has a unique number.
     pub(super) unit: u32,
     /// Seconds since 1970.
     pub(super) started: f64,
     pub(super) duration: f64,
     pub(super) failed: bool,
     pub(super) tps: f64,
-    /// `tps` in the provider's tokens.
     pub(super) reported: f64,
-    /// Seconds of decoding.
     pub(super) decode: f64,
     pub(super) ttft: f64,
     /// The cost of a generation in US dollars.
@@ -27,14 +25,10 @@ pub(super) struct Observation {
     pub(super) output: f64,
 }
 
-/// How many calls have a figure, and why the others have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Judged {
-    /// Calls that have it.
     pub(super) calls: u64,
-    /// All calls.
     pub(super) of: u64,
-    /// The others, by reason.
     pub(super) without: BTreeMap<&'static str, u64>,
 }
 
@@ -59,24 +53,18 @@ impl Judged {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observations {
     pub(super) calls: Vec<Observation>,
-    /// Calls with a decode speed.
     pub(super) tps: Judged,
-    /// Calls with a time to first token.
     pub(super) ttft: Judged,
-    /// Generations with a price.
     pub(super) cost: Judged,
-    /// Their work.
     pub(super) fingerprint: FingerprintBuilder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Sessions {
     pub(super) count: u64,
-    /// Calls of the session that has most.
     pub(super) calls_of_largest: u64,
 }
 
-/// Numbers the sessions of all groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Units {
     sessions: HashMap<String, u32>,
@@ -84,12 +72,11 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Sessions so far, and calls without one.
     pub(super) fn count(&self) -> u32 {
         self.last
     }
 
-    /// The number of a call's session, or one of its own.
+    /// Returns the number of the call's session, or a unique number.
     pub(super) fn of(&mut self, call: &CallRecord) -> u32 {
         let mut fresh = || {
             self.last = self.last.saturating_add(1);
@@ -103,7 +90,6 @@ impl Units {
 }
 
 impl Observations {
-    /// The number of sessions, calls without one being one each, and the calls of the one that has most.
     pub(super) fn sessions(&self) -> Sessions {
         let mut calls: HashMap<u32, u64> = HashMap::new();
         for call in &self.calls {
@@ -115,7 +101,7 @@ impl Observations {
         }
     }
 
-    /// Adds a call; `timed` is false where its speed is left out, since its upstream warmed up.
+    /// Adds a call. `timed` is false for warm-up calls, whose speed is excluded.
     pub(super) fn add(&mut self, past: &TimedCall<'_>, unit: u32, timed: bool) {
         let call = past.record;
         self.fingerprint.add(call);

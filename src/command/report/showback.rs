@@ -1,4 +1,4 @@
-//! What teams and others cost by month, as CSV.
+//! The monthly cost of teams and other payers, as CSV.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -7,9 +7,7 @@ use tokengauge_store::csv;
 use tokengauge_store::history::{Groups, TimedCall};
 use tokengauge_store::query::{Dimension, GroupRow};
 
-/// Characters of a month, such as `2026-11`.
 const MONTH: usize = 7;
-/// The columns after those of the dimensions.
 const COLUMNS: [&str; 10] = [
     "month",
     "calls",
@@ -23,13 +21,11 @@ const COLUMNS: [&str; 10] = [
     "calls_without_price",
 ];
 
-/// Calls by calendar month of UTC and by what they have in common.
 #[derive(Debug)]
 pub(super) struct Showback {
     by: Vec<Dimension>,
     months: BTreeMap<String, Groups>,
     pub(super) calls: u64,
-    /// When the earliest call began.
     pub(super) first: Option<SystemTime>,
 }
 
@@ -43,7 +39,6 @@ impl Showback {
         }
     }
 
-    /// Adds a call, to the month in which it began.
     pub(super) fn add(&mut self, call: &CallRecord) {
         let past = TimedCall::of(call);
         let by = &self.by;
@@ -60,8 +55,8 @@ impl Showback {
         );
     }
 
-    /// A line of names, and one for each group of each month, the dearest first. With `spreadsheet`, texts are no
-    /// formulas.
+    /// Returns a header line and a line for each group of each month, the most expensive first. With `spreadsheet`,
+    /// texts are escaped so that they are not formulas.
     pub(super) fn csv(self, spreadsheet: bool) -> String {
         let names = self.by.iter().map(|by| by.name());
         let heads: Vec<&str> = names.chain(COLUMNS).collect();
@@ -81,7 +76,7 @@ impl Showback {
     }
 }
 
-/// A row; `all` is what all calls of the month cost.
+/// Formats a row. `all` is the cost of all calls of the month.
 fn line(row: &GroupRow, month: &str, all: f64, spreadsheet: bool) -> String {
     let names = row.names.iter().map(|name| {
         let name = name.as_deref().unwrap_or_default();

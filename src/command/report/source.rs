@@ -98,7 +98,7 @@ fn of_proxy(
     }
 }
 
-/// What happened from an instant up to another; a call log has no marks.
+/// Returns the marks from `from` up to `to`. A call log has no marks.
 pub(super) fn marks(
     (args, stored): Source<'_>,
     from: Option<SystemTime>,
@@ -125,13 +125,13 @@ pub(super) fn marks(
     let proxy = Proxy::of(&args.admin)?;
     match api_client::runtime()?.block_on(proxy.get::<Marks>(&path)) {
         Ok(response) => Ok(response.marks),
-        // An older proxy has none.
+        // An older proxy has no marks.
         Err(ApiError::Status { status: 404, .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reads a call log. Lines that are no call record are reported and skipped.
+/// Reads a call log. Reports and skips lines that are not a call record.
 fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> std::io::Result<()> {
     let mut unreadable = 0_u64;
     for line in BufReader::new(File::open(path)?).lines() {
@@ -145,7 +145,7 @@ fn of_log(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> st
     if unreadable > 0 {
         let path = path.display();
         output::note(&format!(
-            "{path}: {unreadable} lines are no call records of this version; they are left out"
+            "{path}: {unreadable} lines are not call records of this version; they are skipped"
         ));
     }
     Ok(())

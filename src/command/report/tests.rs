@@ -1,4 +1,4 @@
-//! What reports say, of calls whose figures are known.
+//! Tests of reports with known figures.
 
 use super::figures::Report;
 use super::{document::document, html, text};
@@ -9,7 +9,7 @@ use tokengauge_core::call::{CallRecord, CostUnavailable};
 use tokengauge_core::time::rfc3339_nanos;
 use tokengauge_store::query::Dimension;
 
-/// A call of `model` that decodes `tps` tokens a second from second 1 to 3.
+/// A call of `model` that decodes `tps` tokens per second from second 1 to 3.
 fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let record = json!({
@@ -95,7 +95,7 @@ fn a_report_says_how_many_calls_have_a_cost_and_a_speed_and_why_the_others_have_
     );
     let says = "5 of 7 calls have a cost; the others: 1 no price, 1 unknown. \
                 5 of 7 calls have a speed; the others: 1 buffered, 1 unknown. \
-                3 events of streams could not be read and were skipped.";
+                3 stream events were unreadable and were skipped.";
     let judged = "Cost per million output tokens is of 5 of 8 calls; the others: \
                   1 no generation, 1 no price, 1 unknown.";
     for text in [text::table(&report, None), text::markdown(&report)] {
@@ -134,12 +134,12 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
         "{text}"
     );
     assert!(
-        text.contains("1 calls came while their upstream warmed up"),
+        text.contains("1 calls ran during the warm-up of their upstream"),
         "{text}"
     );
 }
 
-/// The notes on a model with a number of sessions of one call, and one session of `largest` calls.
+/// Returns the notes on a model with `sessions` sessions of one call, and one session of `largest` calls.
 fn notes_on_sessions(sessions: u64, largest: u64) -> String {
     let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
     for second in 0..sessions + largest {
@@ -160,17 +160,17 @@ fn notes_on_sessions(sessions: u64, largest: u64) -> String {
 #[test]
 fn too_few_sessions_and_one_that_has_most_calls_are_said() {
     let few = notes_on_sessions(7, 1);
-    let says = "Too few sessions for intervals of m: 8 of the 15 that are needed.";
+    let says = "m has too few sessions for intervals: 8 of 15.";
     assert!(few.contains(says) && few.contains("too few"), "{few}");
     let most = notes_on_sessions(20, 20);
-    let says = "One session has 50 % of the calls of m, and decides its figures.";
+    let says = "One session has 50 % of the calls of m and dominates its figures.";
     assert!(
-        most.contains(says) && !most.contains("Too few sessions"),
+        most.contains(says) && !most.contains("too few sessions"),
         "{most}"
     );
     let neither = notes_on_sessions(40, 10);
     assert!(
-        !neither.contains("One session has") && !neither.contains("Too few"),
+        !neither.contains("One session has") && !neither.contains("too few sessions"),
         "{neither}"
     );
 }
@@ -212,7 +212,7 @@ fn the_page_has_its_plots_in_both_colour_schemes_and_loads_nothing() {
     without.add(&unknown);
     let page = html::page(&without);
     assert_eq!(
-        page.matches("No call has it.").count(),
+        page.matches("No data.").count(),
         5,
         "what is unknown is named"
     );

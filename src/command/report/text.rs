@@ -1,4 +1,4 @@
-//! A report as a table for terminals, and in Markdown.
+//! A report as a table for terminals and in Markdown.
 
 use super::figures::Report;
 use super::grid::{Grid, difference_grid, grid, shortened};
@@ -11,8 +11,8 @@ const MIN_NAME: usize = 12;
 
 const GAP: &str = "  ";
 
-/// For terminals: names to the left, figures to the right, intervals below. What does not fit into `width` goes
-/// into further tables below, each with the names.
+/// Formats a table for terminals: names on the left, figures on the right, intervals below. Columns that do not fit
+/// into `width` move to further tables, each with the names.
 pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     let rows = report.rows();
     let mut text = aligned(&grid(report, &rows), width);
@@ -39,7 +39,6 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     text
 }
 
-/// A name within a line.
 pub(super) fn plain(name: &str) -> String {
     printable(name).into_owned()
 }
@@ -86,7 +85,7 @@ fn aligned(grid: &Grid, width: Option<usize>) -> String {
     text
 }
 
-/// The columns of each table, so that none is wider than `width` unless one column is.
+/// Distributes columns over tables, so that no table is wider than `width` unless a single column is.
 fn parts(widths: &[usize], named: usize, width: Option<usize>) -> Vec<Vec<usize>> {
     let names: Vec<usize> = (0..named).collect();
     let wide = |columns: &[usize]| -> usize {
@@ -106,7 +105,6 @@ fn parts(widths: &[usize], named: usize, width: Option<usize>) -> Vec<Vec<usize>
     parts
 }
 
-/// A sentence in lines of at most `width` characters, cut between words.
 fn wrapped(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else {
         return format!("{text}\n");

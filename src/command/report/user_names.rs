@@ -1,4 +1,4 @@
-//! `--user-names`: names for users of which records have hashes, from a file that stays where it is.
+//! `--user-names`: a local file with names of users, whose hashes are in the records.
 
 use super::ReportCommandError;
 use std::borrow::Cow;
@@ -7,12 +7,11 @@ use std::path::Path;
 use tokengauge_accounting::attribution::pseudonym;
 use tokengauge_core::call::CallRecord;
 
-/// The names of users, by their hashes.
 #[derive(Debug, Default)]
 pub(super) struct UserNames(HashMap<String, String>);
 
 impl UserNames {
-    /// Reads a file: on each line a user as agents send it, or `USER = NAME`; `#` begins a comment.
+    /// Reads a file. Each line is a user as agents send it, or `USER = NAME`. `#` begins a comment.
     pub(super) fn read(path: &Path) -> Result<UserNames, ReportCommandError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ReportCommandError::UserNames(path.to_owned(), error))?;
@@ -30,7 +29,6 @@ impl UserNames {
         UserNames(named.collect())
     }
 
-    /// The call with the name of its user, where that is known.
     pub(super) fn named<'a>(&self, call: &'a CallRecord) -> Cow<'a, CallRecord> {
         let name = call.user.as_ref().and_then(|user| self.0.get(user));
         match name {

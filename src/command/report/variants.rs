@@ -25,7 +25,6 @@ impl Variants {
         self.0.insert(experiment.clone(), tally);
     }
 
-    /// How the variants of each experiment compare, with intervals.
     pub(super) fn reports(&self, made: SystemTime) -> Vec<Report> {
         let reports = self.0.iter().map(|(name, tally)| {
             let experiment = Experiment {

@@ -8,10 +8,9 @@ use tokengauge_process::output::printable;
 use tokengauge_sessions::{Analysis, text};
 use tokengauge_store::query::{SessionRow, WaterfallCall};
 
-/// Calls in the table at most; a session of more has its first.
+/// The maximum number of calls in the table. A longer session shows its first calls.
 const MAX_ROWS: usize = 1_000;
 
-/// The style of this page, beside that of all pages.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;font-size:.85rem}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(12rem,1fr));gap:.4rem 1rem;margin:0}\
@@ -23,12 +22,12 @@ pub(super) fn page(session: &SessionRow, calls: &[WaterfallCall], analysis: &Ana
     let version = env!("CARGO_PKG_VERSION");
     let body = html! {
         (facts(session))
-        h2 { "What its length is made of, and its prompt cache" }
+        h2 { "Critical path and prompt cache" }
         pre { (text(analysis)) }
         (table(session, calls))
         p {
             "Made " (maud::display(made)) " by tokengauge " (version)
-            ". Times are UTC. No prompt and no answer is in it."
+            ". Times are in UTC. This file contains no prompts and no responses."
         }
     };
     page::page(&title, &[phase_bars::STYLE, STYLE].concat(), &body)
@@ -73,13 +72,13 @@ fn table(session: &SessionRow, calls: &[WaterfallCall]) -> Markup {
         @for call in calls.iter().take(MAX_ROWS) { (row(call, session.seconds.wall)) }
     };
     html! {
-        h2 { "Its calls over time" }
+        h2 { "Calls over time" }
         @if calls.len() > MAX_ROWS {
             p { "The first " (MAX_ROWS) " of " (session.calls) " calls." }
         }
         (phase_bars::key())
         @let heads = ["agent and model", "ended", "at", "took", "TTFT", "TPS", "tokens", "cost", "phases"];
-        (page::calls("Its calls over time", heads, 2..8, &rows))
+        (page::calls("Calls over time", heads, 2..8, &rows))
     }
 }
 

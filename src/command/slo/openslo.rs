@@ -1,4 +1,4 @@
-//! `tokengauge slo import` and `export`: converts from and to OpenSLO v1.
+//! `tokengauge slo import` and `export`: convert from and to OpenSLO v1.
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};
@@ -11,7 +11,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
     let text = std::fs::read_to_string(file).map_err(SystemError::read(file))?;
     let objectives = openslo::read(&text).map_err(CommandError::file(file))?;
     if objectives.is_empty() {
-        return Err(CommandError::file(file)("there is no document of kind SLO in it").into());
+        return Err(CommandError::file(file)("the file has no document of kind SLO").into());
     }
     let blocks: Vec<String> = objectives.iter().map(as_toml).collect();
     output::print(&blocks.join("\n"))
@@ -20,7 +20,7 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
 pub(super) fn export(args: &CheckArgs) -> Result<(), Error> {
     let (config, origin) = crate::command::load(&args.config)?;
     if config.slos.is_empty() {
-        return Err(CommandError::refused(origin, "there is no [[slo]] in it").into());
+        return Err(CommandError::refused(origin, "the configuration has no [[slo]]").into());
     }
     let text =
         openslo::write(&config.slos).map_err(|error| CommandError::refused(origin, error))?;

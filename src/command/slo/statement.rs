@@ -1,5 +1,4 @@
-//! `tokengauge slo status --month`: the attainment of objectives in a calendar month, as a
-//! statement to sign.
+//! `tokengauge slo status --month`: the attainment of objectives in a calendar month, as a statement to sign.
 
 use super::status::{Month, Row, aligned, percent};
 use tokengauge_process::output::printable;
@@ -26,8 +25,8 @@ pub(super) fn text(month: &str, from: &str, rows: &[Row]) -> String {
     let from = printable(from);
     format!(
         "Service level objectives in {month} (UTC){state}\nCounted by the proxy at {from}\n\n{}\n\
-         GOOD and BAD are events that count, EXCLUDED those that count neither way. An objective is\n\
-         attained where the share of good events is at least what was promised.\n\n\
+         GOOD and BAD count events for and against the objective, EXCLUDED events count neither way.\n\
+         An objective is attained if the share of good events is at least the promised share.\n\n\
          Date: ____________________   Signed: ______________________________\n",
         aligned(&lines)
     )

@@ -1,4 +1,4 @@
-//! The status of a running proxy's objectives, as a table.
+//! The status of a running proxy's objectives as a table.
 
 use serde::Deserialize;
 use std::fmt::Write;
@@ -8,24 +8,22 @@ use tokengauge_core::time::{Timestamp, span_text};
 use tokengauge_fleet::ObjectiveSource;
 use tokengauge_process::output::printable;
 
-/// The part of the API's answer that the table shows.
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::command) struct SlosBody {
     pub(in crate::command) slos: Vec<Row>,
-    /// Where a fleet has them from; `None` from a proxy.
+    /// The source of a fleet's objectives; `None` for a proxy.
     #[serde(default)]
     pub(in crate::command) source: Option<ObjectiveSource>,
 }
 
 impl SlosBody {
-    /// Why there is no objective.
     pub(in crate::command) fn nothing(&self) -> &'static str {
         match self.source {
             None => "no [[slo]] is configured",
             Some(ObjectiveSource::None) => {
-                "this fleet has no objectives: name the pods by --pods, or a Prometheus by --prometheus"
+                "this fleet has no objectives: name the pods with --pods, or a Prometheus with --prometheus"
             }
-            Some(ObjectiveSource::Pods) => "no pod that answers has an objective yet",
+            Some(ObjectiveSource::Pods) => "no reachable pod has an objective yet",
             Some(ObjectiveSource::Prometheus) => {
                 "the fleet's Prometheus has no objectives yet: are the rules of `tokengauge print rules` loaded?"
             }
@@ -52,7 +50,7 @@ pub(in crate::command) struct Row {
     pub(in crate::command) event: String,
     #[serde(default)]
     pub(in crate::command) months: Vec<Month>,
-    /// The pod that counts it, where a fleet answers with those of its pods.
+    /// The pod of the objective, if a fleet returns the objectives of its pods.
     #[serde(default)]
     pub(in crate::command) pod: Option<PodName>,
 }
@@ -84,7 +82,7 @@ pub(in crate::command) struct Cause {
 pub(in crate::command) struct Alert {
     pub(in crate::command) severity: String,
     pub(in crate::command) firing: bool,
-    /// Its long window; empty from a proxy that does not say it.
+    /// The long window; empty if the proxy does not send it.
     #[serde(default)]
     pub(in crate::command) long: String,
     #[serde(default)]
@@ -92,7 +90,7 @@ pub(in crate::command) struct Alert {
 }
 
 impl Alert {
-    /// Its severity and long window, with what of that was observed where it is less.
+    /// Formats the severity and the long window, with the observed time if that is shorter.
     pub(in crate::command) fn in_words(&self) -> String {
         let Alert {
             severity,
@@ -124,7 +122,7 @@ const HEADS: [&str; 9] = [
     "BURN",
 ];
 
-/// The last column has every window.
+/// The last column lists every window.
 pub(super) fn table(response: &SlosBody) -> String {
     let rows = &response.slos;
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
@@ -142,17 +140,16 @@ pub(super) fn table(response: &SlosBody) -> String {
             continue;
         };
         let (name, at) = (printable(&row.name), cause.at);
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(text, "{name} at {at}: {}", printable(&cause.sentence));
     }
     if rows.is_empty() {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(text, "({})", response.nothing());
     }
     text
 }
 
-/// Aligned columns; every line has as many cells as the first.
 pub(in crate::command) fn aligned(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
         .map(|at| {
@@ -170,13 +167,12 @@ pub(in crate::command) fn aligned(lines: &[Vec<String>]) -> String {
             format!("{cell}{}", " ".repeat(pad))
         });
         let line = cells.collect::<Vec<_>>().join("  ");
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
 
-/// The cluster, the namespace and the name of a pod, as far as they are known.
 fn pod(of: Option<&PodName>) -> String {
     let parts = of
         .into_iter()
@@ -214,7 +210,6 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// What is left of a budget, with a digit behind the point below 100 %.
 fn budget(left: f64) -> String {
     let percent = left * 100.0;
     let digits = usize::from(percent.abs() < 100.0);
@@ -225,7 +220,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{}%", (share * 1e6).round() / 1e4)
 }
 
-/// A duration in its two largest units.
+/// Formats a duration in its two largest units.
 pub(in crate::command) fn rough(seconds: f64) -> String {
     if seconds < 1.0 {
         return "spent".to_owned();
@@ -324,7 +319,7 @@ mod tests {
     fn a_fleet_without_objectives_says_what_is_missing() {
         for (source, says) in [
             (None, "no [[slo]] is configured"),
-            (Some(ObjectiveSource::None), "name the pods by --pods"),
+            (Some(ObjectiveSource::None), "name the pods with --pods"),
             (
                 Some(ObjectiveSource::Prometheus),
                 "`tokengauge print rules`",

@@ -1,4 +1,4 @@
-//! `tokengauge slo suggest` and `test`: evaluates objectives on recorded calls.
+//! `tokengauge slo suggest` and `test`: evaluate objectives on recorded calls.
 
 use super::SloCommandError;
 use crate::Error;
@@ -19,9 +19,9 @@ use tokengauge_process::output::{self, printable};
 use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use tokengauge_store::stored_calls::StoredCalls;
 
-/// Calls that are read at most, which take a few gigabytes.
+/// The maximum number of calls, which take a few gigabytes of memory.
 const MAX_CALLS: usize = 2_000_000;
-/// How old the newest call of a warehouse may be where a time before it is asked for.
+/// The maximum age of the newest call of a warehouse, if a period before the newest call is requested.
 const MAX_AGE: Duration = Duration::from_secs(86_400);
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
@@ -42,7 +42,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
         })?);
     }
     let mut text = format!(
-        "# From {} calls; what each would have come to stands above it.\n",
+        "# From {} calls. A comment above each objective shows its outcome.\n",
         calls.len()
     );
     for objective in objectives {
@@ -55,7 +55,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
 pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let (config, origin) = crate::command::load(&args.config)?;
     if config.slos.is_empty() {
-        return Err(CommandError::refused(origin, "there is no [[slo]] in it").into());
+        return Err(CommandError::refused(origin, "the configuration has no [[slo]]").into());
     }
     let source = Source {
         logs: &args.logs,
@@ -89,17 +89,14 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The answer of both commands for programs.
 #[derive(Serialize)]
 struct JudgedCalls {
     calls: usize,
     objectives: Vec<Judged>,
 }
 
-/// An objective and its outcome on the calls.
 #[derive(Serialize)]
 struct Judged {
-    /// The `[[slo]]` table as JSON.
     slo: toml::Value,
     good: u64,
     bad: u64,
@@ -127,7 +124,6 @@ impl Judged {
     }
 }
 
-/// The files or the warehouse that have the calls.
 struct Source<'a> {
     logs: &'a [PathBuf],
     ledger: Option<&'a Path>,
@@ -135,7 +131,6 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The calls that ended within `last` of the newest.
     fn calls(&self, last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
         let mut calls = match warehouse::stored(self.warehouse, self.ledger)? {
             Some(stored) => self.stored(&stored, last)?,
@@ -162,7 +157,7 @@ impl Source<'_> {
         stored: &StoredCalls,
         last: Option<Duration>,
     ) -> Result<Vec<CallRecord>, Error> {
-        // `last` ends with the newest call, which nobody knows before they are read.
+        // `last` ends at the newest call, which is unknown before the calls are read.
         let back = last.map(|last| last.saturating_add(MAX_AGE).max(warehouse::SINCE));
         let since = back.and_then(|back| SystemTime::now().checked_sub(back));
         let since = match self.warehouse.since {
@@ -176,7 +171,7 @@ impl Source<'_> {
         Ok(calls)
     }
 
-    /// The calls of the logs. Lines that are no call record are reported and skipped.
+    /// Returns the calls of the logs call. Reports and skips lines that are not a call record.
     fn logged(&self) -> Result<Vec<CallRecord>, Error> {
         let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
         let mut progress = Progress::of("reading");
@@ -187,7 +182,7 @@ impl Source<'_> {
         drop(progress);
         if unreadable > 0 {
             output::note(&format!(
-                "{unreadable} lines are no call records of this version; they are left out"
+                "{unreadable} lines are not call records of this version; they are skipped"
             ));
         }
         Ok(calls)

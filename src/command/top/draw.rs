@@ -12,12 +12,15 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 const MAX_CAUSE_LINES: usize = 8;
 const KEYS: &str = "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit";
 const HELP: [(&str, &str); 9] = [
-    ("1-5, tab", "another view"),
+    ("1-5, tab", "switch to another view"),
     ("s", "sort by the next column"),
-    ("r", "the other way round"),
-    ("/", "show only rows with a text; esc forgets it"),
-    ("up, down, home, end", "another row"),
-    ("enter", "everything about that row"),
+    ("r", "reverse the order"),
+    (
+        "/",
+        "show only rows that contain a text; esc clears the filter",
+    ),
+    ("up, down, home, end", "select another row"),
+    ("enter", "show all details of the selected row"),
     ("?", "this help"),
     ("esc", "back"),
     ("q", "quit"),
@@ -52,7 +55,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState) {
             let why = if state.filter.is_empty() {
                 state.shown().map_or("", Content::nothing)
             } else {
-                "nothing has the filter's text"
+                "no row contains the filter text"
             };
             frame.render_widget(Paragraph::new(why).wrap(Wrap { trim: true }), body);
         }
@@ -63,7 +66,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState) {
     frame.render_widget(bottom(state), foot);
 }
 
-/// The lines that causes take at a width; words that are wrapped early may take one more each.
+/// Returns the number of lines for causes at a width, with a reserve of one line each for early wrapping.
 fn cause_lines(causes: &[String], width: u16) -> u16 {
     let width = usize::from(width.max(1));
     let lines = causes.iter().map(|cause| {
@@ -106,18 +109,20 @@ fn choice(state: &TopState) -> Line<'_> {
 
 fn bottom(state: &TopState) -> Line<'_> {
     if state.typing {
-        return Line::from(format!("/{}▏ enter keeps it, esc forgets it", state.filter));
+        return Line::from(format!(
+            "/{}▏ enter applies the filter, esc clears it",
+            state.filter
+        ));
     }
     if state.overlay.is_some() {
         return Line::from("esc back");
     }
     match state.filter.as_str() {
         "" => Line::from(KEYS),
-        filter => Line::from(format!("filter: {filter} (esc forgets it)  {KEYS}")),
+        filter => Line::from(format!("filter: {filter} (esc clears it)  {KEYS}")),
     }
 }
 
-/// Keys and columns, a line each.
 fn help(table: Option<ViewTable>) -> Paragraph<'static> {
     let line = |name: &str, about: &str| {
         let name = Span::styled(
@@ -136,10 +141,9 @@ fn help(table: Option<ViewTable>) -> Paragraph<'static> {
     Paragraph::new(lines)
 }
 
-/// Everything that is known of a row, also what has no room in the table.
 fn details(id: &str, table: &ViewTable) -> Paragraph<'static> {
     let Some(row) = table.rows.iter().find(|row| row.id == id) else {
-        return Paragraph::new("it is no longer here; esc goes back");
+        return Paragraph::new("this row no longer exists; esc goes back");
     };
     let line = |head: &str, cell: &Cell| {
         let head = Span::styled(

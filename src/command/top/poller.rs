@@ -1,4 +1,4 @@
-//! Polls the proxy's API at intervals, on a thread of its own.
+//! Polls the proxy's API on a separate thread.
 
 use super::views::{Content, View};
 use crate::Error;
@@ -17,9 +17,8 @@ use tokengauge_store::query::{GroupRow, SessionRow};
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) in_flight: u64,
-    /// Tokens per second of all of them.
     pub(super) tps: f64,
-    /// Objectives with an alert that fires, each behind its severity.
+    /// Objectives with a firing alert, preceded by the severity.
     pub(super) firing: Vec<String>,
     pub(super) content: Content,
 }
@@ -54,7 +53,6 @@ struct Runaways {
     runaways: Vec<Runaway>,
 }
 
-/// A thread that polls the proxy at intervals.
 pub(super) struct Poller {
     views: Sender<View>,
     updates: Receiver<Result<Update, ApiError>>,
@@ -86,13 +84,11 @@ impl Poller {
         Ok(Poller { views, updates })
     }
 
-    /// Switches to `view`, and polls at once.
     pub(super) fn view(&self, view: View) {
         // An error only means that the thread has ended.
         let _ = self.views.send(view);
     }
 
-    /// The oldest answer in the queue; `None` where there is none.
     pub(super) fn try_next(&self) -> Option<Result<Update, ApiError>> {
         self.updates.try_recv().ok()
     }
@@ -115,7 +111,7 @@ async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
         View::Slos => Content::Slos(slos?),
         View::Sessions => {
             let response: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
-            // A proxy of before does not know it.
+            // Older proxies do not have this endpoint.
             let runaways: Result<Runaways, _> = proxy.get("/api/v1/runaways").await;
             let runaways = runaways.map_or(Vec::new(), |response| response.runaways);
             Content::Sessions(response.store, response.sessions, runaways)

@@ -1,4 +1,4 @@
-//! The state of the screen, and what keys do to it.
+//! The state of the screen and the effects of keys.
 
 use super::poller::Update;
 use super::table::ViewTable;
@@ -13,33 +13,28 @@ pub(super) struct TopState {
     pub(super) address: String,
     pub(super) view: View,
     pub(super) filter: String,
-    /// Whether keys go into the filter.
+    /// Whether keys are added to the filter.
     pub(super) typing: bool,
-    /// The sort column of each view, and whether the smallest comes first.
+    /// The sort column of each view, and whether the order is ascending.
     sorted: [(usize, bool); View::ALL.len()],
     pub(super) selected: usize,
     pub(super) overlay: Option<Overlay>,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
-    /// Objectives with an alert that fires.
     pub(super) firing: Vec<String>,
     content: Option<Content>,
-    /// Why the last poll failed.
     pub(super) error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Overlay {
-    /// Keys and columns.
     Help,
-    /// Everything that is known of the row with this id.
     Details(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Stay,
-    /// Poll for another view.
     Ask,
     End,
 }
@@ -62,7 +57,7 @@ impl TopState {
         }
     }
 
-    /// Takes an answer of the proxy; after an error the last figures stay.
+    /// Applies an update. After an error, the last figures remain.
     pub(super) fn take(&mut self, update: Result<Update, ApiError>) {
         match update {
             Ok(update) => {
@@ -75,30 +70,26 @@ impl TopState {
         }
     }
 
-    /// The table to show, sorted and filtered; `None` before the first answer.
     pub(super) fn table(&self) -> Option<ViewTable> {
         let content = self.shown()?;
         let (column, ascending) = self.sorting();
         Some(content.table().arranged(&self.filter, column, ascending))
     }
 
-    /// The source of finished calls.
     pub(super) fn call_source(&self) -> Option<&str> {
         self.shown()?.call_source()
     }
 
-    /// Why objectives are missed, where the view shows objectives.
+    /// Returns why objectives are missed, if the view shows objectives.
     pub(super) fn causes(&self) -> Vec<String> {
         self.shown().map_or(Vec::new(), Content::causes)
     }
 
-    /// The content of the view; `None` before the first answer.
     pub(super) fn shown(&self) -> Option<&Content> {
         let content = self.content.as_ref();
         content.filter(|content| content.view() == self.view)
     }
 
-    /// The sort column, and whether the smallest comes first.
     pub(super) fn sorting(&self) -> (usize, bool) {
         self.sorted[self.view as usize]
     }
@@ -148,7 +139,6 @@ impl TopState {
         Action::Stay
     }
 
-    /// The id of the row that stands out.
     fn chosen(&self) -> Option<String> {
         let table = self.table()?;
         let last = table.rows.len().checked_sub(1)?;

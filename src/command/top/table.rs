@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use tokengauge_process::output::printable;
 
-/// A cell: its text, and the key it is sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -17,14 +16,12 @@ enum Key {
     Number(Option<f64>),
 }
 
-/// Whether a value is good or bad, which decides its colour.
+/// The rating of a value, which determines its colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// Neither good nor bad.
     #[default]
     Plain,
     Good,
-    /// A warning.
     Poor,
     Bad,
 }
@@ -60,12 +57,11 @@ impl Cell {
         Cell { tone, ..self }
     }
 
-    /// Whether it is right-aligned.
     pub(super) fn is_number(&self) -> bool {
         matches!(self.key, Key::Number(_))
     }
 
-    /// Compares two cells; unknown values come last in either order.
+    /// Compares two cells. Unknown values come last in either order.
     fn compare(&self, other: &Cell, ascending: bool) -> Ordering {
         let turned = |ordering: Ordering| {
             if ascending {
@@ -87,22 +83,20 @@ impl Cell {
 pub(super) struct Column {
     pub(super) head: &'static str,
     pub(super) about: &'static str,
-    /// Its minimum width in characters.
     pub(super) width: u16,
-    /// Whether it takes the width that is left.
     pub(super) grows: bool,
-    /// Where not all columns fit, the one with the highest is left out first; 0 never is.
+    /// If not all columns fit, the column with the highest number is hidden first. Columns with 0 are never hidden.
     pub(super) spare: u8,
 }
 
 impl Column {
-    /// Its width with the whole head and the arrow of the sorting.
+    /// The width that the whole header and the sort arrow need.
     pub(super) fn needs(&self) -> u16 {
         self.width.max(self.head.chars().count() as u16 + 1)
     }
 }
 
-/// A row: its cells, one per column, and what only its details show.
+/// A row: one cell per column, and values that only its details show.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableRow {
     pub(super) id: String,
@@ -117,7 +111,7 @@ pub(super) struct ViewTable {
 }
 
 impl ViewTable {
-    /// The rows with a cell that contains `filter`, ignoring case, sorted by `column`.
+    /// Returns the rows with a cell that contains `filter` (ignoring case), sorted by `column`.
     pub(super) fn arranged(mut self, filter: &str, column: usize, ascending: bool) -> ViewTable {
         let filter = filter.to_lowercase();
         self.rows.retain(|row| {
@@ -133,7 +127,7 @@ impl ViewTable {
         self
     }
 
-    /// The columns that fit into `width` with their heads whole; that of the sorting is one.
+    /// Returns the columns that fit into `width` with complete headers. They include the sort column.
     pub(super) fn fitting(&self, width: u16, sorted: usize) -> Vec<usize> {
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
         let needed = |shown: &[usize]| -> usize {

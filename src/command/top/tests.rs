@@ -1,4 +1,4 @@
-//! Tests of screen and keys, on ratatui's test backend.
+//! Tests of screen and keys on ratatui's test backend.
 
 use super::draw::draw;
 use super::poller::Update;
@@ -74,7 +74,6 @@ fn streams() -> TopState {
     state
 }
 
-/// The screen's lines, without trailing blanks.
 fn screen(state: &TopState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, state)).expect("drawn");
@@ -120,11 +119,11 @@ fn a_filter_is_typed_applied_and_removed() {
         "{lines:#?}"
     );
     assert_eq!(lines[5], "");
-    assert_eq!(lines[7], "/CODER▏ enter keeps it, esc forgets it");
+    assert_eq!(lines[7], "/CODER▏ enter applies the filter, esc clears it");
     state.key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE));
-    assert!(screen(&state, 100, 8)[7].starts_with("filter: CODER (esc forgets it)"));
+    assert!(screen(&state, 100, 8)[7].starts_with("filter: CODER (esc clears it)"));
     press(&mut state, "/x");
-    assert!(screen(&state, 100, 8)[2].starts_with("nothing has the filter's text"));
+    assert!(screen(&state, 100, 8)[2].starts_with("no row contains the filter text"));
     state.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
     assert!(screen(&state, 100, 8)[3].starts_with("fast-1"));
 }
@@ -216,7 +215,7 @@ fn the_other_views_are_asked_for_and_shown() {
     state.take(update(empty(None)));
     assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
     state.take(update(empty(Some("pods"))));
-    let of_a_fleet = "no pod that answers has an objective yet";
+    let of_a_fleet = "no reachable pod has an objective yet";
     assert_eq!(screen(&state, 100, 6)[2], of_a_fleet);
 }
 
@@ -232,7 +231,7 @@ fn a_proxy_that_does_not_answer_is_reported_and_the_last_figures_stay() {
     assert!(lines[5].starts_with("fast-1"), "{lines:#?}");
     state.take(update(Content::Streams(Vec::new())));
     let lines = screen(&state, 100, 10);
-    assert!(lines[2].starts_with("no call is under way"), "{lines:#?}");
+    assert!(lines[2].starts_with("no call is in flight"), "{lines:#?}");
 }
 
 #[test]
@@ -422,12 +421,15 @@ fn enter_shows_all_of_a_row_as_it_goes_on_and_help_names_keys_and_columns() {
     state.take(update(Content::Streams(vec![later])));
     assert!(screen(&state, 80, 24).concat().contains("777"));
     state.take(update(Content::Streams(vec![with_id("a", "one")])));
-    assert!(screen(&state, 80, 24)[2].starts_with("it is no longer here"));
+    assert!(screen(&state, 80, 24)[2].starts_with("this row no longer exists"));
     state.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
     assert!(screen(&state, 80, 24)[2].starts_with("MODEL"));
     press(&mut state, "?");
     let help = screen(&state, 80, 24).concat();
-    assert!(help.contains("since the last token") && help.contains("show only rows with a text"));
+    assert!(
+        help.contains("since the last token")
+            && help.contains("show only rows that contain a text")
+    );
     press(&mut state, "q");
     assert!(
         screen(&state, 80, 24)[2].starts_with("MODEL"),

@@ -1,4 +1,4 @@
-//! The views, and the columns of each.
+//! The views and their columns.
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, SlosBody, rough};
@@ -45,7 +45,6 @@ impl View {
         }
     }
 
-    /// The default sort column, and whether the smallest comes first.
     pub(super) fn sorted(self) -> (usize, bool) {
         match self {
             View::Streams => (1, false),
@@ -67,18 +66,16 @@ impl Content {
         }
     }
 
-    /// The text of an empty view.
     pub(super) fn nothing(&self) -> &'static str {
         match self {
-            Content::Streams(_) => "no call is under way; point an agent at the proxy",
+            Content::Streams(_) => "no call is in flight; point an agent at the proxy",
             Content::Models(..) | Content::Sessions(..) | Content::Upstreams(..) => {
-                "no finished call is kept; sessions need agents that name theirs (x-tokengauge-session)"
+                "no finished calls are stored; sessions need agents that send x-tokengauge-session"
             }
             Content::Slos(response) => response.nothing(),
         }
     }
 
-    /// The source of finished calls.
     pub(super) fn call_source(&self) -> Option<&str> {
         match self {
             Content::Models(source, _)
@@ -88,7 +85,7 @@ impl Content {
         }
     }
 
-    /// What is to be said below the table: why objectives are missed, and which sessions run away.
+    /// Returns the sentences below the table: why objectives are missed, and which sessions are runaways.
     pub(super) fn causes(&self) -> Vec<String> {
         let slos = match self {
             Content::Slos(response) => &response.slos,
@@ -140,15 +137,15 @@ const fn wide(head: &'static str, width: u16, spare: u8, about: &'static str) ->
 
 const STREAMS: [Column; 10] = [
     wide("MODEL", 14, 0, "the model that answers"),
-    column("TPS", 6, 0, "tokens per second just now"),
+    column("TPS", 6, 0, "current tokens per second"),
     column("TOKENS", 7, 0, "output tokens so far"),
-    column("REASONING", 10, 3, "those of them that are reasoning"),
-    column("TIME", 7, 0, "since the request"),
-    column("SILENT", 7, 0, "since the last token"),
-    wide("AGENT", 10, 0, "the agent, by its own name"),
-    wide("SESSION", 10, 2, "the session that the agent named"),
+    column("REASONING", 10, 3, "reasoning tokens so far"),
+    column("TIME", 7, 0, "time since the request"),
+    column("SILENT", 7, 0, "time since the last token"),
+    wide("AGENT", 10, 0, "the name of the agent"),
+    wide("SESSION", 10, 2, "the session id from the agent"),
     wide("UPSTREAM", 9, 1, "the upstream that answers"),
-    wide("WORKLOAD", 9, 4, "the workload it belongs to"),
+    wide("WORKLOAD", 9, 4, "the workload of the call"),
 ];
 
 fn stream(stream: &StreamNow) -> TableRow {
@@ -186,21 +183,31 @@ const UPSTREAMS: [Column; 11] = of_groups("UPSTREAM", "the upstream that answere
 const fn of_groups(head: &'static str, about: &'static str) -> [Column; 11] {
     [
         wide(head, 14, 0, about),
-        column("CALLS", 7, 0, "calls that have ended"),
+        column("CALLS", 7, 0, "finished calls"),
         column("REQ/S", 7, 3, "calls per second"),
-        column("ERRORS", 7, 0, "calls that did not end well"),
+        column("ERRORS", 7, 0, "failed calls"),
         column(
             "TPS P50",
             8,
             0,
-            "half of the calls decode as fast or faster",
+            "tokens per second that half of the calls reach",
         ),
-        column("TPS P10", 8, 0, "nine of ten do"),
-        column("JUDGED", 11, 5, "calls that have a speed"),
-        column("TTFT P50", 9, 0, "half of the first tokens came within"),
-        column("TTFT P95", 9, 0, "95 of 100 did"),
+        column(
+            "TPS P10",
+            8,
+            0,
+            "tokens per second that 90 % of the calls reach",
+        ),
+        column("JUDGED", 11, 5, "calls with a known speed"),
+        column("TTFT P50", 9, 0, "median time to first token"),
+        column(
+            "TTFT P95",
+            9,
+            0,
+            "95th percentile of the time to first token",
+        ),
         column("OUT TOKENS", 11, 4, "output tokens"),
-        column("$/1M OUT", 9, 0, "cost of a million output tokens"),
+        column("$/1M OUT", 9, 0, "US dollars per million output tokens"),
     ]
 }
 
@@ -235,24 +242,29 @@ fn group(row: &GroupRow) -> TableRow {
 
 const SLOS: [Column; 9] = [
     wide("SLO", 12, 0, "the objective"),
-    column("TARGET", 8, 0, "the share of events that is to be good"),
+    column("TARGET", 8, 0, "the required share of good events"),
     wide("PROMISE", 16, 0, "what makes an event good"),
-    column("GOOD", 8, 3, "good events of the window"),
-    column("BAD", 7, 2, "bad events of the window"),
+    column("GOOD", 8, 3, "good events in the window"),
+    column("BAD", 7, 2, "bad events in the window"),
     column(
         "BUDGET LEFT",
         12,
         0,
-        "the share of the error budget that is left",
+        "the remaining share of the error budget",
     ),
     column(
         "BURN",
         7,
         0,
-        "how fast it is spent; 1 spends it in the window",
+        "how fast the budget is spent; 1 spends it exactly in the window",
     ),
-    column("SPENT IN", 14, 0, "when it is spent at this rate"),
-    column("WINDOW", 9, 4, "the time that the budget is for"),
+    column(
+        "SPENT IN",
+        14,
+        0,
+        "when the budget is spent at this burn rate",
+    ),
+    column("WINDOW", 9, 4, "the period of the budget"),
 ];
 
 fn slo(row: &status::Row) -> TableRow {
@@ -290,15 +302,15 @@ fn slo(row: &status::Row) -> TableRow {
 }
 
 const SESSIONS: [Column; 9] = [
-    wide("SESSION", 12, 0, "the session, as its agent names it"),
-    wide("AGENTS", 10, 0, "the agents that took part"),
-    column("CALLS", 6, 0, "calls that have ended"),
-    column("ERRORS", 7, 3, "calls that did not end well"),
+    wide("SESSION", 12, 0, "the session id from the agent"),
+    wide("AGENTS", 10, 0, "the agents of the session"),
+    column("CALLS", 6, 0, "finished calls"),
+    column("ERRORS", 7, 3, "failed calls"),
     column("TPS", 7, 0, "tokens per second while decoding"),
-    column("TTFT P50", 9, 1, "half of the first tokens came within"),
-    column("COST", 9, 0, "what its calls cost, in US dollars"),
-    column("LAST", 11, 0, "how long ago its last call ended"),
-    column("RUNNING", 8, 2, "calls under way"),
+    column("TTFT P50", 9, 1, "median time to first token"),
+    column("COST", 9, 0, "cost of the calls in US dollars"),
+    column("LAST", 11, 0, "time since the last call ended"),
+    column("RUNNING", 8, 2, "calls in flight"),
 ];
 
 fn session(row: &SessionRow) -> TableRow {
@@ -328,7 +340,6 @@ fn session(row: &SessionRow) -> TableRow {
     }
 }
 
-/// A cell with a decode speed, coloured by its experience band.
 fn speed(tps: Option<f64>) -> Cell {
     let tone = match tps {
         None => Tone::Plain,
@@ -339,7 +350,6 @@ fn speed(tps: Option<f64>) -> Cell {
     Cell::number(tps, |tps| format!("{tps:.1}")).tone(tone)
 }
 
-/// A cell with a time, in the unit that tells most.
 fn time(seconds: Option<f64>) -> Cell {
     Cell::number(seconds, |seconds| match seconds {
         ..0.9995 => format!("{:.0}ms", seconds * 1e3),
@@ -351,7 +361,7 @@ fn time(seconds: Option<f64>) -> Cell {
     })
 }
 
-/// How long ago something was, in its largest unit.
+/// Formats an age in its largest unit.
 fn since(seconds: f64) -> String {
     if seconds < 1.0 {
         return "now".to_owned();

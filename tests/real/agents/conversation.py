@@ -1,8 +1,7 @@
 """A conversation of two turns by an agent of one framework: `conversation.py FRAMEWORK ADDRESS SESSION`.
 
-Prints as JSON what the framework itself says that it used. Each names its session as its users do; where
-SESSION is `-` it says nothing of one.
-"""
+Prints the usage that the framework reports as JSON. Each framework names the session as its users do. If SESSION is
+`-`, it names none."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-// Two turns by the Vercel AI SDK: `vercel.mjs ADDRESS SESSION`. Prints what it says that it used.
+// Two turns by the Vercel AI SDK: `vercel.mjs ADDRESS SESSION`. Prints the usage that the SDK reports.
 import { createOpenAI } from "@ai-sdk/openai";
 import { streamText } from "ai";
 

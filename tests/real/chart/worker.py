@@ -1,4 +1,4 @@
-"""Helm and the schemas of Kubernetes, in a Python of their own: a request a line, an answer a line, as JSON."""
+"""Helm and the schemas of Kubernetes in a separate Python environment: one request and one answer per line, as JSON."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ def render(chart, values, name="tg", namespace="llm"):
 
 
 def render_there(chart, values, server, name="tg", namespace="llm"):
-    """With what is there already for `lookup` to find."""
+    """Renders with existing objects that `lookup` can find."""
     with helm.Config(kube_apiserver=server, namespace=namespace) as config, helm.Chart.load(chart) as loaded:
         return config.render(loaded, values, name=name, namespace=namespace, is_upgrade=True)
 
 
 def install(chart, values, name="tg", namespace="llm"):
-    """As `helm install` does it without a cluster: the values against the schema, hooks apart, NOTES."""
+    """Renders like `helm install` without a cluster: values checked by the schema, hooks separate, NOTES."""
     with helm.Config(storage_driver="memory", namespace=namespace) as config:
         return config.install(chart, name, values, dry_run="client")
 
@@ -31,7 +31,7 @@ def lint(chart, values, kube_version):
 
 
 def set(expression):
-    """As `--set` reads it."""
+    """Parses an expression as `--set` does."""
     return helm.parse_set_string(expression)
 
 
@@ -54,7 +54,6 @@ def validate(document, version):
 
 
 def complaints(document, schema):
-    """What a JSON Schema says of a document; empty where all is well."""
     found = jsonschema.Draft7Validator(schema).iter_errors(document)
     return [f"{error.json_path}: {error.message[:500]}" for error in found]
 

@@ -1,4 +1,4 @@
-// An OpenTelemetry Collector of the components that are part of it, whose source Debian has.
+// An OpenTelemetry Collector with the components in Debian's Go sources.
 package main
 
 import (

@@ -1,4 +1,5 @@
-"""Conditions as Argo Rollouts evaluates them, in a Python of its own: [condition, result] as JSON a line, its value a line."""
+"""Evaluates conditions like Argo Rollouts, in a separate Python environment: each input line is [condition, result]
+as JSON, each output line its value."""
 
 import json
 import sys
@@ -7,6 +8,6 @@ import golem
 
 for line in sys.stdin:
     condition, result = json.loads(line)
-    # JSON's lists, numbers and strings are those of expr-lang.
+    # JSON lists, numbers and strings are also expr-lang literals.
     value = golem.Engine().eval(f"let result = {json.dumps(result)}; {condition}")
     print(json.dumps(value), flush=True)

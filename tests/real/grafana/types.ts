@@ -1,4 +1,4 @@
-// What a dashboard may hold, made from Grafana's own types. JSON has no enums, so each enum becomes its values.
+// The type of a dashboard, from Grafana's own types. JSON has no enums, so each enum becomes its values.
 import type { Dashboard, GraphFieldConfig, Panel, RowPanel } from "@grafana/schema";
 import type * as BarGauge from "@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen";
 import type * as Gauge from "@grafana/schema/dist/esm/raw/composable/gauge/panelcfg/x/GaugePanelCfg_types.gen";
@@ -8,7 +8,7 @@ import type * as Table from "@grafana/schema/dist/esm/raw/composable/table/panel
 import type * as TimeSeries from "@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen";
 
 type Literal<T extends string | number> = `${T}` extends `${infer N extends number}` ? N | T : `${T}`;
-// Any number may stand for an enum of numbers, but only the wide types make a record without required keys.
+// Any number may stand for a numeric enum, but only wide types make a record without required keys.
 type Wide<T extends string | number> = {} extends Record<T, 1> ? true : false;
 type Plain<T> = T extends boolean | null | undefined ? T
   : T extends string | number ? (Wide<T> extends true ? T : Literal<T>)
@@ -16,7 +16,7 @@ type Plain<T> = T extends boolean | null | undefined ? T
   : T extends object ? { [K in keyof T]: Plain<T[K]> }
   : T;
 
-// The package leaves queries open: this is the part of Grafana's Prometheus query that we use.
+// Grafana's package does not type queries. These are the fields of a Prometheus query that we use.
 type Query = {
   refId: string;
   datasource: { type: "prometheus"; uid: "${datasource}" };
@@ -50,7 +50,7 @@ type InRow =
   | Of<"table", Partial<Table.Options>, Table.FieldConfig>;
 type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: InRow[] });
 
-// The package leaves the fields of Prometheus's annotations open: these are those that Grafana reads.
+// Grafana's package does not type the fields of Prometheus annotations. These are the fields that Grafana reads.
 type Marks = Plain<NonNullable<NonNullable<Dashboard["annotations"]>["list"]>[number]>;
 type PrometheusMarks = Omit<Marks, "datasource"> & {
   datasource: Query["datasource"];

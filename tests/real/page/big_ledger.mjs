@@ -1,6 +1,6 @@
-// How long the page takes to its first figures on a ledger that is there already: `node big_ledger.mjs TOKENGAUGE
-// LEDGER`. Prints milliseconds; the slowest answer of the API is named beside them. The ledger is opened as a proxy opens
-// it, and none of its calls is deleted.
+// Measures how long the page takes to show its first figures on an existing ledger: `node big_ledger.mjs TOKENGAUGE
+// LEDGER`. Prints milliseconds and the slowest API answer. The ledger is opened as a proxy opens it, and no call is
+// deleted.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
@@ -68,7 +68,7 @@ async function measure(browser, admin, at, figures) {
     }).observe(document, { childList: true, subtree: true, characterData: true });
   }, figures);
   const { page, context, wrong } = await open(browser, admin, { path: at, prepare });
-  const shown = () => globalThis.firstFigures !== undefined || /Cannot be shown/.test(document.body.textContent);
+  const shown = () => globalThis.firstFigures !== undefined || /Could not load/.test(document.body.textContent);
   await page.waitForFunction(shown, null, { timeout: HANGS });
   const asked = () => page.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes("/api/")).map(({ name, duration }) => [name.split("/api/v1/")[1], duration]));
   const first = await page.evaluate(() => globalThis.firstFigures ?? Infinity);
@@ -89,7 +89,7 @@ try {
   views.push(...QUERIES.map(([view, query]) => [view, `${view}?since=30d&${query}`]));
   const all = views.map(([view, at]) => [at, FIGURES[view]]);
   all.push([`sessions/${longest.id}`, "#session tbody tr"], [`calls/${call.id}`, "#call .facts"]);
-  await measure(browser, admin, "?since=30d", FIGURES[""]); // nobody's first figures: the browser is cold
+  await measure(browser, admin, "?since=30d", FIGURES[""]); // not counted, because the browser is cold
   console.log("| view | first figures, ms | slowest answer, ms |\n|---|---|---|");
   for (const [at, figures] of all) {
     const { first, slowest } = await measure(browser, admin, at, figures);

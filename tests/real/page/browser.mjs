@@ -1,4 +1,4 @@
-// Debian's Chromium, and pages that tell of everything that should not happen in them.
+// Debian's Chromium, with pages that report everything that must not happen in them.
 import fs from "node:fs";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
@@ -21,7 +21,7 @@ export async function open(browser, base, { path = "", expected = null, prepare 
   page.setDefaultTimeout(30_000 * PATIENCE);
   const wrong = [];
   const note = (text) => expected?.test(text) || wrong.push(text);
-  // Chromium warns of canvases that are read often: the scenarios look at them until a picture is there.
+  // Chromium warns of canvases that are read often. The scenarios read them until a picture appears.
   const ofScenarios = (message) => message.text().startsWith("Canvas2D: Multiple readback operations");
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && !ofScenarios(message) && note(`console: ${message.text()} (${message.location().url})`));
   page.on("pageerror", (error) => note(`error: ${error.stack}`));

@@ -66,7 +66,7 @@ async function filters() {
   await page.locator("#more summary").click();
   await until("pods to choose from", async () => (await page.locator(`#filters select[name="pod"] option[value="${pod}"]`).count()) === 1);
   await page.locator('#filters select[name="pod"]').selectOption(pod);
-  await until("calls of the pod alone", async () => {
+  await until("only calls of the pod", async () => {
     const all = await texts(page, "#calls tbody tr");
     return all.length > 0 && all.every((row) => row.includes(`agents/${pod}`));
   });
@@ -85,8 +85,8 @@ async function teams() {
   await page.locator("#cost li a", { hasText: "ads" }).click();
   assert.equal(new URL(page.url()).searchParams.get("team"), "ads");
   const even = (rows) => rows.length > 0 && rows.every((row) => Number(/agent-(\d+)/.exec(row)?.[1]) % 2 === 0);
-  await until("calls of the team alone", async () => even(await texts(page, "#last-calls tbody tr")));
-  await until("streams of the team alone", async () => even(await texts(page, "#streams tbody tr")));
+  await until("only calls of the team", async () => even(await texts(page, "#last-calls tbody tr")));
+  await until("only streams of the team", async () => even(await texts(page, "#streams tbody tr")));
   await shot(page, "fleet-team");
   assert.deepEqual(await inaccessible(page), []);
   assert.deepEqual(wrong, []);

@@ -1,5 +1,5 @@
-// What the page's tables say of every session and of the last calls: `node oracle.mjs ADMIN`, JSON with an array of rows of
-// each, a row an object of its cells' texts by the columns' names.
+// Prints the page's tables of sessions and recent calls: `node oracle.mjs ADMIN`. The output is JSON with an array of
+// rows for each table; a row maps column names to cell texts.
 import { launch, open } from "./browser.mjs";
 
 const [, , admin] = process.argv;

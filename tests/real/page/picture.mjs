@@ -1,4 +1,4 @@
-// The page as it looks after some minutes of `tokengauge demo`: `node picture.mjs TOKENGAUGE PICTURE.png`.
+// Takes a picture of the page after some minutes of `tokengauge demo`: `node picture.mjs TOKENGAUGE PICTURE.png`.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";

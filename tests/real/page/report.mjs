@@ -1,10 +1,10 @@
-// Looks at pages that commands write: `node report.mjs SETTINGS.json RESULTS.json`. The settings name the pages of `report` and
-// of `bench`, and a folder for pictures.
+// Checks the pages that commands write: `node report.mjs SETTINGS.json RESULTS.json`. The settings name the pages of
+// `report` and `bench`, and a folder for pictures.
 import fs from "node:fs";
 import { pathToFileURL } from "node:url";
 import { inaccessible, launch, open } from "./browser.mjs";
 
-// What is left of an A4 page's width within margins of 12 mm, at 96 pixels per inch.
+// Width of an A4 page within margins of 12 mm, at 96 pixels per inch.
 const PAPER = Math.floor(((210 - 24) / 25.4) * 96);
 
 const [, , settings, results] = process.argv;
@@ -45,7 +45,7 @@ async function sorting() {
   await page.keyboard.press("Space");
   const names = await column(page, 0, 0);
   same("by name", names, [...names].sort((one, other) => one.localeCompare(other, "en", { numeric: true })));
-  same("one column alone", await page.locator("table >> nth=0 >> [aria-sort]").count(), 1);
+  same("only one column", await page.locator("table >> nth=0 >> [aria-sort]").count(), 1);
   const speeds = page.locator("table >> nth=0 >> th >> nth=4");
   await speeds.locator("button").click();
   const sorted = await column(page, 0, 4);

@@ -1,5 +1,5 @@
-// Plays scenarios in the order in which they are named, or all of them, against running proxies:
-// `node run.mjs SETTINGS.json RESULTS.json [SCENARIO…]`; `node run.mjs --list` prints their names.
+// Plays the named scenarios in order, or all of them, against running proxies: `node run.mjs SETTINGS.json RESULTS.json
+// [SCENARIO…]`. `node run.mjs --list` prints their names.
 import fs from "node:fs";
 import { launch } from "./browser.mjs";
 import { scenarios } from "./scenarios.mjs";

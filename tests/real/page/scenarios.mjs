@@ -1,4 +1,4 @@
-// What people do with the live page, and what they must see. Each scenario throws where they do not.
+// User scenarios of the live page. Each scenario throws if the page does not show the expected result.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { PATIENCE, call, inaccessible, open } from "./browser.mjs";
@@ -26,12 +26,12 @@ async function start(world) {
   await state(page, "live");
   for (const tile of ["tps", "ttft", "errors", "budget"]) await until(`a figure in ${tile}`, async () => /\d/.test(await figure(page, tile)));
   assert.equal(await page.locator("#empty").isVisible(), false);
-  for (const title of ["Tokens per second of a call", "Time to first token", "Streams in flight", "Objectives", "Side by side", "Capacity", "Cost", "Last calls"]) {
+  for (const title of ["Tokens per second (TPS) per call", "Time to first token (TTFT)", "Streams in flight", "Objectives", "Compare", "Capacity", "Cost", "Recent calls"]) {
     assert.equal(await page.getByRole("region", { name: title, exact: true }).first().isVisible(), true, title);
   }
   const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter(({ name }) => !name.includes("/api/")).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
   assert.ok(bytes > 20_000 && bytes <= 200_000, `the page is ${bytes} bytes`);
-  // The figures of a plot are also a table.
+  // A plot's figures are also available as a table.
   await page.locator("#tps summary").click();
   await until("rows of the plot", async () => (await page.locator("#tps details tbody tr").count()) > 0);
   const [whole] = (await api(world, "groups?since=15m")).groups;
@@ -64,7 +64,7 @@ async function polling(world) {
   const session = `polled-${Date.now()}`;
   await call(world.full.proxy, { session });
   await page.locator("#last-calls tbody tr", { hasText: session }).waitFor();
-  // Polls are answered only after events have come again.
+  // Polling stops only after events have arrived again.
   let answer;
   const answers = new Promise((resolve) => (answer = resolve));
   const held = [];
@@ -96,19 +96,19 @@ async function filter(world) {
   await state(page, "live");
   await page.locator('#filters select[name="model"] option[value="claude-sonnet-4-5"]').waitFor({ state: "attached" });
   await asks(page, /\/groups\?.*model=claude-sonnet-4-5.*by=model/, () => choose(page, "model", "claude-sonnet-4-5"));
-  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
-  await until("its calls alone", async () => {
+  await until("only one model", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  await until("only its calls", async () => {
     const models = await cells(page, "#last-calls", 2);
     return models.length > 0 && models.every((model) => model === "claude-sonnet-4-5");
   });
-  // A window of another length asks for another step.
+  // A window of another length uses another step.
   await asks(page, /timeseries\?.*since=6h.*step=300s/, () => page.getByText("6h", { exact: true }).click());
   await page.locator('[data-view="sessions"]').click();
   await choose(page, "model", "");
   await page.getByLabel("Session or agent contains").fill("waterfall");
   await until("sessions that contain it", async () => (await cells(page, "#sessions", 1)).join() === "waterfall");
   await page.getByLabel("Session or agent contains").fill("no-such-session");
-  await page.getByText("No session is like that").waitFor();
+  await page.getByText("No sessions match").waitFor();
   clean(wrong);
 }
 
@@ -125,12 +125,12 @@ async function sort(world) {
   assert.equal(await head.getAttribute("aria-sort"), "ascending");
   await page.locator('[data-view="now"]').click();
   // The same speed in the provider's tokens.
-  const reported = await page.locator("#models th", { hasText: "reported" }).getByRole("button").getAttribute("title");
+  const reported = await page.locator("#models th", { hasText: "Reported TPS" }).getByRole("button").getAttribute("title");
   assert.match(reported, /provider's own tokens/);
   const rows = (await api(world, "models?since=15m")).models.filter((row) => row.tps_reported.p50 !== null);
   assert.ok(rows.length > 0, "models whose provider reports tokens");
   const heads = await page.locator("#models thead th").allTextContents();
-  const figures = (await cells(page, "#models", heads.indexOf("reported") + 1)).map(Number).filter((figure) => figure > 0);
+  const figures = (await cells(page, "#models", heads.indexOf("Reported TPS") + 1)).map(Number).filter((figure) => figure > 0);
   assert.ok(figures.length > 0 && figures.length <= rows.length + 1, figures.join());
   await page.locator("#models th", { hasText: "TPS p50" }).getByRole("button").click();
   await until("the fastest model first", async () => {
@@ -145,22 +145,22 @@ async function compare(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
   for (const [label, kind] of [["Agents", "agent"], ["Outcomes", "outcome"], ["Prompt length", "prompt_length"], ["Output length", "output_length"], ["Hardware and engine", "upstream_facts"]]) {
-    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByLabel("Compare", { exact: true }).selectOption({ label }));
+    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByLabel("Group by", { exact: true }).selectOption({ label }));
     const named = async () => (await api(world, `groups?since=15m&by=${kind}`)).groups.map(({ name }) => name ?? "–");
     await until(`rows by ${kind}`, async () => {
       const rows = (await cells(page, "#models", 1)).map((row) => row.replace(/^–.*/, "–"));
-      const words = { complete: "complete", unreachable: "unreachable", client_cancelled: "agent left", http_error: "HTTP error" };
+      const words = { complete: "complete", unreachable: "unreachable", client_cancelled: "client cancelled", http_error: "HTTP error" };
       const wanted = (await named()).map((name) => (kind === "outcome" ? words[name] ?? name : name));
       return rows.length > 0 && rows.toSorted().join() === wanted.toSorted().join();
     });
   }
   assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge demo"));
   const columns = await page.locator("#models thead th").allTextContents();
-  const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Judged")) + 1);
+  const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Measured")) + 1);
   assert.match(judged[0], /^\d[\d.,KM]* of \d[\d.,KM]*$/);
-  await until("requests a second", async () => /requests a second/.test(await page.locator("#tile-errors .sub").textContent()));
+  await until("requests a second", async () => /requests\/s/.test(await page.locator("#tile-errors .sub").textContent()));
   await page.locator('[data-view="sessions"]').click();
-  await until("tasks", async () => /tasks?, .* a minute: half took up to/.test(await page.locator("#tasks").textContent()));
+  await until("tasks", async () => /tasks?, .* a minute: duration p50/.test(await page.locator("#tasks").textContent()));
   clean(wrong);
 }
 
@@ -197,7 +197,7 @@ async function waterfall(world) {
   assert.match(detail, /Longest gap between tokens/);
   const sums = await page.locator("#session dl.facts").first().innerText();
   assert.match(sums, new RegExp(`Calls\\s+${told.total_calls}\\s`), "the number of its calls");
-  // Its critical path, and its trace as a file.
+  // The critical path of a session, and its trace as a file.
   const analysis = await api(world, "sessions/waterfall/analysis");
   const onPath = new Set(analysis.critical_path.steps.map((step) => step.call).filter(Boolean));
   await page.locator(".analysis .path-parts li").first().waitFor();
@@ -231,7 +231,7 @@ async function empty(world) {
   const { page, wrong } = await open(world.browser, world.empty.admin);
   await state(page, "live");
   const told = page.locator("#empty");
-  await told.getByText("No call yet").waitFor();
+  await told.getByText("No calls yet").waitFor();
   assert.ok((await told.textContent()).includes(`${world.empty.proxy}/v1`), "the line to copy has the real address");
   assert.equal(await page.locator("#panels").isVisible(), false);
   await page.screenshot({ path: `${world.shots}/empty-1440-light.png`, fullPage: true });
@@ -246,7 +246,7 @@ async function token(world) {
   const shown = [];
   const prepare = (page) => page.on("request", (request) => request.url().includes("/api/") && shown.push(request));
   const { page, context, wrong } = await open(world.browser, world.token.admin, { prepare, expected: /401/ });
-  const dialog = page.getByRole("dialog", { name: "This address wants its token" });
+  const dialog = page.getByRole("dialog", { name: "Token required" });
   await dialog.waitFor();
   await page.keyboard.press("Escape");
   assert.equal(await dialog.isVisible(), true);
@@ -285,7 +285,7 @@ async function marks(world) {
   const label = page.locator("#tps .plot .mark");
   const area = page.locator("#tps .u-over");
   const over = await area.boundingBox();
-  // Where the pointer is on a mark, and where it is on nothing.
+  // Find positions of the pointer on a mark and off any mark.
   const said = async () => {
     const found = [];
     for (let x = 0; x < over.width; x += 2) {
@@ -298,7 +298,7 @@ async function marks(world) {
   await until("a line that says what it is", async () => (found = await said()).length > 0, 20);
   assert.ok(found.length <= 8, `a mark is narrow: ${found.length} of ${over.width / 2}`);
   assert.match(found[0][1], /\d\d:\d\d:\d\d of another model \(nobody\)\n.*deployed <b>v2<\/b> \(openai\)/);
-  // The line itself: a column of the plot that differs from its neighbours from top to bottom.
+  // A mark's line is a column that differs from its neighbours from top to bottom.
   const middle = (found[0][0] + found.at(-1)[0]) / 2;
   const drawn = await area.evaluate((element, middle) => {
     const canvas = element.parentElement.querySelector("canvas");
@@ -310,14 +310,14 @@ async function marks(world) {
   }, middle);
   assert.ok(drawn > 0.95, `${drawn} of the height is drawn`);
   assert.match(await page.locator("#tps .plot").getAttribute("aria-label"), /2 marks in this window/);
-  // A plot without a point says so, and what marks there are.
+  // A plot without points says so, and still shows its marks.
   await choose(page, "outcome", "failed");
-  await until("no point", async () => /nothing in this window\. 2 marks in this window/.test(await page.locator("#tps .plot").getAttribute("aria-label")));
+  await until("no point", async () => /no data in this window\. 2 marks in this window/.test(await page.locator("#tps .plot").getAttribute("aria-label")));
   await choose(page, "outcome", "");
   await page.locator("#tps summary").click();
   await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
   await choose(page, "model", "gpt-4.1");
-  await until("those of the model and of all", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
+  await until("marks of the model and of all models", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
   clean(wrong);
 }
 
@@ -330,7 +330,7 @@ async function experiments(world) {
     const calls = [["a", "2ms"], ["b", "6ms"]].map(([variant, gap]) => call(world.full.proxy, { session: `${variant}-${session}-${Date.now()}`, experiment: `decoder/${variant}`, behave: `ttft=5ms,gap=${gap},tokens=60` }));
     await Promise.all(calls);
   }
-  // All of them are in the ledger.
+  // All calls are in the ledger.
   const compared = async () => (await api(world, "experiments/decoder")).arms.map((arm) => arm.complete_units).join() === "12,12";
   await until("a comparison", compared, 20).catch(async (error) => assert.fail(`${error.message} ${(await api(world, "experiments/decoder")).verdict}`));
   const { verdict } = await api(world, "experiments/decoder");
@@ -346,7 +346,7 @@ async function experiments(world) {
   assert.equal(cells[5], "worse");
   assert.ok(tps.value_lower < tps.value && tps.value < tps.value_upper, JSON.stringify(tps));
   for (const cell of cells.slice(0, 2)) assert.match(cell, /^[\d.,]+ \([\d.,]+ to [\d.,]+\)$/);
-  // A share whose event nobody has is not compared, and says why.
+  // A share without any event is not compared, and the reason is stated.
   const failures = report.comparisons[0].metrics.find(({ metric }) => metric === "failures");
   assert.equal(await shown.locator('tr[data-metric="failures"] td.why').textContent(), failures.withheld);
   assert.match(await shown.locator(".arms").textContent(), /a: 12 units, 12 complete with 12 calls/);
@@ -405,7 +405,7 @@ async function keyboard(world) {
     assert.ok(now.name.length > 0, `a ${now.tag} without a name`);
     seen.push(now.name);
   }
-  for (const name of ["Sessions", "Colours", "Compare", "By", "Last finished calls", "Model", "All calls", "waterfall", "TPS p50", "/metrics"]) {
+  for (const name of ["Sessions", "Colours", "Compare", "By", "Recent finished calls", "Model", "All calls", "waterfall", "TPS p50", "/metrics"]) {
     assert.ok(seen.some((one) => one.startsWith(name)), `the keyboard never came to ${name}: ${seen}`);
   }
   await page.evaluate(() => document.activeElement.blur());
@@ -427,7 +427,7 @@ async function accessible(world) {
   for (const colorScheme of ["light", "dark"]) {
     const { page } = await open(world.browser, world.full.admin, { colorScheme });
     await state(page, "live");
-    // In the dark nothing is different but the colours.
+    // Dark mode may differ only in its colours.
     const rule = colorScheme === "dark" ? "color-contrast" : null;
     await everyView(page, async (name) => assert.deepEqual(await inaccessible(page, rule), [], `${name}, ${colorScheme}`));
   }
@@ -460,7 +460,8 @@ async function tenThousandSessions(world) {
   await page.getByRole("button", { name: "Newer" }).click();
   await page.locator(".pager span", { hasText: "1,251–" }).waitFor();
   assert.deepEqual(await shown(), told.slice(1250, 1500));
-  // A page has an address: back leads to the one before, and another browser sees the same. From there the first is newer.
+  // Each view has an address: back leads to the previous one, and another browser shows the same view. Forward leads to
+  // the newer one.
   await page.goBack();
   await page.locator(".pager span", { hasText: "1,501–" }).waitFor();
   await page.goForward();
@@ -496,7 +497,7 @@ async function coverage(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   const line = page.locator("#coverage");
   await until("a line", async () => /\d+ of \d+ calls? have a cost.*; \d+ have a speed/.test(await line.textContent()));
-  // Calls end meanwhile: the page follows.
+  // Calls end meanwhile, and the page updates.
   await until("the figures of the API", async () => {
     const { calls, with_cost: priced } = await api(world, "coverage?since=15m");
     return (await line.textContent()).startsWith(`${priced} of ${calls} calls have a cost`);
@@ -506,7 +507,7 @@ async function coverage(world) {
   const rows = page.locator("#calls tbody tr");
   await rows.filter({ hasText: session }).waitFor();
   const others = rows.filter({ hasNotText: "too few tokens" });
-  assert.equal(await others.count(), 0, "calls of the reason alone");
+  assert.equal(await others.count(), 0, "only calls of the reason");
   clean(wrong);
 }
 
@@ -521,7 +522,7 @@ async function cause(world) {
   const wanted = /bad calls are agent failing.*errors, mostly http_error 503\.$/;
   await until("the cause of the errors", async () => wanted.test((await told()) ?? ""), 45);
   await until("the page says so", async () => (await shown.count()) === 1 && (await shown.textContent()) === (await told()), 20);
-  // It is at the top, and leads to the objective; of an overspent budget the same is said everywhere.
+  // The banner is at the top and leads to the objective. An overspent budget has the same wording everywhere.
   const { innerHeight } = await page.evaluate(() => ({ innerHeight }));
   const finding = page.locator("#health li", { hasText: "availability burns its budget" });
   await until("the finding says so", async () => (await finding.locator(".cause").textContent()) === (await told()));
@@ -529,7 +530,7 @@ async function cause(world) {
   assert.ok(box.y + box.height < innerHeight / 2, JSON.stringify(box));
   await finding.getByRole("link").click();
   assert.equal(new URL(page.url()).pathname, "/");
-  // Scrolling goes to whole pixels, and lines above may have a half.
+  // Scrolling uses whole pixels, and lines above may have half ones.
   await until("the objective is seen", async () => page.locator("#slos .slo", { hasText: "availability" }).evaluate((article) => article.getBoundingClientRect().top > -1 && article.getBoundingClientRect().top < innerHeight));
   const over = [await page.locator("#slos .slo", { hasText: "availability" }).locator(".left").textContent(), await figure(page, "budget")];
   for (const words of over) assert.match(words, /^over by [\d.]+%$/);
@@ -538,7 +539,7 @@ async function cause(world) {
   await seen.waitFor();
   const there = await seen.boundingBox();
   assert.ok(there.y + there.height < 844, JSON.stringify(there));
-  // The calls that an alert leads to have its sentence above them.
+  // Calls that an alert links to show its sentence above them.
   await phone.goto(`${world.full.admin}/calls?slo=availability&since=1h`);
   const sentence = phone.locator("#objective");
   await until("the objective above its calls", async () => (await sentence.textContent()).endsWith(await told()));
@@ -547,7 +548,7 @@ async function cause(world) {
   const tag = await phone.locator("#calls tbody .tag.bad").first().boundingBox();
   assert.ok(tag.x + tag.width <= 390, JSON.stringify(tag));
   const costs = await below(phone, "#calls", "Cost");
-  assert.ok(costs.every((cost) => cost.includes("no token was counted that could cost something")), costs[0]);
+  assert.ok(costs.every((cost) => cost.includes("no billable tokens were counted")), costs[0]);
   assert.deepEqual(await inaccessible(phone), [], "calls of an objective");
   clean(itsWrong);
   await until("the title tells", async () => /^‼ availability( \+\d)? · tokengauge$/.test(await page.title()));
@@ -564,10 +565,10 @@ async function addresses(world) {
   await state(page, "live");
   await page.locator("#models tbody a", { hasText: "claude-sonnet-4-5" }).click();
   assert.deepEqual(query(page), { model: "claude-sonnet-4-5" });
-  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  await until("only one model", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
   await choose(page, "outcome", "complete");
   await page.getByText("1h", { exact: true }).click();
-  await page.getByLabel("Compare", { exact: true }).selectOption({ label: "Agents" });
+  await page.getByLabel("Group by", { exact: true }).selectOption({ label: "Agents" });
   await page.locator("#models th", { hasText: "TTFT p50" }).getByRole("button").click();
   const all = { model: "claude-sonnet-4-5", outcome: "complete", since: "1h", by: "agent", sort: "-ttft" };
   assert.deepEqual(query(page), all);
@@ -575,7 +576,7 @@ async function addresses(world) {
     model: await page.locator('#filters select[name="model"]').inputValue(),
     outcome: await page.locator('#filters select[name="outcome"]').inputValue(),
     since: await page.locator("#windows input:checked").getAttribute("value"),
-    by: await page.getByLabel("Compare", { exact: true }).inputValue(),
+    by: await page.getByLabel("Group by", { exact: true }).inputValue(),
     sort: (await page.locator("#models th[aria-sort]").getAttribute("aria-sort")) === "descending" ? "-ttft" : "",
   });
   const copied = await context.newPage();
@@ -591,7 +592,7 @@ async function addresses(world) {
   await page.goForward();
   await until("the same again", async () => (await cells(page, "#models", 1)).join() === "team/1");
   assert.deepEqual(await looks(page), all);
-  // Other views keep the filters, and a filter can be taken away.
+  // Other views keep the filters, and a filter can be removed.
   await page.locator('[data-view="calls"]').click();
   await until("calls of the model", async () => (await cells(page, "#calls", 2)).length > 5);
   assert.ok((await cells(page, "#calls", 2)).every((model) => model === "claude-sonnet-4-5"));
@@ -620,7 +621,7 @@ async function links(world) {
   await page.locator("#call dl.facts").waitFor();
   await page.goBack();
   await until("the filter is as before", async () => (await cells(page, "#last-calls", 1)).length === 6);
-  // Another agent's failures, by the tile.
+  // The tile leads to the failures of another agent.
   await page.goto(`${world.full.admin}/?agent=crowd%2F1`);
   await until("failures", async () => /\d/.test(await figure(page, "errors")));
   await page.getByRole("link", { name: "Failed calls" }).click();
@@ -629,7 +630,7 @@ async function links(world) {
   assert.ok((await below(page, "#calls", "Outcome")).every((outcome) => outcome.startsWith("unreachable")));
   await page.getByRole("button", { name: "Older calls" }).click();
   await until("two pages", async () => (await below(page, "#calls", "Outcome")).length >= 200);
-  // Calls that spent the budget of an objective: those whose first token took too long.
+  // Calls that spent the budget of an objective because their first token was late.
   await call(world.full.proxy, { session: "too-late", behave: "ttft=700ms,gap=2ms,tokens=40" });
   await page.locator('[data-view="now"]').click();
   await page.locator("#slos .slo h3 a", { hasText: "first-token" }).click();
@@ -651,7 +652,7 @@ async function wrongAddress(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path });
   await state(page, "live");
   const said = await page.getByRole("alert").filter({ hasText: "The address" }).textContent();
-  for (const part of ["wrong in 5 places", "modle is not known here", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
+  for (const part of ["has 5 errors", "modle is not a parameter of this view", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
     assert.ok(said.includes(part), `${part} in ${said}`);
   }
   await until("what is right holds", async () => (await cells(page, "#models", 1)).join() === "gpt-5");
@@ -663,7 +664,7 @@ async function wrongAddress(world) {
   await page.locator(".fall tbody tr[data-call]").first().waitFor();
   assert.ok(page.url().endsWith("/sessions/waterfall"), "an address of an older version");
   await page.goto(`${world.full.admin}/calls/00000000-0000-7000-8000-000000000000`);
-  await page.getByText("no finished call that is kept has this id").waitFor();
+  await page.getByText("no stored call has this id").waitFor();
   clean(wrong.filter((one) => !/404/.test(one)));
 }
 
@@ -701,7 +702,7 @@ async function csv(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path, acceptDownloads: true });
   await state(page, "live");
   await until("the call", async () => (await cells(page, "#calls", 1)).length === 1);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export calls as CSV" }).click()]);
   assert.match(download.suggestedFilename(), /^tokengauge-calls-.*\.csv$/);
   const lines = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.equal(lines.length, 2);
@@ -710,16 +711,16 @@ async function csv(world) {
   assert.ok(at > 0 && lines[1].startsWith(id), lines.join("\n"));
   assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes(`"${session.replaceAll('"', '""')}"`) && lines[1].includes(",'=1+1"), lines[1]);
   // The same calls with all columns, for analysis.
-  const [parquet] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as Parquet" }).click()]);
+  const [parquet] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export calls as Parquet" }).click()]);
   assert.match(parquet.suggestedFilename(), /^tokengauge-calls-.*\.parquet$/);
   await parquet.saveAs(`${world.shots}/calls.parquet`);
   const bytes = fs.readFileSync(`${world.shots}/calls.parquet`);
   assert.equal(bytes.subarray(0, 4).toString() + bytes.subarray(-4).toString(), "PAR1PAR1");
-  // A curve's points, in the unit of the API.
+  // The points of a curve, in the unit of the API.
   await page.goto(world.full.admin);
   await page.locator("#ttft summary").click();
   await page.locator("#ttft details tbody tr").first().waitFor();
-  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save Time to first token" }).click()]);
+  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export Time to first token" }).click()]);
   const [names, newest] = fs.readFileSync(await curve.path(), "utf8").split("\r\n").map((line) => line.split(","));
   assert.match(newest?.[names.indexOf("at")] ?? `none in ${names}`, /^\d{4}-\d\d-\d\dT.*Z$/);
   assert.ok(names.includes("p50") && names.includes("requests_per_second"), names.join());
@@ -752,11 +753,11 @@ async function upstreams(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "upstreams" });
   const row = (name) => page.locator("#upstreams tbody tr").filter({ has: page.getByRole("rowheader", { name, exact: true }) });
   const alone = async () => {
-    // It is left alone for seconds: what came too late to be seen is done again.
+    // The page gets no input for seconds. Actions whose effect came too late are repeated.
     await call(world.full.proxy, { route: "/gone", agent: "crowd/1" });
     await page.reload();
     await row("gone").waitFor();
-    return (await row("gone").innerText()).includes("1 of 1 left alone");
+    return (await row("gone").innerText()).includes("1 of 1 ejected");
   };
   await until("an endpoint that is left alone", alone, 30);
   await until("the engine's figures", async () => /\d+%/.test(await row("openai").innerText()));
@@ -765,7 +766,7 @@ async function upstreams(world) {
   const told = (await api(world, "upstreams")).upstreams.find(({ name }) => name === "openai");
   assert.ok(told.engine.up && told.engine.kv_cache >= 0.4, JSON.stringify(told));
   assert.match(await cell("openai", "KV cache"), /^(4\d|5\d)%$/);
-  assert.match(await cell("openai", "Engine's queue"), /^[012]$/);
+  assert.match(await cell("openai", "Engine queue"), /^[012]$/);
   assert.match(await cell("anthropic", "KV cache"), /^–metrics_url of the upstream is not set$/);
   const [{ tps }] = (await api(world, "groups?by=upstream&upstream=openai&since=15m")).groups;
   assert.ok(Math.abs(Number(await cell("openai", "TPS p50")) - tps.p50) <= tps.p50 * 0.1);
@@ -805,13 +806,13 @@ async function against(world) {
   const [from, to] = [middle, middle + 300_000].map((ms) => new Date(ms).toISOString());
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `?${new URLSearchParams({ agent: "team/1", by: "workload", from, to })}` });
   await state(page, "live");
-  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 then" }).isVisible(), false);
-  await page.getByLabel("with", { exact: true }).selectOption({ label: "the time before" });
+  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 previous" }).isVisible(), false);
+  await page.getByLabel("Compare with", { exact: true }).selectOption({ label: "the previous period" });
   assert.equal(query(page).against, "before");
   const was = async () => (await cells(page, "#models", 2)).map((text) => Number(text.split("was ")[1]));
   const before = calls.filter((at) => at < middle).length;
-  await page.locator("#tps .keys li", { hasText: "p50 then" }).waitFor();
-  assert.match(await page.locator("#tps .keys li", { hasText: "p50 then" }).innerText(), /p50 then\s*\d+/);
+  await page.locator("#tps .keys li", { hasText: "p50 previous" }).waitFor();
+  assert.match(await page.locator("#tps .keys li", { hasText: "p50 previous" }).innerText(), /p50 previous\s*\d+/);
   await until("the calls before", async () => (await was()).reduce((sum, calls) => sum + calls, 0) === before);
   clean(wrong);
 }
@@ -839,13 +840,13 @@ async function burnDown(world) {
 async function keys(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
-  const dialog = page.getByRole("dialog", { name: "Keys" });
+  const dialog = page.getByRole("dialog", { name: "Keyboard shortcuts" });
   await page.keyboard.press("?");
   await dialog.waitFor();
   assert.deepEqual(await inaccessible(page), [], "the list of keys");
   await page.keyboard.press("Escape");
   assert.equal(await dialog.isVisible(), false);
-  // A page that is busy after the first key hears of the second one late.
+  // A busy page handles the second key late.
   await page.evaluate(() => {
     const busy = () => {
       for (const end = performance.now() + 3000; performance.now() < end; );
@@ -862,8 +863,8 @@ async function keys(world) {
   await page.keyboard.type("gcm?");
   await until("letters are letters", async () => query(page).q === "gcm?");
   assert.ok(page.url().includes("/sessions?"));
-  await page.getByRole("button", { name: "Keys" }).click();
-  await dialog.getByLabel("Keys are on").uncheck();
+  await page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+  await dialog.getByLabel("Enable shortcuts").uncheck();
   await dialog.getByRole("button", { name: "Close" }).click();
   await page.reload();
   await state(page, "live");
@@ -880,10 +881,10 @@ async function runaways(world) {
   await until("it is found", async () => (await api(world, "runaways")).runaways.some((one) => one.session === session));
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
-  const finding = page.locator("#health a", { hasText: "runs away: the same tool call 5 times" });
+  const finding = page.locator("#health a", { hasText: /Runaway session .*: the same tool call 5 times/ });
   await finding.waitFor();
   await page.locator('[data-view="sessions"]').click();
-  const list = page.getByRole("region", { name: "1 session runs away" });
+  const list = page.getByRole("region", { name: "1 runaway session" });
   await list.getByText("of circling/1: the same tool call 5 times").waitFor();
   assert.deepEqual(await inaccessible(page), [], "sessions with one that runs away");
   await page.screenshot({ path: `${world.shots}/runaways-1440-light.png` });
@@ -896,7 +897,7 @@ async function runaways(world) {
 async function capsule(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { acceptDownloads: true });
   await state(page, "live");
-  const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Save the incident as a file" });
+  const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Export incident report" });
   const save = async (button, file) => {
     const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 * PATIENCE }), button.click()]);
     assert.match(download.suggestedFilename(), /^tokengauge-incident-.*\.html$/);
@@ -904,7 +905,7 @@ async function capsule(world) {
   };
   const alone = `${world.shots}/incident.html`;
   await save(firing, alone);
-  const button = page.getByRole("button", { name: "Save this time as a file" });
+  const button = page.getByRole("button", { name: "Export report of this period" });
   await save(button, `${world.shots}/time.html`);
   const [above, tiles] = [await button.boundingBox(), await page.locator("#tiles").boundingBox()];
   assert.ok(above.y + above.height + 4 <= tiles.y, "it touches no tile");
@@ -931,8 +932,8 @@ async function beside(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
   await state(page, "live");
   await page.getByLabel("Id of another session").fill("team-0");
-  await page.getByRole("button", { name: "Put beside" }).click();
-  const table = page.getByRole("region", { name: "Two sessions side by side" });
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  const table = page.getByRole("region", { name: "Comparison of two sessions" });
   await table.waitFor();
   assert.ok(page.url().endsWith("/sessions/waterfall?with=team-0"), page.url());
   const calls = await table.locator("tr", { hasText: /^Calls/ }).locator("td").allTextContents();
@@ -944,7 +945,7 @@ async function beside(world) {
   await table.waitFor();
   clean(wrong);
   const { page: none } = await open(world.browser, world.full.admin, { path: "sessions/waterfall?with=nobody", expected: /404/ });
-  await none.getByText("nobody cannot be put beside it").waitFor();
+  await none.getByText("nobody cannot be compared").waitFor();
 }
 
 /** Where alerts began and ended, with the file of each. */
@@ -953,12 +954,12 @@ async function alertHistory(world) {
   await state(page, "live");
   const row = page.locator("#alerts tbody tr", { hasText: "availability" }).first();
   await row.waitFor();
-  assert.match(await row.innerText(), /fires/);
+  assert.match(await row.innerText(), /firing/);
   assert.deepEqual(await inaccessible(page), [], "alerts");
   const { cause } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
   await until("its cause", async () => (await row.textContent()).includes((await api(world, "slos")).slos.find(({ name }) => name === "availability").cause.sentence)).catch((error) => assert.fail(`${error.message}: ${cause?.sentence}`));
   const save = page.waitForEvent("download", { timeout: 30_000 * PATIENCE });
-  const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Save" }).click());
+  const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Export" }).click());
   assert.equal(new URL(asked.url()).searchParams.get("slo"), "availability");
   const download = await save;
   assert.match(download.suggestedFilename(), /^tokengauge-incident-availability-.*\.html$/);
@@ -966,7 +967,7 @@ async function alertHistory(world) {
   assert.match(file, /^<!doctype html>/);
   assert.match(file, /Incident of availability/);
   const phone = await open(world.browser, world.full.admin, { path: "alerts", width: 390, height: 844 });
-  const [said, button] = [phone.page.locator("#alerts td.said").first(), phone.page.getByRole("button", { name: "Save" }).first()];
+  const [said, button] = [phone.page.locator("#alerts td.said").first(), phone.page.getByRole("button", { name: "Export" }).first()];
   await said.waitFor();
   for (const part of [said, button]) {
     const { x, width } = await part.boundingBox();
@@ -995,12 +996,12 @@ async function costs(world) {
     await until(`rows by ${kind}`, async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).filter((name) => !/^\d+ others?$/.test(name)).toSorted().join() === named.toSorted().join());
     const dollars = (await cells(page, "#costs .scroll:not(.tall)", 2)).map((cell) => Number.parseFloat(cell.replace("$", ""))).filter(Number.isFinite);
     assert.deepEqual(dollars, dollars.toSorted((one, other) => other - one), "the most expensive first");
-    // What the legend says is of the whole window.
+    // The legend covers the whole window.
     const [, legend] = (await page.locator("#costs .keys li").first().innerText()).match(/\$([\d.]+)$/);
     assert.ok(Math.abs(Number(legend) - told.series[0].cost_usd) <= told.series[0].cost_usd * 0.2, `${legend} ${told.series[0].cost_usd}`);
     assert.ok(dollars[0] > 0 && Math.abs(dollars[0] - told.series[0].cost_usd) <= told.series[0].cost_usd * 0.2, `${dollars} ${told.series[0].cost_usd}`);
   }
-  // What is drawn: the columns of the stack have its colours.
+  // The painted columns of the stack have the colours of the legend.
   const painted = () => page.locator("#costs canvas").evaluate((canvas) => {
     const probe = document.createElement("i");
     document.body.append(probe);
@@ -1021,10 +1022,10 @@ async function costs(world) {
   assert.equal(query(page).of, "tokens");
   await page.locator("#costs summary").click();
   await until("a table of the curves", async () => (await page.locator("#costs details tbody tr").count()) > 0);
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export cost over time as CSV" }).click()]);
   const [head, ...lines] = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.ok(head.startsWith("at,model,calls,errors,tokens.input") && lines.length > 2, head);
-  // A name leads to what it is made of.
+  // A name leads to its breakdown.
   await page.locator("#costs select").selectOption({ label: "Agents" });
   const row = page.locator("#costs .scroll:not(.tall) tbody tr", { hasText: "spender/1" });
   await row.getByRole("link", { name: "by cost: sessions of spender/1" }).click();
@@ -1041,19 +1042,19 @@ async function costs(world) {
   assert.deepEqual(query(page), { tool: "lookup" });
   await page.goBack();
   await page.locator("#costs select").selectOption({ label: "Agents" });
-  await page.getByRole("link", { name: "Cost and speed side by side" }).click();
+  await page.getByRole("link", { name: "Compare cost and speed" }).click();
   assert.deepEqual(query(page), { by: "agent" });
   await until("the table is seen", () => page.locator("#models-title").evaluate((title) => title.getBoundingClientRect().top >= -1 && title.getBoundingClientRect().top < innerHeight / 2));
   await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
   const hidden = await page.locator("#models .scroll").evaluate((scroll) => scroll.scrollWidth - scroll.clientWidth);
   assert.ok(hidden <= 0, `${hidden} pixels of the table are cut off`);
   assert.deepEqual(await inaccessible(page), [], "side by side");
-  // One more than there are colours has its name, not "1 other".
+  // One entry more than there are colours is named, instead of shown as "1 other".
   for (let model = 1; model <= 9; model++) await call(world.full.proxy, { model: `ninth-${model}`, agent: "ninth/1" });
   await until("nine models", async () => (await api(world, "costs?agent=ninth%2F1&since=15m&series=9")).series.length === 9, 20);
   await page.goto(`${world.full.admin}/costs?agent=ninth%2F1`);
   await until("all of them by name", async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).toSorted().join() === Array.from({ length: 9 }, (_, at) => `ninth-${at + 1}`).join());
-  // A month is by days of UTC, of which a ledger has sums by user.
+  // A month is shown by UTC days, for which a ledger has sums by user.
   await asks(page, /\/costs\?.*dimension=user.*step=86400s/, () => page.goto(`${world.full.admin}/costs?agent=ninth%2F1&by=user&since=30d`));
   await until("nobody's calls", async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).join() === "calls without a name");
   clean(wrong);
@@ -1084,7 +1085,7 @@ async function memory(world) {
   assert.deepEqual(await inaccessible(page), [], "a session in memory");
   clean(wrong);
   const { page: none } = await open(world.browser, admin, { path: "sessions/dropped", expected: /404/ });
-  await none.getByText("at most the last 1000 calls are").waitFor();
+  await none.getByText("at most the last 1000 calls").waitFor();
   const { page: kept } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
   await kept.locator(".fall tbody tr[data-call]").first().waitFor();
   assert.equal(await kept.getByText("in memory").count(), 0);
@@ -1099,7 +1100,7 @@ async function sessionParts(world) {
   await until("it is in the ledger", async () => (await api(world, `sessions/${session}`)).total_calls === 4, 20);
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `sessions/${session}` });
   await page.locator(".fall tbody tr[data-call]").nth(3).waitFor();
-  assert.match(await page.locator("#session .added").innerText(), /^All calls at hand added up: .*, which is more than the .* the session took: calls ran side by side\.$/);
+  assert.match(await page.locator("#session .added").innerText(), /^Sum of all loaded calls: .*, more than the session's duration of .*, because calls overlapped\.$/);
   assert.equal(await page.locator(".fall tbody th", { hasText: "failed:" }).count(), 1);
   await page.locator("#session .keys li", { hasText: "failed" }).waitFor();
   const { groups } = await api(world, `groups?by=agent&session=${session}`);
@@ -1124,11 +1125,11 @@ async function stalls(world) {
   const session = `stalled-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=3000ms@30" });
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `calls?session=${session}` });
-  // About as long as it was told to stand still: on a busy machine the frame before it can come late, or the one after it.
+  // About as long as the page was stopped: on a busy machine the frame before or after may be late.
   await until("its gap", async () => Number.parseFloat((await below(page, "#calls", "Longest gap"))[0]) >= 2);
   assert.equal(await page.locator("#calls tbody .tag.good").count(), 0, "it is not shown as good");
   await page.locator("#calls tbody th a").click();
-  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for \d+(\.\d+)? s at once, [789]\d% of the call\.$/);
+  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall The longest gap without a token was \d+(\.\d+)? s, [789]\d% of the call\.$/);
   const [gap, whole] = await Promise.all([".split.gap i", ".split:not(.gap)"].map((part) => page.locator(`#call ${part}`).first().boundingBox()));
   assert.ok(gap.width > whole.width * 0.7 && gap.width < whole.width * 0.97, JSON.stringify([gap, whole]));
   assert.deepEqual(await inaccessible(page), [], "a call that stood still");
@@ -1174,18 +1175,18 @@ async function userNames(world) {
   assert.equal(await table.getByText(hash).count(), 0);
   const users = page.locator('#filters select[name="user"] option');
   await until("she can be chosen", async () => (await users.allTextContents()).includes("Ann <b>A.</b>"));
-  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export cost over time as CSV" }).click()]);
   const saved = fs.readFileSync(await download.path(), "utf8");
   assert.ok(saved.includes("Ann <b>A.</b>") && !saved.includes(hash), saved);
-  // A filter by the name asks for the hash.
+  // A filter by the name requests the hash.
   await asks(page, new RegExp(`costs\\?.*user=${hash}`), () => choose(page, "user", hash));
   await page.locator("#active a", { hasText: "user Ann <b>A.</b>" }).waitFor();
-  // Nothing is kept unless that is wanted; what is kept can be forgotten.
+  // The page stores nothing without consent, and stored data can be deleted.
   await page.reload();
   await table.getByText(hash).waitFor();
   await page.locator("#active a", { hasText: hash.slice(0, 8) }).waitFor();
   await give(user);
-  await names.getByLabel("keep them on this computer").check();
+  await names.getByLabel("Store names on this computer").check();
   await page.reload();
   await table.getByText(user).waitFor();
   await page.locator('[data-view="calls"]').click();
@@ -1197,7 +1198,7 @@ async function userNames(world) {
   await page.goto(`${world.full.admin}/?by=user&cost=user&agent=named%2F1`);
   await page.locator("#models").getByText(user).waitFor();
   await page.locator("#cost").getByText(user).waitFor();
-  await names.getByRole("button", { name: "Forget them" }).click();
+  await names.getByRole("button", { name: "Forget names" }).click();
   await page.locator("#models").getByText(hash).waitFor();
   assert.equal(await page.evaluate(() => localStorage.getItem("tokengauge-user-names")), null);
   assert.ok(sent.length > 10 && sent.every((request) => !request.includes("ann-") && !request.includes("Ann")), "names are sent nowhere");
@@ -1216,7 +1217,7 @@ async function heat(world) {
   assert.ok(all > 20 && Math.abs(all - whole.ttft.calls) <= whole.ttft.calls * 0.2, `${all} of ${whole.ttft.calls}`);
   const plot = page.locator("#ttft .plot:visible");
   await until("cells", async () => /calls by class. Last: p50 \d/.test(await plot.getAttribute("aria-label")));
-  // Somewhere under the pointer is a cell that has calls, and says so.
+  // Some cell under the pointer has calls and shows them.
   const place = async () => {
     await plot.locator(".u-over").scrollIntoViewIfNeeded();
     return plot.locator(".u-over").boundingBox();
@@ -1273,12 +1274,12 @@ async function pressed(world) {
   const row = page.locator("#last-calls tbody tr", { hasText: session });
   await Promise.all([page.waitForResponse(/\/api\/v1\/calls\?/), call(world.full.proxy, { session })]);
   await new Promise((wake) => setTimeout(wake, 1000));
-  assert.equal(await row.count(), 0, "the list stays as it is");
+  assert.equal(await row.count(), 0, "the list does not change");
   await page.mouse.up();
   await until("the call that was pressed", async () => new URL(page.url()).pathname === leads);
   await page.goBack();
   await row.waitFor();
-  // A press that is no click holds nothing up for longer.
+  // A press that is not a click must not stop updates for long.
   await page.locator("#last-calls thead th").first().scrollIntoViewIfNeeded();
   const head = await page.locator("#last-calls thead th").first().boundingBox();
   await page.mouse.move(head.x + 5, head.y + 5);
@@ -1292,7 +1293,7 @@ async function pressed(world) {
 
 /** A search that is not over when another view is opened is not carried to it. */
 async function typing(world) {
-  // The one of the scenario before may be too old to be shown.
+  // The call of the previous scenario may be too old to be shown.
   await call(world.full.proxy, { session: "waterfall", agent: "planner" });
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
   const search = page.getByLabel("Session or agent contains");
@@ -1307,7 +1308,7 @@ async function typing(world) {
   await new Promise((wake) => setTimeout(wake, 500));
   assert.equal(new URL(page.url()).search, "");
   assert.equal(await page.locator("#address-problem").textContent(), "");
-  // What is typed while the page begins is not lost.
+  // Input that is typed while the page loads is not lost.
   await page.goBack();
   await page.getByRole("link", { name: "waterfall", exact: true }).waitFor();
   assert.equal(await search.inputValue(), "");
@@ -1348,9 +1349,9 @@ async function pictures(world) {
 
 /** Each group has proxies and a browser of its own, and is played in this order on one worker of pytest. test_page.py reads it. */
 export const groups = {
-  // Everything that is there before anything goes wrong.
+  // Scenarios before any fault.
   first: { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, keyboard, filterNames, against, brush, keys },
-  // `cause` spends the budget of an objective, and those after it show that.
+  // `cause` spends the budget of an objective, and later scenarios show that.
   incident: { unavailable, coverage, cause, burnDown, upstreams, marks, experiments, runaways, capsule, alertHistory },
   many: { tenThousandSessions, addresses, links, wrongAddress, range, csv, beside, memory },
   calls: { costs, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession },

@@ -1,5 +1,5 @@
-// What the page's first number says while it is looked at: `node throughput.mjs ADMIN SECONDS`, a JSON array of tokens per
-// second, one each second.
+// Reads the page's throughput figure over time: `node throughput.mjs ADMIN SECONDS` prints a JSON array of tokens per
+// second, one per second.
 import { launch, open } from "./browser.mjs";
 
 const [, , admin, seconds] = process.argv;

@@ -1,4 +1,5 @@
-"""An agent that knows nothing of tokengauge: the OpenAI SDK with what its environment says. Prints what it saw."""
+"""An agent without knowledge of tokengauge: the OpenAI SDK, configured by environment variables. Prints the result
+of its calls."""
 
 import json
 import os
@@ -19,5 +20,5 @@ for number in range(int(os.environ["CALLS"])):
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     saw.append({"text": len(text), "output": chunks[-1].usage.completion_tokens})
 print(json.dumps(saw), flush=True)
-# A container that ends is started again.
+# Kubernetes would restart a container that ends.
 signal.pause()

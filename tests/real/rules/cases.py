@@ -1,4 +1,4 @@
-"""Series as they would be scraped, minute by minute, for `promtool test rules`."""
+"""Series minute by minute for `promtool test rules`."""
 
 import json
 import re
@@ -12,7 +12,7 @@ DAY = 24 * 60
 
 
 def counter(*pieces):
-    """A counter in promtool's notation: pieces of (minutes, how much it rises each minute)."""
+    """A counter in promtool's notation, from pieces of (minutes, increase per minute)."""
     value, notation = 0, ["0"]
     for minutes, rise in pieces:
         notation.append(f"{value + rise}+{rise}x{minutes - 1}")
@@ -21,7 +21,6 @@ def counter(*pieces):
 
 
 def events(slo, good, bad, instance="a"):
-    """Good and bad events of an objective, each as pieces."""
     reasons = {"good": "met", "bad": "missed", "excluded": "client_cancelled"}
     pieces = {"good": good, "bad": bad, "excluded": [(minutes, 5) for minutes, _ in good]}
     labels = {verdict: f'slo="{slo}",verdict="{verdict}",reason="{reasons[verdict]}",instance="{instance}"' for verdict in pieces}
@@ -43,7 +42,7 @@ def check(folder, rules, series, expectations):
     slos = set(re.findall(r'slo="([\w-]+)"', " ".join(series) + str(expectations)))
     wanted = re.compile(f"tokengauge(-slo-({'|'.join(slos)})(-increases)?)?")
     part = folder / "rules.yaml"
-    # promtool takes seconds for a day of all of them.
+    # promtool takes seconds for a day of all groups.
     chosen = [group for group in groups if wanted.fullmatch(group["name"])]
     part.write_text(yaml.safe_dump({"groups": chosen}))
     inputs = [{"series": name, "values": values} for name, values in series.items()]

@@ -1,4 +1,4 @@
-//! What is known of the body of a call that waits for admission.
+//! Facts from the body of a call that waits for admission.
 
 use super::AdmissionRequest;
 use crate::attribution::{StrictFacts, strict_facts};
@@ -9,9 +9,7 @@ use tokengauge_wire::BodyHead;
 
 pub(super) struct BodyFacts {
     pub(super) facts: Option<RequestFacts>,
-    /// How a name counts that the body does not have.
     pub(super) missing_name: KnownName<'static>,
-    /// The models that it names, if that is known.
     pub(super) models: Option<Vec<String>>,
     pub(super) unread: Option<UnreadableBody>,
     pub(super) bodiless: bool,
@@ -28,7 +26,6 @@ impl BodyFacts {
         }
     }
 
-    /// What `body` says, which has the encoding and media type of `head`.
     pub(super) fn read(
         request: &AdmissionRequest<'_>,
         head: &BodyHead,
@@ -42,7 +39,7 @@ impl BodyFacts {
                     ..BodyFacts::unknown(KnownName::Absent, None)
                 };
             }
-            // Messages name a model at most; nothing else is read from them.
+            // A message can name a model. No other facts are read from messages.
             RequestBody::Unread(UnreadableBody::Upgraded) => {
                 return BodyFacts::unknown(KnownName::Absent, Some(UnreadableBody::Upgraded));
             }

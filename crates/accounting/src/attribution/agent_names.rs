@@ -4,18 +4,15 @@
 use std::sync::Arc;
 
 pub const MAX_AGENT_NAMES: usize = 256;
-/// The number of hexadecimal digits in the digest of a key.
 const KEY_DIGITS: usize = 16;
 
-/// A name for calls that match all conditions that are set.
+/// Assigns a name to calls that match all conditions of the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentNameRule {
     pub name: Arc<str>,
-    /// The port that the agent connects to.
     pub port: Option<u16>,
-    /// A prefix of the path, in whole segments.
     pub path: Option<String>,
-    /// The digest of one of its keys, as [`crate::keys::keys_of`] returns it.
+    /// The digest of one of the call's keys, as [`crate::keys::keys_of`] returns it.
     pub key: Option<String>,
 }
 
@@ -30,8 +27,8 @@ impl AgentNameRule {
     }
 }
 
-/// The name of a call to `port` for `path`: the first that matches. `keys` is called once, if a
-/// rule depends on it.
+/// The name from the first rule that matches a call to `port` for `path`. `keys` is called at most
+/// once, and only if a rule depends on it.
 pub(super) fn name_of<'a>(
     names: &'a [AgentNameRule],
     port: Option<u16>,
@@ -44,24 +41,23 @@ pub(super) fn name_of<'a>(
     found.map(|found| &found.name)
 }
 
-/// Whether `path` is `prefix` or below it.
 pub(super) fn under(prefix: &str, path: &str) -> bool {
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Checks that `text` can be the digest of a key. A key itself cannot, so that one in the
-/// configuration is refused.
+/// Checks that `text` can be the digest of a key. A key itself fails the check, so that no key can
+/// stand in the configuration.
 ///
 /// # Errors
-/// Why not, without the text.
+/// The reason, without the text.
 pub fn check_key(text: &str) -> Result<(), &'static str> {
     let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() == KEY_DIGITS && text.bytes().all(digit) {
         return Ok(());
     }
     Err(
-        "is what `tokengauge print key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
+        "must be the 16 hexadecimal digits that `tokengauge print key-hash` prints for a key, not the key itself",
     )
 }
 

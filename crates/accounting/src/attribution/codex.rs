@@ -1,10 +1,10 @@
-//! The headers of Codex. Their names are so generic that they are only used together with its
-//! user agent.
+//! The headers of Codex. Their names are so generic that they are read only if the user agent is
+//! Codex.
 
 use http::HeaderMap;
 use serde::Deserialize;
 
-/// Session headers by precedence.
+/// Session headers in order of precedence.
 pub(super) const SESSION: &[&str] = &["session-id", "session_id", "thread-id", "conversation_id"];
 
 /// Whether the request is from Codex: `codex_cli_rs/…`, `codex_exec/…`, `Codex Desktop/…`.
@@ -14,7 +14,6 @@ pub(super) fn is(headers: &HeaderMap) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"codex"))
 }
 
-/// `x-codex-turn-metadata`, as far as it is used.
 #[derive(Default, Deserialize)]
 pub(super) struct Turn {
     pub(super) session_id: Option<String>,
@@ -29,14 +28,12 @@ impl Turn {
         read.unwrap_or_default()
     }
 
-    /// A subagent's name: a path below that of the first agent, which is `/root`.
     pub(super) fn subagent(&self) -> Option<&str> {
         self.agent_name
             .as_deref()
             .filter(|name| name.len() > 1 && *name != "/root")
     }
 
-    /// The parent of a subagent, if that is a subagent too.
     pub(super) fn parent(&self) -> Option<&str> {
         let (parent, _) = self.subagent()?.rsplit_once('/')?;
         Some(parent).filter(|parent| !parent.is_empty() && *parent != "/root")

@@ -1,13 +1,13 @@
-//! Sessions of agents that name none, guessed by the conversation: an agent sends all of it again
-//! with each turn, so a call that begins with all texts of an earlier call continues it. Only
-//! hashes of the texts are kept, with a salt that each process draws for itself.
+//! Guesses the session of agents that name none. An agent sends the whole conversation again with
+//! each turn, so a call that begins with all texts of an earlier call continues that call. Only
+//! hashes of the texts are kept, with a random salt for each process.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
-/// The most calls that are tracked; beyond, the oldest are forgotten.
+/// Beyond this number of tracked calls the oldest are forgotten.
 const MAX_KNOWN: usize = 10_000;
 /// The fewest texts that a turn adds: the previous answer, and the reply to it.
 const MIN_ADDED: usize = 2;
@@ -20,13 +20,12 @@ pub struct Conversations {
 
 #[derive(Debug, Default)]
 struct ConversationIndex {
-    /// By the hash of all texts of a call: its session, and when it came.
+    /// For the hash of all texts of a call, its session and the order in which it came.
     sessions: HashMap<u64, (Arc<str>, u64)>,
     order: VecDeque<(u64, u64)>,
     calls: u64,
 }
 
-/// The texts of one call, as a hash of each prefix.
 #[derive(Debug)]
 pub struct Prefixes {
     hasher: DefaultHasher,
@@ -41,8 +40,8 @@ impl Prefixes {
 }
 
 impl Conversations {
-    /// No texts yet, of the agent that `who` identifies: conversations of two agents that begin
-    /// alike are not the same.
+    /// Starts with no texts of the agent that `who` identifies. Conversations of two agents that
+    /// begin with equal texts are different.
     pub fn prefixes(&self, who: impl Hash) -> Prefixes {
         let mut hasher = self.salt.build_hasher();
         who.hash(&mut hasher);
@@ -52,8 +51,8 @@ impl Conversations {
         }
     }
 
-    /// The session of a call with these texts: that of the latest call it continues, else `new`;
-    /// `None` without texts.
+    /// The session of the latest call that these texts continue, or otherwise `new`; `None` without
+    /// texts.
     pub fn session(&self, prefixes: &Prefixes, new: impl FnOnce() -> String) -> Option<Arc<str>> {
         let hashes = &prefixes.hashes;
         let whole = *hashes.last()?;
@@ -77,7 +76,7 @@ impl ConversationIndex {
         while self.order.len() > MAX_KNOWN
             && let Some((oldest, call)) = self.order.pop_front()
         {
-            // The same call may have been made again since.
+            // This call may have been repeated in the meantime.
             let latest = self.sessions.get(&oldest).map(|(_, latest)| *latest);
             if latest == Some(call) {
                 self.sessions.remove(&oldest);
@@ -90,7 +89,7 @@ impl ConversationIndex {
 mod tests {
     use super::*;
 
-    /// The session of a call with these texts by `who`; `new` names one that begins.
+    /// The session of a call with these texts by `who`. `new` names a new session.
     fn session(all: &Conversations, who: &str, texts: &[&str], new: &str) -> Option<String> {
         let mut prefixes = all.prefixes(who);
         texts.iter().for_each(|text| prefixes.push(text));
@@ -108,7 +107,7 @@ mod tests {
         is(&["be kind", "bye"], "2", "2");
         is(&["be kind", "hi", "hello", "who?"], "3", "1");
         is(&["be kind", "hi", "hello", "who?", "me", "why?"], "4", "1");
-        // The same turn again, as after a failure, and another one from the same point on.
+        // The turn is repeated, as after a failure, and then another turn starts from there.
         is(&["be kind", "hi", "hello", "who?", "me", "why?"], "5", "1");
         is(
             &["be kind", "hi", "hello", "where?", "here", "so?"],
@@ -116,7 +115,7 @@ mod tests {
             "1",
         );
         is(&["be kind", "bye", "ciao", "when?"], "7", "2");
-        // Where texts are cut makes a difference.
+        // Another split of the texts is another conversation.
         is(&["be kindhi", "hello", "who?"], "8", "8");
         assert_eq!(session(&all, "a", &[], "9"), None);
     }
@@ -152,7 +151,7 @@ mod tests {
         }
         let turn = |number: usize| session(&all, "a", &[&hi(number), "x", "y"], "new");
         assert_eq!(turn(0).as_deref(), Some("0"));
-        // The turn took the place of the first call.
+        // The turn replaced the first call.
         assert_eq!(turn(0).as_deref(), Some("new"));
         assert_eq!(turn(MAX_KNOWN - 1).as_deref(), Some("9999"));
         let known = all.known.lock();

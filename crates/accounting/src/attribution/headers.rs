@@ -1,4 +1,4 @@
-//! Attribution by the headers of a request, before its body is known.
+//! Attribution from the headers of a request, before its body is known.
 
 use super::request_headers::RequestHeaders;
 use super::rules::{NameSources, Rules};
@@ -11,16 +11,14 @@ use serde::Deserialize;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_core::trace::TraceContext;
 
-/// The values of headers, separated by their precedence over those of the body.
+/// Values of headers. Fields are separate if values of the body take precedence over some of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderAttribution {
-    /// From our own header or a configured one.
+    /// From our own header or a configured header.
     pub(super) session: Option<String>,
-    /// From the header of a known agent or gateway.
     pub(super) known_session: Option<String>,
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
-    /// Assigned by port, path or key.
     pub(super) assigned_agent: Option<String>,
     pub(super) known_agent: Option<String>,
     pub(super) parent_agent: Option<String>,
@@ -32,7 +30,7 @@ pub struct HeaderAttribution {
     sampled: bool,
 }
 
-/// Session headers by precedence. Any other `x-*-session-id` comes after them.
+/// Session headers in order of precedence. Any other `x-*-session-id` comes after them.
 const SESSION: &[&str] = &[
     "helicone-session-id",
     "x-litellm-session-id",
@@ -44,24 +42,24 @@ const SESSION: &[&str] = &[
     "x-openwebui-chat-id",
 ];
 const ANY_SESSION: usize = SESSION.len();
-/// A generic name, after which all other session headers take precedence.
+/// The rank of a generic name. All other session headers take precedence over it.
 const PLAIN_SESSION: usize = ANY_SESSION + 1;
 const CODEX_SESSION: usize = PLAIN_SESSION + 1;
 const CODEX_TURN: usize = CODEX_SESSION + codex::SESSION.len();
-/// The parent's session, not the call's own.
+/// This header names the parent's session and not the call's session.
 const PARENT_SESSION: &str = "x-parent-session-id";
 
 const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
 const CLAUDE_PARENT: &str = "x-claude-code-parent-agent-id";
 const CODEX_AGENT: &str = "x-openai-subagent";
 const CODEX_PARENT: &str = "x-codex-parent-thread-id";
-/// The prefix of Open WebUI's headers about its users; it has no user agent of its own.
+/// The prefix of Open WebUI's headers about its users. Open WebUI sends no specific user agent.
 const OPEN_WEBUI: &str = "x-openwebui-";
-/// The header with the name of a Codex program, by which its first agent is known.
+/// The header with the name of a Codex program, which identifies its first agent.
 const ORIGINATOR: &str = "originator";
 
 impl HeaderAttribution {
-    /// The attribution by the headers of a call of `uri` at `port`; `None` if there is none.
+    /// Reads the headers of a call of `uri` at `port`; `None` if they attribute nothing.
     pub fn of(
         headers: &HeaderMap,
         uri: &Uri,
@@ -108,8 +106,8 @@ impl HeaderAttribution {
         agent.or(self.known_agent.as_deref())
     }
 
-    /// The name of the unit that an experiment assigns as a whole. Sessions are those that the headers name; none is guessed,
-    /// since a guess by trace or by the beginning of the conversation may change within a session.
+    /// The name of the unit that an experiment assigns as a whole. Only named sessions count. A
+    /// guess from the trace or the beginning of the conversation may change within a session.
     pub fn unit(self, unit: AssignedUnit) -> Option<String> {
         match unit {
             AssignedUnit::Session => self.session.or(self.known_session).or(self.baggage_session),
@@ -122,7 +120,7 @@ impl HeaderAttribution {
         self.sampled
     }
 
-    /// W3C baggage: `session.id` (or Langfuse's name for it) and `user.id`.
+    /// Reads W3C baggage: `session.id` (or Langfuse's name for it) and `user.id`.
     fn baggage(&mut self, headers: RequestHeaders<'_>) {
         let sent = headers.get_all("baggage");
         let texts = sent.filter_map(|text| text.to_str().ok());
@@ -141,7 +139,7 @@ impl HeaderAttribution {
     }
 }
 
-/// The value of a header, if it is present and valid. Most are absent.
+/// The value of a header if it is present and valid. Most headers are absent.
 #[inline]
 fn value(headers: RequestHeaders<'_>, name: &str) -> Option<String> {
     if headers.may_contain(name) {
@@ -197,8 +195,8 @@ fn session_rank(name: &HeaderName, codex: bool) -> Option<usize> {
     }
 }
 
-/// The agent and the one that started it. A subagent that does not say who started it
-/// was started by the program itself, which is known by its product or its originator.
+/// The agent and its parent. If a subagent does not name its parent, the program started it. The
+/// product or the originator identifies the program.
 fn known_agents(headers: RequestHeaders<'_>, rules: &Rules) -> (Option<String>, Option<String>) {
     let user_agent = value(headers, USER_AGENT.as_str());
     let product = || user_agent.as_deref().and_then(|text| clean(product(text)));
@@ -224,7 +222,8 @@ fn known_agents(headers: RequestHeaders<'_>, rules: &Rules) -> (Option<String>, 
     let others = ["helicone-session-path", "x-litellm-agent-id"];
     let other = others.iter().find_map(|name| value(headers, name));
     let other = other.or_else(|| open_webui(headers));
-    // Programs send both, or the user agent alone to other providers: use one name for them.
+    // Programs send both to one provider and only the user agent to others, so both must give one
+    // name.
     let same = |program: &String| product.as_deref().map(without_version) == Some(program);
     let program = program.filter(|program| codex::is(headers.all()) || !same(program));
     (program.or(other).or(product), None)
@@ -247,7 +246,6 @@ fn known_user(headers: RequestHeaders<'_>) -> Option<String> {
         .or_else(|| tagged(headers))
 }
 
-/// Portkey's metadata: an object with the user under `_user`.
 fn portkey(headers: RequestHeaders<'_>) -> Option<String> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -259,7 +257,6 @@ fn portkey(headers: RequestHeaders<'_>) -> Option<String> {
     metadata._user.as_deref().and_then(clean)
 }
 
-/// LiteLLM's tags: a list by commas, one of them `user:…`.
 fn tagged(headers: RequestHeaders<'_>) -> Option<String> {
     let sent = headers.get("x-litellm-tags")?.to_str().ok()?;
     let mut tags = sent.split(',').filter_map(|tag| tag.split_once([':', '=']));
@@ -269,7 +266,7 @@ fn tagged(headers: RequestHeaders<'_>) -> Option<String> {
     })
 }
 
-/// `name/variant`; after the last slash, so that a name may have one.
+/// Splits `name/variant` at the last slash, because a name may contain slashes.
 fn split(experiment: &str) -> (Option<String>, Option<String>) {
     match experiment.rsplit_once('/') {
         Some((name, variant)) => (clean(name), clean(variant)),

@@ -1,4 +1,5 @@
-//! Who pays for a call: by a table of keys, paths, ports and routes, by configured headers, or by the process.
+//! Who pays for a call, from a table of keys, paths, ports and routes, from configured headers, or
+//! from the process.
 
 use super::agent_names::under;
 use super::request_headers::RequestHeaders;
@@ -13,20 +14,18 @@ use tokengauge_core::payer::Payer;
 pub const MAX_PAYERS: usize = 256;
 pub const MAX_PAYER_KEYS: usize = 1_000;
 
-/// Who pays for calls that match all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerRule {
     pub payer: Payer,
-    /// Digests of keys, as [`crate::keys::keys_of`] returns them; a call matches that carries one of them.
+    /// Digests of keys, as [`crate::keys::keys_of`] returns them. A call matches if it carries one
+    /// of the keys.
     pub keys: HashSet<String>,
-    /// The port that the agent connects to.
     pub port: Option<u16>,
-    /// A prefix of the path, in whole segments.
     pub path: Option<String>,
     pub route: Option<String>,
 }
 
-/// Headers that name who pays; of each list the first that is present.
+/// Headers that name who pays. In each list the first header that is present wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerHeaders {
     pub team: Vec<HeaderName>,
@@ -34,7 +33,7 @@ pub struct PayerHeaders {
     pub tenant: Vec<HeaderName>,
 }
 
-/// Entries in their order, and the keys of all of them.
+/// The rules in order, and the keys of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerTable {
     rules: Vec<PayerRule>,
@@ -48,16 +47,13 @@ impl From<Vec<PayerRule>> for PayerTable {
     }
 }
 
-/// How it is found out who pays, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerRules {
-    /// The table: the first that matches.
+    /// The first rule that matches wins.
     pub table: PayerTable,
-    /// Headers for what the table does not say.
     pub headers: PayerHeaders,
-    /// Who pays for what is still unknown then.
+    /// The payer for the fields that neither table nor headers set.
     pub process: Arc<Payer>,
-    /// Whether records have the digest of the key.
     pub record_keys: bool,
 }
 
@@ -78,7 +74,7 @@ impl PayerRule {
 }
 
 impl PayerRules {
-    /// Who pays for a call. Its keys are looked at only where an entry of the table has some.
+    /// Who pays for a call. Its keys are read only if a rule of the table has keys.
     pub fn payer(&self, start: &CallStart<'_>) -> Arc<Payer> {
         let PayerTable { rules, keys } = &self.table;
         let carried = if keys.is_empty() {
@@ -95,7 +91,6 @@ impl PayerRules {
         Arc::new(named.or(&sent).or(&self.process))
     }
 
-    /// The digest of the call's key, if it is recorded.
     pub fn key_hash(&self, start: &CallStart<'_>) -> Option<Box<str>> {
         let record = self
             .record_keys
@@ -123,7 +118,8 @@ impl PayerHeaders {
     }
 }
 
-/// A name of who pays as it is recorded: trimmed and cut; `None` if it is empty or has control characters.
+/// The name of a payer for records, trimmed and truncated; `None` if it is empty or has control
+/// characters.
 pub fn payer_name(text: &str) -> Option<Arc<str>> {
     clean(text).map(Arc::from)
 }

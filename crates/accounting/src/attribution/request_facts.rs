@@ -1,4 +1,4 @@
-//! What a request body says of its call, with the names at the configured paths.
+//! Facts about a call from its body, including the names at the configured paths.
 
 use super::rules::Rules;
 use tokengauge_core::call::{BodyNames, Dialect, RequestFacts};
@@ -11,18 +11,16 @@ pub fn request_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Req
     Some(facts)
 }
 
-/// The facts of a body that a limit depends on.
 pub(crate) struct StrictFacts {
     pub(crate) facts: RequestFacts,
     pub(crate) models: Vec<String>,
-    /// Why its models cannot be known from it.
     pub(crate) unread: Option<UnreadableBody>,
 }
 
-/// The facts of a body that a limit depends on.
+/// Reads the facts of a body on which a limit depends.
 ///
 /// # Errors
-/// Why it cannot be read: upstreams could read it differently.
+/// The reason why it cannot be read, for example because upstreams could read it differently.
 pub(crate) fn strict_facts(
     dialect: Dialect,
     rules: &Rules,
@@ -55,7 +53,6 @@ pub(crate) fn strict_facts(
     })
 }
 
-/// The values at the configured paths; the first of each kind that is present.
 fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();

@@ -1,9 +1,9 @@
-//! The headers of a request, made for many lookups of names that are not there.
+//! The headers of a request, made for many lookups of absent names.
 
 use http::{HeaderMap, HeaderValue};
 
 /// The headers of a request with a filter over their names. Attribution looks for about thirty
-/// names, of which a request has two or three; a lookup in the map hashes the name each time.
+/// names, but a request has only two or three of them. A lookup in the map would hash each name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestHeaders<'a> {
     headers: &'a HeaderMap,
@@ -19,7 +19,7 @@ impl<'a> RequestHeaders<'a> {
         RequestHeaders { headers, filter }
     }
 
-    /// `false` where no header has this name, which is in lower case.
+    /// Returns `false` if no header has this name. `name` is in lower case.
     #[inline]
     pub(super) fn may_contain(self, name: &str) -> bool {
         self.filter.may_contain(name)
@@ -29,20 +29,19 @@ impl<'a> RequestHeaders<'a> {
         self.headers
     }
 
-    /// The first value of a header, whose name is in lower case.
     pub(super) fn get(self, name: &str) -> Option<&'a HeaderValue> {
         self.get_all(name).next()
     }
 
-    /// All values of a header, whose name is in lower case.
     pub(super) fn get_all(self, name: &str) -> impl Iterator<Item = &'a HeaderValue> + use<'a> {
         let all = self.may_contain(name).then(|| self.headers.get_all(name));
         all.into_iter().flatten()
     }
 }
 
-/// The lengths of names, and two of their characters, as one of 64 bits each: names of one family
-/// begin alike and often end alike. Inlined, as the names that are looked for are constants.
+/// One of 64 bits for the length of each name, and one for two of its characters. Names of one
+/// family begin and often end with equal characters. The lookup is inlined because the names are
+/// constants.
 #[derive(Clone, Copy, Debug, Default)]
 struct NameFilter {
     lengths: u64,

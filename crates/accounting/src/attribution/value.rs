@@ -1,16 +1,15 @@
-//! Values that agents send: their validation, and pseudonyms of users.
+//! Validates values that agents send, and makes pseudonyms of users.
 
 use sha2::{Digest, Sha256};
 
-/// The most characters that are kept of a value.
+/// The limit for a value, in characters.
 pub(super) const MAX_VALUE: usize = 200;
 
-/// The value with the lowest rank so far.
 #[derive(Debug, Default)]
 pub(super) struct RankedValue(Option<(usize, String)>);
 
 impl RankedValue {
-    /// Takes `value` if it is valid and its rank is lower than that of the current one.
+    /// Takes `value` if it is valid and its rank is lower than the current one.
     pub(super) fn offer(&mut self, rank: usize, value: &str) {
         if self.0.as_ref().is_none_or(|(best, _)| rank < *best)
             && let Some(value) = clean(value)
@@ -24,7 +23,7 @@ impl RankedValue {
     }
 }
 
-/// A valid value: trimmed, not empty, without control characters, cut to the maximum.
+/// The value trimmed and truncated; `None` if it is empty or has control characters.
 pub(super) fn clean(value: &str) -> Option<String> {
     let value = value.trim();
     let usable = !value.is_empty() && !value.contains(char::is_control);
@@ -37,8 +36,8 @@ pub(super) fn clean(value: &str) -> Option<String> {
     })
 }
 
-/// The first product of a user agent: its name and version. A name may have two words, as in
-/// `Codex Desktop/1`; `Grafana k6/1.3` is k6, and `Python/3.11 aiohttp/3.14` is aiohttp.
+/// The name and version of the first product in a user agent. A name may have two words, as in
+/// `Codex Desktop/1`. `Grafana k6/1.3` is k6, and `Python/3.11 aiohttp/3.14` is aiohttp.
 pub(super) fn product(user_agent: &str) -> &str {
     let user_agent = user_agent.trim();
     let user_agent = user_agent.strip_prefix("Grafana ").unwrap_or(user_agent);
@@ -59,9 +58,9 @@ pub(super) fn without_version(product: &str) -> &str {
     product.split_once('/').map_or(product, |(name, _)| name)
 }
 
-/// The user as records name it: the first 32 hexadecimal digits of the SHA-256 of the name,
-/// stable over restarts and pods so that calls of one user belong together. This hides names
-/// from readers of records; it does not protect against guessing a name and hashing it.
+/// The user in records: the first 32 hexadecimal digits of the SHA-256 of the name. It is stable
+/// over restarts and pods, so calls of one user belong together. It hides names from readers of
+/// records, but anyone can guess a name and hash it.
 pub fn pseudonym(user: String, hashed: bool) -> String {
     if !hashed {
         return user;

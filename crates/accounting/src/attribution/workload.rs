@@ -1,5 +1,5 @@
-//! Assigns calls to workloads. Headers are matched when the call begins, since they are not
-//! kept; the model is matched when it is known.
+//! Assigns calls to workloads. Headers are matched when the call begins, because they are not kept.
+//! The model is matched when it is known.
 
 use super::headers::HeaderAttribution;
 use http::{HeaderName, HeaderValue};
@@ -8,34 +8,29 @@ use std::time::Duration;
 use tokengauge_core::observer::CallStart;
 use tokengauge_core::pattern::Pattern;
 
-/// Calls that belong together. The first that matches names a call's workload; a route's
-/// own `workload` is for calls that none matches.
+/// A group of calls. The first workload that matches names the group of a call. A route's
+/// `workload` applies to calls that match none.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its name in records and labels.
     pub name: Arc<str>,
     pub route: Option<Arc<str>>,
     pub model: Option<Pattern>,
-    /// The agent, by its own name.
+    /// The name that the agent gives itself.
     pub agent: Option<Pattern>,
     /// Headers that must be present with exactly these values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub stall_threshold: Option<Duration>,
 }
 
-/// The workload of one call, among those configured when it began.
 #[derive(Debug)]
 pub struct WorkloadAssignment {
-    /// The workloads whose headers, route and agent match: a bit each.
+    /// One bit for each workload whose headers, route and agent match.
     candidates: u64,
-    /// The route's own.
     fallback: Option<Arc<str>>,
-    /// The index of the one that matched, once it is known.
     found: OnceLock<Option<u8>>,
 }
 
 impl WorkloadAssignment {
-    /// Which of `all` may match a call, by its head.
     pub fn new(
         all: &[Workload],
         start: &CallStart<'_>,
@@ -55,7 +50,7 @@ impl WorkloadAssignment {
         }
     }
 
-    /// The name, given the model asked for. Once it was decided with a model, it stays.
+    /// The name for the requested model. Once a model has decided it, it does not change.
     pub fn name<'a>(
         &'a self,
         all: &'a [Workload],
@@ -67,8 +62,7 @@ impl WorkloadAssignment {
         }
     }
 
-    /// The names for a call that asks for each of `models`; `None` if that depends on an unknown
-    /// model.
+    /// The names for a call that requests each of `models`; `None` if an unknown model decides.
     pub(crate) fn names(&self, all: &[Workload], models: Option<&[String]>) -> Option<Vec<String>> {
         if models.is_none() && self.depends_on_model(all) {
             return None;
@@ -84,7 +78,7 @@ impl WorkloadAssignment {
         Some(names)
     }
 
-    /// The name if the model asked for were `model`, whatever was decided before.
+    /// The name if `model` were requested, regardless of an earlier decision.
     fn name_with<'a>(&'a self, all: &'a [Workload], model: &str) -> Option<&'a Arc<str>> {
         match self.first(all, Some(model)) {
             Some(at) => Some(&all[usize::from(at)].name),
@@ -92,7 +86,6 @@ impl WorkloadAssignment {
         }
     }
 
-    /// Whether another model could make it another workload.
     fn depends_on_model(&self, all: &[Workload]) -> bool {
         let mut candidates = (0..u64::BITS).zip(all);
         let of_model = |(at, workload): (u32, &Workload)| {

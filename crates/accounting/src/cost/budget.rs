@@ -1,7 +1,8 @@
-//! Spending budgets: an amount of money per period for each session, agent, workload or model.
-//! They warn, and refuse further calls only if so configured; one in shadow mode only counts
-//! the calls that it would refuse. A call counts when it has ended: calls in flight may still
-//! overspend. Time is an argument.
+//! Spending budgets: an amount of money in each period for each session, agent, workload or model.
+//!
+//! A budget warns, and refuses further calls only if `block` is set. In shadow mode it only counts
+//! the calls that it would refuse. A call counts when it has ended, so calls in flight may still
+//! overspend. Functions take the time as an argument.
 
 mod period;
 mod saved;
@@ -35,45 +36,40 @@ pub use saved::{SavedSpending, SpendingFile};
 pub use shared::{SpendingId, SpendingReport};
 
 pub const MAX_BUDGETS: usize = 16;
-/// The most thresholds of one budget.
 pub const MAX_WARNINGS: usize = 8;
-/// The most names in a notification.
 const MAX_NAMED: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
-    /// Its name; the `budget` label.
+    /// The name, which is also the `budget` label.
     pub name: Arc<str>,
-    /// By what it counts: each of these has the full amount.
+    /// How calls are grouped. Each group has the full amount.
     pub per: BudgetScope,
     pub select: Selector,
-    /// What may be spent in a period, in US dollars.
+    /// The amount for each period, in US dollars.
     pub usd: f64,
-    /// The period after which spending starts again at 0.
     pub period: Period,
-    /// Shares of it at which receivers get an alert, ascending.
+    /// Shares of the amount at which receivers get an alert, in ascending order.
     pub warn_at: Vec<f64>,
-    /// Whether calls are refused when it is spent.
     pub block: bool,
-    /// Whether it is enforced, if it blocks.
+    /// Whether a blocking budget is enforced or in shadow mode.
     pub mode: Mode,
-    /// What is done with a call whose body cannot be read, if it blocks and depends on the body.
+    /// How to treat a call whose body cannot be read, if the budget blocks and depends on the body.
     pub on_unreadable: OnUnreadable,
 }
 
-/// By what a budget counts calls.
+/// How a budget groups calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetScope {
-    /// All calls together.
     #[default]
     All,
     Session,
     Agent,
     User,
     Workload,
-    /// Each model, by the name that was requested.
+    /// Each model, by the requested name.
     Model,
     Team,
     CostCenter,
@@ -81,12 +77,11 @@ pub enum BudgetScope {
 }
 
 impl BudgetScope {
-    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Whether the name by which it counts is known before the body.
+    /// Whether the name of the group is known before the body.
     fn is_of_head(self) -> bool {
         matches!(
             self,
@@ -109,8 +104,8 @@ impl BudgetScope {
     }
 }
 
-/// The caller of a finished call. One without names counts towards no budget except those that
-/// charged it at admission.
+/// The caller of a finished call. A call without names counts only for the budgets that charged it
+/// at admission.
 fn caller(record: &CallRecord) -> Caller<'_> {
     let requested = record.model_requested.as_deref();
     Caller {
@@ -133,18 +128,16 @@ fn caller(record: &CallRecord) -> Caller<'_> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetStatus {
     pub name: Arc<str>,
-    /// The largest share that any name has spent in this period.
+    /// The largest share of the amount that any name has spent in this period.
     pub spent_ratio: f64,
-    /// Spent since the start of the process, in US dollars.
+    /// US dollars spent since the start of the process.
     pub usd: f64,
-    /// How often each threshold was crossed.
     pub warnings: Vec<(f64, u64)>,
     pub blocked: u64,
-    /// Calls that would have been refused if it were not in shadow mode.
+    /// Calls that would have been refused without shadow mode.
     pub shadow_blocked: u64,
-    /// Calls that depended on a body that could not be read, refused or not.
+    /// Calls that depended on a body that could not be read, whether they were refused or not.
     pub unreadable: u64,
-    /// Names that were forgotten because there were too many.
     pub forgotten: u64,
 }
 
@@ -158,15 +151,13 @@ pub struct Budgets {
 struct BudgetState {
     budget: Budget,
     spent: Mutex<Periods>,
-    /// The same of all processes, where there is a quota store.
+    /// The spending of all processes; `None` without a quota store.
     shared: Option<Arc<SharedSpending>>,
-    /// Micro-dollars since the start of the process.
     total_micros: AtomicU64,
     warnings: Vec<AtomicU64>,
     counts: Counts,
 }
 
-/// Calls by what became of them.
 #[derive(Debug, Default)]
 struct Counts {
     blocked: AtomicU64,
@@ -176,9 +167,9 @@ struct Counts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionStage {
-    /// Before its body has been read.
+    /// The body has not been read.
     Early,
-    /// With everything known that can be: the decision is final.
+    /// Everything that can be known is known, so the decision is final.
     Final,
 }
 
@@ -194,7 +185,7 @@ impl BudgetState {
         }
     }
 
-    /// Whether spending of this one counts for `budget` too, after a reload.
+    /// Whether this state can continue for `budget` after a reload.
     fn is_same(&self, budget: &Budget) -> bool {
         let own = &self.budget;
         (&own.name, own.per, own.period) == (&budget.name, budget.per, budget.period)
@@ -210,8 +201,8 @@ impl BudgetState {
         caller.limit_match(&self.budget.select, self.budget.per.limit_key(caller))
     }
 
-    /// Counts a finished call: under the names it was charged at admission, else those of its
-    /// record.
+    /// Counts a finished call under the names that were charged at admission, or otherwise under
+    /// the names in its record.
     fn spend(&self, record: &CallRecord, charges: &[Charge], usd: f64, now: u64) {
         let charged = charges.iter().filter(|to| to.budget == self.budget.name);
         let mut charged = charged.map(|charge| &*charge.name).peekable();
@@ -246,7 +237,7 @@ impl BudgetState {
         self.warn(name, before, after);
     }
 
-    /// Counts and logs the thresholds between what `name` had spent before and after.
+    /// Counts and logs the thresholds that `name` has crossed between `before` and `after`.
     fn warn(&self, name: &str, before: f64, after: f64) {
         let limit = self.budget.usd;
         for (threshold, count) in self.budget.warn_at.iter().zip(&self.warnings) {
@@ -254,13 +245,13 @@ impl BudgetState {
                 count.fetch_add(1, Ordering::Relaxed);
                 let (budget, per) = (&self.budget.name, self.budget.per.as_str());
                 let share = (after / limit * 1000.0).round() / 1000.0;
-                tracing::warn!(%budget, per, name, usd = after, limit, share, "a budget is spent up to a threshold");
+                tracing::warn!(%budget, per, name, usd = after, limit, share, "the spending of a budget crossed a threshold");
             }
         }
     }
 
-    /// The names under which the call counts; none if the budget does not apply, or if that
-    /// depends on a body that may still be read.
+    /// The names under which the call counts. There are none if the budget does not apply, or if
+    /// that depends on a body that may still be read.
     fn admit(
         &self,
         caller: &Caller<'_>,
@@ -277,7 +268,7 @@ impl BudgetState {
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
                     let what = format!("budget {}", self.budget.name);
                     self.refuse(stage, || Refusal::unreadable(&what, caller.unread))?;
-                    // In shadow mode the call goes on, and its cost counts.
+                    // In shadow mode the call continues, and its cost counts.
                     let key = self.budget.per.limit_key(caller);
                     return Ok(charges(key.without_body()));
                 }
@@ -300,13 +291,12 @@ impl BudgetState {
         }
     }
 
-    /// Whether there is money left under each of the names.
     fn check(&self, charges: &[Charge], stage: AdmissionStage, now: u64) -> Result<(), Refusal> {
         let (most, known, period) = {
             let spent = self.spent(now);
             let most = charges.iter().map(|one| spent.of(&one.name));
             let most = most.fold(0.0, f64::max);
-            // Only where spending is shared with other processes.
+            // Only shared budgets need this.
             let shared = charges.iter().filter(|_| self.shared.is_some());
             let known: Vec<_> = shared.map(|one| spent.tracked(&one.name)).collect();
             (most, known, spent.period)
@@ -327,7 +317,7 @@ impl BudgetState {
         })
     }
 
-    /// What follows from the budget being shared; `None` where what was spent decides.
+    /// The decision of a shared budget; `None` if the spending decides.
     fn decide_shared(
         &self,
         shared: &SharedSpending,
@@ -354,7 +344,7 @@ impl BudgetState {
         let refusal = || Refusal {
             message: format!(
                 "budget {} of this proxy is shared with other processes, and their quota store does not answer; try \
-                 again after `retry-after`, or ask its operator",
+                 again after `retry-after`, or ask the operator of this proxy",
                 self.budget.name
             ),
             retry_after: Some(Duration::from_secs(1)),
@@ -363,7 +353,7 @@ impl BudgetState {
         shared.refuses().then(|| self.refuse(stage, refusal))
     }
 
-    /// Refuses, or in shadow mode counts once per call that it would have.
+    /// Refuses the call. In shadow mode it only counts the call as refused, once.
     fn refuse(
         &self,
         stage: AdmissionStage,
@@ -392,7 +382,7 @@ impl BudgetState {
         };
         Refusal {
             message: format!(
-                "budget {}{subject} is spent: {used:.2} of {} USD; there is new money in {seconds} s, or ask the operator of this proxy",
+                "budget {}{subject} is spent: {used:.2} of {} USD; try again in {seconds} s, when the next period begins, or ask the operator of this proxy",
                 budget.name, budget.usd,
             ),
             retry_after: Some(Duration::from_secs(seconds)),
@@ -417,7 +407,7 @@ impl BudgetState {
         }
     }
 
-    /// One notification for all names over the first threshold; a page if the budget is spent
+    /// One notification for all names over the first threshold. It is a page if the budget is spent
     /// and calls are refused.
     fn notification(&self, now: u64) -> Option<AlertNotification> {
         let budget = &self.budget;
@@ -452,7 +442,7 @@ impl BudgetState {
                 passed.unwrap_or(&0.0) * 100.0
             ),
             description: format!(
-                "{} by {}: {}.{}",
+                "{} over the first threshold, by {}: {}.{}",
                 over.len(),
                 budget.per.as_str(),
                 named.join(", "),
@@ -472,7 +462,7 @@ impl BudgetState {
     }
 }
 
-/// An instant as the live page takes it.
+/// An instant in the format of the live page.
 fn begin_of(seconds: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
     rfc3339_seconds(at).to_string()
@@ -491,7 +481,7 @@ impl Counts {
     }
 }
 
-/// Model names are case-insensitive, as they are for some upstreams.
+/// Model names are compared without case, because some upstreams ignore case.
 fn normalized_name(per: BudgetScope, name: &str) -> String {
     match per {
         BudgetScope::Model => name.to_ascii_lowercase(),
@@ -504,7 +494,6 @@ impl Budgets {
         Budgets::shared(budgets, None)
     }
 
-    /// The same, shared with other processes where `sharing` is given.
     pub fn shared(budgets: &[Budget], sharing: Option<Arc<Sharing>>) -> Arc<Budgets> {
         let states = budgets.iter();
         let states = states.map(|budget| Arc::new(BudgetState::new(budget, sharing.as_ref())));
@@ -514,14 +503,14 @@ impl Budgets {
         })
     }
 
-    /// What is to be reported to the quota store at `now`, in seconds since 1970.
+    /// The reports that are due at `now`, in seconds since 1970, for the quota store.
     pub fn reports(&self, due: Due, now: u64) -> Vec<(SpendingId, SpendingReport)> {
         let mut reports = Vec::new();
         for state in self.states.load().iter() {
             let Some(shared) = &state.shared else {
                 continue;
             };
-            // One that all share is known before its first call.
+            // A budget for all calls has its only name before the first call.
             if due == Due::All && state.budget.per == BudgetScope::All {
                 let spent = state.spent(now);
                 let (known, period) = (spent.tracked("all"), spent.period);
@@ -533,7 +522,7 @@ impl Budgets {
         reports
     }
 
-    /// Takes over what all processes have spent, in billionths of a US dollar.
+    /// Takes over the spending of all processes, in billionths of a US dollar.
     pub fn answered(&self, id: &SpendingId, report: &SpendingReport, sum: u64) {
         let states = self.states.load();
         let state = states.iter().find(|state| state.budget.name == id.budget);
@@ -555,7 +544,7 @@ impl Budgets {
         state.warn(&id.name, before, after);
     }
 
-    /// Replaces the budgets. Those that stay keep their spending, also if their limit changed.
+    /// Replaces the budgets. Budgets that remain keep their spending, even if their limit changed.
     pub fn change(&self, budgets: &[Budget]) {
         let now = self.states.load();
         let states = budgets.iter().map(|budget| {
@@ -579,8 +568,8 @@ impl Budgets {
         self.states.load().is_empty()
     }
 
-    /// Counts a call that ended at `now`, in seconds since 1970: under the names of `charges`,
-    /// else those of its record. A call without a cost counts towards no budget.
+    /// Counts a call that ended at `now`, in seconds since 1970, under the names of `charges` or
+    /// otherwise under the names in its record. A call without a cost counts for no budget.
     pub fn spend(&self, record: &CallRecord, charges: &[Charge], now: u64) {
         let Some(usd) = record.cost_usd.filter(|usd| *usd > 0.0) else {
             return;
@@ -590,11 +579,11 @@ impl Budgets {
         states.iter().for_each(spend);
     }
 
-    /// Admits a call that begins at `now`: the names under which it counts for the budgets that
-    /// block.
+    /// Admits a call that begins at `now`. Returns the names under which it counts for blocking
+    /// budgets.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// Why the call is refused.
     pub fn admit(
         &self,
         caller: &Caller<'_>,
@@ -610,7 +599,7 @@ impl Budgets {
         Ok(charges)
     }
 
-    /// Whether any that block may depend on request bodies.
+    /// Whether a blocking budget may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         let states = self.states.load();
         states.iter().any(|state| {
@@ -619,7 +608,7 @@ impl Budgets {
         })
     }
 
-    /// Whether it depends on the body if some that block apply to the call.
+    /// Whether the body decides if a blocking budget applies to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let states = self.states.load();
         let mut blocking = states.iter().filter(|state| state.budget.block);

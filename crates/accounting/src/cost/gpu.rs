@@ -1,9 +1,9 @@
-//! The cost of a call on self-hosted GPUs: its share of the time it was in flight.
+//! The cost of a call on self-hosted GPUs: a share of the time it was in flight.
 //!
-//! While k calls are in flight on an upstream, each pays for a k-th of the time, so that
-//! together they pay for all the time in which any was. An upstream that generates R
-//! tokens per second in that time costs, per token, its cost per second ÷ R: the higher
-//! its utilisation, the cheaper a token.
+//! While k calls are in flight on an upstream, each pays for 1/k of the time. Together they pay for
+//! all time in which at least one call was in flight. If an upstream generates R tokens per second
+//! in that time, a token costs the upstream's cost per second ÷ R. A higher utilisation makes
+//! tokens cheaper.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -11,9 +11,7 @@ use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuPrice {
-    /// One GPU, in US dollars an hour.
     pub usd_per_hour: f64,
-    /// How many there are.
     pub count: u32,
 }
 
@@ -25,15 +23,14 @@ pub struct Gpus {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When `each` was last updated.
     at: Option<Instant>,
     in_flight: u32,
-    /// Seconds that a call would have paid for if it had been in flight from the start.
+    /// Seconds that a call in flight from the start would have paid for.
     each: f64,
 }
 
 impl Shared {
-    /// Instants come from several threads: an earlier one than the last changes nothing.
+    /// Instants come from several threads. An instant before the last one changes nothing.
     fn advance(&mut self, now: Instant) {
         let since = self.at.map(|at| now.saturating_duration_since(at));
         if let Some(since) = since
@@ -46,7 +43,6 @@ impl Shared {
 }
 
 impl Gpus {
-    /// GPUs at this price, with no call under way.
     pub fn new(price: GpuPrice) -> Arc<Gpus> {
         Arc::new(Gpus {
             usd_per_second: price.usd_per_hour * f64::from(price.count) / 3600.0,
@@ -54,12 +50,10 @@ impl Gpus {
         })
     }
 
-    /// The price of all of them together.
     pub fn usd_per_hour(&self) -> f64 {
         self.usd_per_second * 3600.0
     }
 
-    /// A call has reached the upstream.
     pub fn begin(self: &Arc<Self>, now: Instant) -> GpuShare {
         let mut shared = self.shared();
         shared.advance(now);
@@ -75,7 +69,7 @@ impl Gpus {
     }
 }
 
-/// One call's share. The call counts as in flight until this is dropped.
+/// The share of one call. The call counts as in flight until this is dropped.
 #[derive(Debug)]
 pub struct GpuShare {
     gpus: Arc<Gpus>,
@@ -83,7 +77,7 @@ pub struct GpuShare {
 }
 
 impl GpuShare {
-    /// The cost since the call began, or since this was last called, in US dollars.
+    /// The cost since the previous call of this function, or since the start, in US dollars.
     pub fn take(&mut self, now: Instant) -> f64 {
         let mut shared = self.gpus.shared();
         shared.advance(now);

@@ -12,7 +12,7 @@ use tokengauge_core::time::whole_seconds_since_1970;
 
 pub const TABLE: &str = include_str!("prices.toml");
 
-/// The day on which its prices were read, as `2026-01-31`.
+/// The day on which the prices were read, such as `2026-01-31`.
 pub fn checked_on() -> Option<&'static str> {
     let line = TABLE
         .lines()
@@ -22,22 +22,22 @@ pub fn checked_on() -> Option<&'static str> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PriceEntry {
-    /// The hosts it applies to; any if empty.
+    /// The hosts that the entry applies to; empty for any.
     hosts: Vec<String>,
-    /// The prefix that gateways put before a model's name for this provider.
+    /// The prefix that gateways put before a model name for this provider.
     vendor: Option<String>,
     models: Vec<Pattern>,
     pub(super) above: Option<u64>,
-    /// The hours of the day in UTC it applies to, as half-open ranges; any if empty.
+    /// Half-open ranges of UTC hours in which the entry applies; empty for any.
     utc_hours: Vec<(u64, u64)>,
     pub(super) tariff: Tariff,
     pub(super) extras: Extras,
-    /// Hosts that process calls in a region, at its price.
+    /// Hosts that process calls in a region, at the regional price.
     regional_hosts: Vec<Pattern>,
 }
 
-/// Prices of what is not text, or is billed apart from tokens. Without one, a call that needs it
-/// has no cost.
+/// Prices of anything that is not text or is billed apart from tokens. If a call needs a missing
+/// price, its cost is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Extras {
     /// US dollars per million input tokens of audio.
@@ -47,14 +47,14 @@ pub(super) struct Extras {
     audio_output: Option<f64>,
     /// US dollars per million output tokens of images and video.
     image_output: Option<f64>,
-    /// US dollars per thousand searches of the web.
+    /// US dollars per thousand web searches.
     search: Option<f64>,
-    /// The factor of all prices of tokens where a region processes the call.
+    /// The factor on all token prices if a region processes the call.
     regional: Option<f64>,
 }
 
 impl Extras {
-    /// What a call costs whose tokens cost `usd` if all of them were text by that tariff.
+    /// The cost of a call whose tokens would cost `usd` if all of them were text.
     pub(super) fn cost(
         &self,
         usd: f64,
@@ -100,11 +100,10 @@ impl Extras {
     }
 }
 
-/// The gateway that sells at its vendors' list prices.
+/// A gateway that sells at the list prices of its vendors.
 const GATEWAY: &str = "openrouter.ai";
 
 impl PriceEntry {
-    /// Whether it applies to a model of that name behind that host.
     fn is_for(&self, host: &str, model: &str) -> bool {
         let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
         let named = |name: &str| self.models.iter().any(|known| known.matches(name));
@@ -112,8 +111,8 @@ impl PriceEntry {
             || (is_there || host == GATEWAY) && self.unprefixed(model).is_some_and(|m| named(&m))
     }
 
-    /// The model's name as its vendor writes it, where it came as `vendor/name`. Gateways
-    /// write `claude-opus-4.8` for `claude-opus-4-8`.
+    /// The vendor's spelling of a model name in the form `vendor/name`. Gateways write
+    /// `claude-opus-4.8` for `claude-opus-4-8`.
     fn unprefixed(&self, model: &str) -> Option<String> {
         let vendor = self.vendor.as_deref()?;
         let name = model.strip_prefix(vendor)?.strip_prefix('/')?;
@@ -121,12 +120,10 @@ impl PriceEntry {
         Some(name.replace('.', dots))
     }
 
-    /// Whether that host processes calls in a region.
     pub(super) fn is_regional(&self, host: &str) -> bool {
         self.regional_hosts.iter().any(|known| known.matches(host))
     }
 
-    /// Whether it applies to calls that begin at this time.
     pub(super) fn is_at(&self, time: SystemTime) -> bool {
         let hour = whole_seconds_since_1970(time) / 3600 % 24;
         let within = |(from, to): &(u64, u64)| (*from..*to).contains(&hour);
@@ -178,7 +175,6 @@ struct ListedPrice {
     image_output: Option<f64>,
 }
 
-/// Every line, in the order of the table.
 pub(super) fn listed() -> &'static [PriceEntry] {
     static LISTED: LazyLock<Vec<PriceEntry>> = LazyLock::new(|| {
         let table: Table = toml::from_str(TABLE).expect("a test reads the table");
@@ -218,14 +214,12 @@ pub(super) fn listed() -> &'static [PriceEntry] {
     &LISTED
 }
 
-/// The lines for one model behind one host, in the order of the table.
 type Lines = Arc<[&'static PriceEntry]>;
 
-/// Pairs of a host and a model whose lines are remembered; agents name models, so there must be
-/// an end to them.
+/// The limit for remembered pairs of a host and a model. Agents name the models, so their number is
+/// not bounded otherwise.
 const REMEMBERED: usize = 1024;
 
-/// The lines that are remembered, by host and model.
 #[derive(Default)]
 struct KnownLines {
     hosts: FastMap<String, FastMap<String, Option<Lines>>>,
@@ -250,9 +244,8 @@ impl KnownLines {
 
 static KNOWN: LazyLock<Mutex<KnownLines>> = LazyLock::new(Mutex::default);
 
-/// The lines for a model of that name behind that host, in the order of the table; `None` where
-/// there are none. There are hundreds of patterns to compare, and a process sees the same few
-/// models again and again.
+/// The entries for this model at this host, in the order of the table; `None` if there are none.
+/// Results are cached, because hundreds of patterns must be compared and a process sees few models.
 pub(super) fn lines_for(host: &str, model: &str) -> Option<Lines> {
     if let Some(lines) = KNOWN.lock().get(host, model) {
         return lines.clone();

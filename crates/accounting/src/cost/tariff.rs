@@ -1,34 +1,29 @@
-//! What a million tokens cost, by kind, and what a call of so many tokens costs.
+//! Prices per million tokens by kind, and the cost of a call.
 
 use serde::Deserialize;
 use tokengauge_core::call::{CostUnavailable, Usage};
 
-/// Tokens that a price is for.
 const MILLION: f64 = 1e6;
 
-/// US dollars per million tokens. Where a kind has no price of its own, it has that of
-/// the kind it is part of: cached and written input that of the input, reasoning that of
-/// the output.
+/// US dollars per million tokens. If a kind has no price, the price of the kind that contains it
+/// applies: `input` for cached and written input, `output` for reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tariff {
-    /// Input, neither read from a cache nor written to one.
+    /// Input that is neither read from a cache nor written to one.
     pub input: Option<f64>,
     pub cached_input: Option<f64>,
     pub cache_write: Option<f64>,
-    /// The part of it that is kept for an hour.
+    /// The part of the cache writes that is kept for an hour.
     pub cache_write_1h: Option<f64>,
     pub output: Option<f64>,
-    /// The part of the output that is reasoning.
     pub reasoning: Option<f64>,
-    /// The factor by which all prices are multiplied for a batch.
     pub batch: Option<f64>,
 }
 
 /// The service tier of a call, as far as it changes the price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// The list price.
     #[default]
     Standard,
     /// Low priority: `flex` or `batch`.
@@ -38,7 +33,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// By the name that the response or the request gives it, in any case.
+    /// The tier with this name in the response or the request. Case is ignored.
     pub fn of(name: Option<&str>) -> Tier {
         const STANDARD: &[&str] = &["auto", "default", "standard", "standard_only", "on_demand"];
         const BATCH: &[&str] = &["flex", "batch", "on_demand_flex"];
@@ -67,10 +62,10 @@ impl Tariff {
         ]
     }
 
-    /// What a call with these tokens costs.
+    /// The cost of a call with these tokens.
     ///
     /// # Errors
-    /// Where the tier has no price, or a count is unknown that has one.
+    /// If the tier has no price, or the count of tokens with a price is unknown.
     pub fn cost(&self, tokens: &Usage, tier: Tier) -> Result<f64, CostUnavailable> {
         let factor = match tier {
             Tier::Standard => 1.0,

@@ -2,7 +2,7 @@ use super::*;
 use serde_json::json;
 use tokengauge_core::call::UsageDetails;
 
-/// A complete call with so many reported tokens.
+/// A complete call with this number of reported input and output tokens.
 pub(super) fn record(model: &str, input: u64, output: u64) -> CallRecord {
     serde_json::from_value(json!({
         "id": "", "started_at": "2026-01-31T09:30:00.000Z", "route": "r", "upstream": "u", "endpoint": "host:443",
@@ -221,7 +221,7 @@ fn what_a_list_price_does_not_cover_is_priced_apart_or_has_no_cost() {
         audio_input: Some(10_000),
         ..none
     };
-    // 0.3 USD per million tokens of text, 1 of audio.
+    // The price is 0.3 USD per million tokens of text, and 1 USD per million of audio.
     assert_eq!(cost(&with_details("gemini-2.5-flash", none)), Ok(0.003_25));
     assert_eq!(cost(&with_details("gemini-2.5-flash", audio)), Ok(0.010_25));
     let cached = UsageDetails {

@@ -1,9 +1,8 @@
-//! What is left of a call's quotas as header fields of its response.
+//! Header fields of a response with the remaining amounts of the call's quotas.
 
 use super::{Remaining, Resource};
 use http::{HeaderName, HeaderValue};
 
-/// The names of one resource's fields: its limit, what is left, seconds until there is something again.
 struct FieldNames {
     resource: Resource,
     limit: HeaderName,
@@ -32,7 +31,8 @@ const NAMES: [FieldNames; 3] = [
     },
 ];
 
-/// The fields for what is left; of several quotas of one resource, that of which least is left.
+/// The fields for the remaining amounts. If several quotas limit one resource, the quota with the
+/// smallest remaining amount is used.
 pub(crate) fn fields(left: &[Remaining]) -> Vec<(HeaderName, HeaderValue)> {
     let mut fields = Vec::new();
     for names in NAMES {

@@ -1,65 +1,59 @@
-//! The arithmetic of leases: what one process may take of a limit that it shares, by what the quota store last
-//! answered. Time is an argument, and nothing here waits.
+//! The arithmetic of leases: how much of a shared limit one process may use, according to the last
+//! response of the quota store. Functions take the time as an argument, and nothing here waits.
 //!
-//! A process takes a part of the limit in advance and reports what it used of it. Beyond that part it may take one
-//! lease on credit: before the quota store has answered, or while the quota store has as much left. So all processes
-//! together take at most one lease each more than the limit, and what was taken on credit is deducted in the quota
-//! store, so that it is missing later.
+//! A process takes a part of the limit in advance and reports how much of it it used. In addition
+//! it may take one lease on credit: before the quota store has responded, or while that much is
+//! free in the quota store. So all processes together exceed the limit by at most one lease each.
+//! The quota store deducts credit afterwards.
 //!
-//! While the quota store does not answer, a process takes its share of the requests and tokens that were left in the
-//! last answer, and its share of each further minute. The quota store deducts them later.
+//! While the quota store does not respond, a process takes its share of the requests and tokens
+//! that were left in the last response, and its share of each further minute. The quota store
+//! deducts them later.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// When to retry where the quota store has not said it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How many of the slots are free is asked for so many leases after the last call.
+/// The quota store is asked for free slots during this number of leases after the last call.
 const LEASES_OF_INTEREST: u32 = 10;
 
-/// What is reported of a rate, in requests or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateReport {
     pub per_minute: u32,
-    /// One lease.
     pub worth: u64,
-    /// All that was used since the lease began.
+    /// The total use since the lease was created.
     pub used: u64,
-    /// How much of that the quota store knows.
+    /// The part of `used` that the quota store knows.
     pub acknowledged: u64,
-    /// How much to hold from now on.
     pub want: u64,
 }
 
-/// What is reported of concurrent calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotReport {
     pub limit: u32,
-    /// Calls in flight.
     pub in_use: u32,
-    /// How many slots to hold from now on, those in use included.
+    /// The number of slots to hold from now on, including the slots in use.
     pub want: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseResponse {
-    /// What this process holds, after the report.
+    /// The amount that this process holds after the report.
     pub held: u64,
-    /// What nobody holds; less than 0 where more was taken than there was.
+    /// The amount that nobody holds. It is negative if the limit was exceeded.
     pub free: i64,
-    /// How long until there is something again; zero where there is.
+    /// How long until more is available; zero if some is available now.
     pub retry: Duration,
 }
 
-/// The part of a limit that one process enforces while the quota store does not answer.
+/// The part of a limit that one process enforces while the quota store does not respond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnShare {
     pub(super) per_minute: NonZeroU32,
-    /// How many processes share the limit.
     pub(super) replicas: NonZeroU32,
 }
 
-/// What is left of a share; less than 0 where more was used than there was.
+/// The rest of a share. It is negative if the share was exceeded.
 #[derive(Clone, Copy, Debug)]
 struct OwnBucket {
     left: f64,
@@ -75,7 +69,6 @@ impl OwnBucket {
     }
 }
 
-/// What one process holds of requests or tokens a minute.
 #[derive(Clone, Debug)]
 pub(super) struct RateLease {
     per_minute: u32,
@@ -86,11 +79,11 @@ pub(super) struct RateLease {
     free: i64,
     valid_until: Option<Instant>,
     retry_at: Option<Instant>,
-    /// When the request was sent that was answered last.
+    /// When the last answered request was sent.
     answered_at: Option<Instant>,
-    /// What this process may take by itself, since it has had to.
+    /// The share that this process uses while the quota store does not respond.
     alone: Option<OwnBucket>,
-    /// What was asked for lately, halved with each report.
+    /// The recent demand, halved with each report.
     demand: u64,
     last_take: Instant,
     lease: Duration,
@@ -120,7 +113,7 @@ impl RateLease {
         self.valid_until.is_some_and(|until| now < until)
     }
 
-    /// What may be taken now; less than 1 where nothing may.
+    /// The amount that may be taken now. If it is less than 1, nothing may be taken.
     pub(super) fn available(&self, now: Instant) -> i64 {
         let unreported = signed(self.used - self.acknowledged);
         let worth = signed(self.worth);
@@ -135,24 +128,23 @@ impl RateLease {
         }
     }
 
-    /// How long until something may be taken.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let until = self.retry_at.map(|at| at.saturating_duration_since(now));
         until.filter(|wait| !wait.is_zero()).unwrap_or(RETRY_AFTER)
     }
 
-    /// Notes that `amount` is asked for, whether it is granted or not.
+    /// Records a demand of `amount`, whether it is granted or not.
     pub(super) fn ask(&mut self, amount: u64, now: Instant) {
         self.demand = self.demand.saturating_add(amount);
         self.last_take = now;
     }
 
-    /// Takes `amount`, also where it is more than there is.
+    /// Takes `amount`, even if less is available.
     pub(super) fn take(&mut self, amount: u64) {
         self.used = self.used.saturating_add(amount);
     }
 
-    /// This process's share at `now`, while the quota store does not answer.
+    /// This process's share at `now`, while the quota store does not respond.
     fn own_bucket(&self, share: OwnShare, now: Instant) -> OwnBucket {
         let all = f64::from(share.per_minute.get());
         let mut bucket = match (self.alone, self.answered_at) {
@@ -169,19 +161,20 @@ impl RateLease {
         bucket
     }
 
-    /// The rest of this process's share, for people.
+    /// The rest of this process's share, for display.
     pub(super) fn remaining_alone(&self, share: OwnShare, now: Instant) -> u64 {
         self.own_bucket(share, now).left.max(0.0) as u64
     }
 
-    /// How long until this process has something left of its share; `None` where it has.
+    /// How long until this process has some of its share again; `None` if it has some now.
     pub(super) fn wait_alone(&self, share: OwnShare, now: Instant) -> Option<Duration> {
         let missing = 1.0 - self.own_bucket(share, now).left;
         let minutes = missing / f64::from(share.per_minute.get());
         (missing > 0.0).then(|| Duration::from_secs_f64(minutes * 60.0))
     }
 
-    /// Takes `amount` of this process's share, also where it is more than there is. The quota store is told later.
+    /// Takes `amount` of this process's share, even if less is available. The quota store is told
+    /// later.
     pub(super) fn take_alone(&mut self, share: OwnShare, amount: u64, now: Instant) {
         let mut bucket = self.own_bucket(share, now);
         bucket.left -= amount as f64;
@@ -197,16 +190,15 @@ impl RateLease {
         if !self.is_valid(now) {
             return true;
         }
-        // Where nobody has anything left there is nothing to be had before the next report.
+        // If nobody has anything left, asking before the next report cannot help.
         self.free > 0 && self.available(now) < signed(self.worth.max(self.demand) / 2 + 1)
     }
 
-    /// Whether there is something to report or to ask for.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.used > self.acknowledged || self.held > 0 || self.is_asked(now)
     }
 
-    /// Whether it must not be forgotten: a new one would have credit again.
+    /// Whether this lease must be kept, because a new one would have credit again.
     pub(super) fn is_kept(&self, now: Instant) -> bool {
         self.is_due(now) || self.retry_at.is_some_and(|at| now < at)
     }
@@ -215,7 +207,7 @@ impl RateLease {
         now.saturating_duration_since(self.last_take) < self.lease
     }
 
-    /// What to report at `now`; at the end of the process everything is given back.
+    /// The report at `now`. At the end of the process it gives everything back.
     pub(super) fn report(&mut self, now: Instant, ending: bool) -> RateReport {
         let ahead = self.worth.saturating_add(self.demand.saturating_mul(2));
         let want = ahead.min(u64::from(self.per_minute));
@@ -233,7 +225,7 @@ impl RateLease {
         }
     }
 
-    /// Takes over what the quota store answered to `report`, which was sent at `sent`.
+    /// Takes over the quota store's response to `report`, which was sent at `sent`.
     pub(super) fn answered(
         &mut self,
         report: &RateReport,
@@ -250,7 +242,7 @@ impl RateLease {
         self.retry_at = (!response.retry.is_zero()).then(|| sent + response.retry);
     }
 
-    /// What is left to this process, as far as it knows: for people, not for decisions.
+    /// The known remaining amount of this process, for display and not for decisions.
     pub(super) fn remaining(&self) -> u64 {
         let unreported = signed(self.used - self.acknowledged);
         let left = signed(self.held) + self.free - unreported;
@@ -261,7 +253,6 @@ impl RateLease {
     }
 }
 
-/// What one process holds of a limit on concurrent calls.
 #[derive(Clone, Debug)]
 pub(super) struct SlotLease {
     limit: u32,
@@ -286,7 +277,7 @@ impl SlotLease {
         }
     }
 
-    /// Whether another call may begin: one slot may be taken on credit.
+    /// Whether another call may begin. One slot may be taken on credit.
     pub(super) fn is_available(&self, now: Instant) -> bool {
         let valid = self.valid_until.is_some_and(|until| now < until);
         let most = if valid {
@@ -297,12 +288,10 @@ impl SlotLease {
         self.in_use < most.min(self.limit)
     }
 
-    /// Slots that calls of this process have.
     pub(super) fn in_use(&self) -> u32 {
         self.in_use
     }
 
-    /// Whether another call may begin where this process alone has `limit`.
     pub(super) fn is_available_alone(&self, limit: u32) -> bool {
         self.in_use < limit
     }
@@ -325,13 +314,12 @@ impl SlotLease {
         !valid || (self.in_use >= self.held && self.free > 0)
     }
 
-    /// Whether there is something to report or to ask for.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.last_take);
         self.in_use > 0 || self.held > 0 || since < LEASES_OF_INTEREST * self.lease
     }
 
-    /// What to report at `now`: a slot more than are in use where calls came lately.
+    /// The report at `now`. After recent calls it wants one slot more than are in use.
     pub(super) fn report(&self, now: Instant, ending: bool) -> SlotReport {
         let recently = now.saturating_duration_since(self.last_take) < self.lease;
         let spare = u32::from(recently && !ending);
@@ -348,7 +336,6 @@ impl SlotLease {
         self.valid_until = Some(sent + valid_for);
     }
 
-    /// What is left to this process, as far as it knows.
     pub(super) fn remaining(&self) -> u64 {
         let free = u32::try_from(self.free.max(0)).unwrap_or(u32::MAX);
         let all = match self.valid_until {

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 type Limiter =
     RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock, StateInformationMiddleware>;
 
-/// How long a bucket takes to fill.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
-/// A bucket for each name: full at first, and full again after a minute without use.
+/// A bucket for each name. It is full at first, and full again after a minute without use.
 #[derive(Debug)]
 pub(super) struct Rate {
     per_minute: NonZeroU32,
     limiter: Limiter,
-    /// What was left to each name when something was taken last; the limiter does not tell without taking.
+    /// The rest for each name after the last take. The limiter shows it only when something is
+    /// taken.
     left: Mutex<HashMap<Arc<str>, (u32, Instant)>>,
 }
 
@@ -35,7 +35,6 @@ impl Rate {
         }
     }
 
-    /// Takes `count` from the bucket of `name`, or returns how long until there is as much.
     pub(super) fn take(&self, name: &Arc<str>, count: NonZeroU32) -> Result<(), Duration> {
         match self.limiter.check_key_n(name, count) {
             Ok(Ok(now)) => {
@@ -45,7 +44,7 @@ impl Rate {
                 Ok(())
             }
             Ok(Err(until)) => Err(until.wait_time_from(DefaultClock::default().now())),
-            // Never happens: no caller takes more than a minute's worth.
+            // This never happens, because no caller takes more than a minute's worth.
             Err(_) => Ok(()),
         }
     }
@@ -59,7 +58,6 @@ impl Rate {
         })
     }
 
-    /// Forgets names whose bucket is full.
     pub(super) fn retain_recent(&self) {
         self.limiter.retain_recent();
         let mut all = self.left.lock();
@@ -74,7 +72,7 @@ mod tests {
     #[test]
     fn what_is_left_is_known_without_taking_it() {
         let count = |count| NonZeroU32::new(count).expect("above 0");
-        // One comes back in six seconds, which is longer than this takes.
+        // One token takes six seconds to return, which is longer than this test.
         let rate = Rate::new(count(10));
         let name: Arc<str> = "a".into();
         assert_eq!(rate.left("a"), 10);

@@ -1,5 +1,5 @@
-//! The usage of a quota that several processes share: a lease for each name, and the limits of this process alone for
-//! while the quota store does not answer.
+//! The usage of a quota that several processes share: a lease for each name, and the limits of this
+//! process for times when the quota store does not respond.
 
 use super::lease::{LeaseResponse, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
 use super::rate::MINUTE;
@@ -11,47 +11,43 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When to retry what was refused because the quota store is away, or for want of a slot.
+/// When to retry a call that was refused because the quota store does not respond or no slot is
+/// free.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The resource that was exhausted, and how long until there is more of it.
 pub(super) type Shortage = (Resource, Duration);
 
-/// One limit of one name, as the quota store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId {
     pub quota: Arc<str>,
     pub resource: Resource,
-    /// The session, user, key or other name that it is counted for; the quota store gets a hash of it alone.
+    /// The session, user, key or other name. The quota store gets only a hash of it.
     pub name: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReport {
-    /// Of requests or tokens a minute.
     Rate(RateReport),
-    /// Of concurrent calls.
     Slots(SlotReport),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Those that cannot wait for the next time.
+    /// Only reports that cannot wait for the next interval.
     Urgent,
-    /// All in use.
     All,
-    /// All that anything is held of, to be given back: the process ends.
+    /// A report for everything that is held, because the process ends and gives it back.
     End,
 }
 
-/// What is left of one limit to one name, for people and headers.
+/// The remaining amount of one limit for one name, for display and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remaining {
     pub resource: Resource,
     pub limit: u64,
-    /// What is left, as far as this process knows.
+    /// The remaining amount, as far as this process knows.
     pub remaining: u64,
-    /// How long until there is something again, where there is nothing.
+    /// How long until more is available; `None` if some is available now.
     pub reset: Option<Duration>,
 }
 
@@ -89,12 +85,11 @@ impl SharedUsage {
         }
     }
 
-    /// Whether it decides, or only counts.
     pub(super) fn enforces(&self) -> bool {
         self.sharing.enforces()
     }
 
-    /// Takes a slot, a token and a request for `name`: all of them or nothing. Looks at memory alone.
+    /// Takes a slot, a token and a request for `name`, all or none of them. Reads only memory.
     pub(super) fn take(&self, quota: &Quota, name: &Arc<str>) -> Result<(), Shortage> {
         let now = self.sharing.now();
         let (taken, wake) = {
@@ -131,7 +126,7 @@ impl SharedUsage {
         }
     }
 
-    /// Decides without the quota store, which gets to know later what was taken.
+    /// Decides without the quota store, which is told later.
     fn take_alone(
         &self,
         leases: &mut NameLeases,
@@ -172,7 +167,7 @@ impl SharedUsage {
         Ok(())
     }
 
-    /// Charges `tokens` to `name`, also where there are not as many.
+    /// Charges `tokens` to `name`, even if fewer are available.
     pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
         let now = self.sharing.now();
         let mut names = self.names.lock();
@@ -200,12 +195,12 @@ impl SharedUsage {
         }
     }
 
-    /// Whether anything is known of `name` that must not be forgotten.
+    /// Whether something about `name` must not be forgotten.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.names.lock().contains_key(name)
     }
 
-    /// What is to be reported at `now`; forgets names that nothing is held of.
+    /// Collects the reports that are due at `now`, and forgets names that hold nothing.
     pub(super) fn reports(
         &self,
         quota: &Arc<str>,
@@ -247,7 +242,6 @@ impl SharedUsage {
         }
     }
 
-    /// Takes over the quota store's answer to a report that was sent at `sent`.
     pub(super) fn answered(
         &self,
         id: &LimitId,
@@ -279,8 +273,8 @@ impl SharedUsage {
         }
     }
 
-    /// What is left to `name`: all to one that nothing was taken for. While the quota store is away it is of this
-    /// process's share, and nothing where there is none.
+    /// The remaining amounts of `name`. An unused name has the full amounts. While the quota store
+    /// does not respond, these are amounts of this process's share, and none if there is no share.
     pub(super) fn remaining(&self, quota: &Quota, name: &str) -> Vec<Remaining> {
         let now = self.sharing.now();
         match self.sharing.state(now) {
@@ -294,7 +288,6 @@ impl SharedUsage {
         }
     }
 
-    /// What is left to `name` of the share that this process enforces alone.
     fn remaining_alone(&self, quota: &Quota, name: &str, now: Instant) -> Vec<Remaining> {
         let names = self.names.lock();
         let unused = self.leases(quota, now);
@@ -321,7 +314,6 @@ impl SharedUsage {
         [requests, tokens, slots].into_iter().flatten().collect()
     }
 
-    /// The limit that decides now: this process's share of it while the quota store is away.
     pub(super) fn limit_now(&self, resource: Resource) -> Option<u32> {
         if self.sharing.state(self.sharing.now()) == QuotaStoreState::Reachable {
             return None;
@@ -333,10 +325,9 @@ impl SharedUsage {
         }
     }
 
-    /// The least that any name in use has left of each resource.
     pub(super) fn least_remaining(&self, quota: &Quota) -> Vec<Remaining> {
         let now = self.sharing.now();
-        // Where no name is in use, all is left.
+        // If no name is in use, everything remains.
         let mut least = self.leases(quota, now).remaining(quota, now);
         for leases in self.names.lock().values() {
             for left in leases.remaining(quota, now) {

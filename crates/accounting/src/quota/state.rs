@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::{Caller, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
-/// Seconds without a request after which a name is forgotten: its buckets are full again by
-/// then.
+/// A name is forgotten after this number of seconds without a request. Its buckets are full again
+/// by then.
 const FORGET_AFTER: u64 = 120;
 
-/// When to retry a call beyond the limit of concurrent calls: when one ends is unknown.
+/// When to retry a call beyond the limit of concurrent calls. It is unknown when a call ends.
 const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Seconds between two log lines about what one quota in shadow mode would refuse.
+/// Seconds between two log lines about the calls that a quota in shadow mode would refuse.
 const SHADOW_LOG_EVERY: u64 = 60;
 
 #[derive(Debug)]
@@ -33,14 +33,12 @@ pub(super) struct QuotaState {
 
 #[derive(Debug)]
 struct QuotaUsage {
-    /// Whether it applies now; false while the objective that it is bound to does not burn, or no
-    /// session runs away.
+    /// Whether the quota applies now. It is false while its objective does not burn, or while no
+    /// session is a runaway.
     active: AtomicBool,
-    /// The sessions that run away.
     runaway: ArcSwap<HashSet<Arc<str>>>,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
-    /// The same shared with other processes, where there is a quota store.
     leased: Option<SharedUsage>,
     in_flight: Mutex<HashMap<Arc<str>, u32>>,
     /// When each name was last seen, in seconds since the start.
@@ -49,7 +47,6 @@ struct QuotaUsage {
     refused: [AtomicU64; Resource::ALL.len()],
     shadow_refused: [AtomicU64; Resource::ALL.len()],
     shared: [AtomicU64; 3],
-    /// The second from which on another log line about shadow mode may be written.
     next_log_at: AtomicU64,
 }
 
@@ -75,7 +72,7 @@ impl QuotaState {
         }
     }
 
-    /// Whether both quotas count the same usage: they differ in mode at most.
+    /// Whether both quotas count the same usage, because they differ at most in their mode.
     pub(super) fn shares_usage_with(&self, other: &QuotaState) -> bool {
         let Quota {
             mode,
@@ -90,7 +87,6 @@ impl QuotaState {
         same == other.quota
     }
 
-    /// The same usage under a changed `quota`.
     pub(super) fn reconfigured(&self, quota: &Quota) -> QuotaState {
         QuotaState {
             quota: quota.clone(),
@@ -98,7 +94,6 @@ impl QuotaState {
         }
     }
 
-    /// Whether it applies to a call, and under which names.
     pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
         if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
@@ -111,7 +106,7 @@ impl QuotaState {
         }
     }
 
-    /// What a quota for sessions that run away is for, of calls that it would be for otherwise.
+    /// Restricts a match to calls of runaway sessions.
     fn of_runaway<'a>(&self, session: KnownName<'_>, known: LimitMatch<'a>) -> LimitMatch<'a> {
         let runaway = self.usage.runaway.load();
         let runs_away = match session {
@@ -130,8 +125,8 @@ impl QuotaState {
         }
     }
 
-    /// Takes a slot and a request under each name of the call. In shadow mode a call that would
-    /// be refused takes none.
+    /// Takes a slot and a request under each name of the call. In shadow mode a call that would be
+    /// refused takes nothing.
     pub(super) fn admit(
         &self,
         caller: &Caller<'_>,
@@ -178,7 +173,6 @@ impl QuotaState {
         Ok(())
     }
 
-    /// Refuses, or in shadow mode counts that it would have.
     fn refuse(&self, resource: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
             Mode::Enforce => &self.usage.refused,
@@ -199,7 +193,6 @@ impl QuotaState {
 }
 
 impl QuotaUsage {
-    /// Takes a slot and a request for `name`.
     fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let Some(shared) = &self.leased else {
             return self.take_own(quota, name);
@@ -220,7 +213,6 @@ impl QuotaUsage {
         Ok(lease)
     }
 
-    /// The same of what this process counts alone.
     fn take_own(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !acquire_slot(&mut self.in_flight(), name, most) {
@@ -297,7 +289,7 @@ impl QuotaState {
             per => {
                 let kind = per.as_str().replace('_', " ");
                 match name {
-                    SHARED => format!(" for all calls that no {kind} is known of"),
+                    SHARED => format!(" for all calls without a known {kind}"),
                     _ => format!(" for this {kind}"),
                 }
             }
@@ -307,7 +299,7 @@ impl QuotaState {
             return Refusal {
                 message: format!(
                     "quota {} of this proxy is shared with other processes, and their quota store does not answer; \
-                     try again after `retry-after`, or ask its operator",
+                     try again after `retry-after`, or ask the operator of this proxy",
                     quota.name
                 ),
                 retry_after: Some(wait),
@@ -317,14 +309,14 @@ impl QuotaState {
         let (most, what) = match resource {
             Resource::Requests => (number(quota.requests_per_minute), "requests a minute"),
             Resource::Tokens => (number(quota.tokens_per_minute), "tokens a minute"),
-            _ => (quota.concurrent.unwrap_or(0), "calls at once"),
+            _ => (quota.concurrent.unwrap_or(0), "concurrent calls"),
         };
         let shared = self.usage.leased.as_ref();
         let alone = shared.and_then(|shared| shared.limit_now(resource));
         let (most, share) = match alone {
             Some(alone) => (
                 alone,
-                ", its share while the processes' quota store does not answer,",
+                " (the share of this process while the quota store does not answer)",
             ),
             None => (most, ""),
         };
@@ -341,7 +333,7 @@ impl QuotaState {
         };
         let name = &quota.name;
         let message = format!(
-            "quota {name} of this proxy: {most} {what}{share}{subject}{why}{runaway}; try again after `retry-after`, or ask its operator"
+            "quota {name} of this proxy: {most} {what}{share}{subject}{why}{runaway}; try again after `retry-after`, or ask the operator of this proxy"
         );
         Refusal {
             message,
@@ -360,7 +352,7 @@ impl QuotaState {
         if self.usage.active.swap(holds, Ordering::Relaxed) != holds {
             let (quota, runaway) = (&self.quota.name, self.quota.while_runaway);
             let objective = bound.map_or("", |objective| objective);
-            tracing::warn!(%quota, objective, runaway, holds, "a quota follows what it is bound to");
+            tracing::warn!(%quota, objective, runaway, holds, "a conditional quota was switched on or off; `holds` shows its state");
         }
         if let Some(requests) = &self.usage.requests {
             requests.retain_recent();
@@ -371,7 +363,6 @@ impl QuotaState {
         self.usage.forget_idle_names();
     }
 
-    /// What is left to `name`; it has no time at which something comes back.
     pub(super) fn left(&self, name: &str) -> Vec<Remaining> {
         let (quota, usage) = (&self.quota, &self.usage);
         if let Some(shared) = usage.leased.as_ref().filter(|shared| shared.enforces()) {
@@ -423,7 +414,6 @@ impl QuotaState {
         }
     }
 
-    /// Takes over the answer to a report that was sent at `sent`.
     pub(super) fn answered(
         &self,
         id: &LimitId,
@@ -437,7 +427,6 @@ impl QuotaState {
     }
 }
 
-/// Counts one more call of `name`, unless there are `most` already.
 fn acquire_slot(
     in_flight: &mut HashMap<Arc<str>, u32>,
     name: &Arc<str>,
@@ -452,14 +441,14 @@ fn acquire_slot(
     true
 }
 
-/// What one call holds of one quota. Releases its slot when dropped.
+/// The slots and charges that one call holds in one quota. Dropping it releases the slot.
 #[derive(Debug)]
 pub(super) struct QuotaLease {
     usage: Arc<QuotaUsage>,
     name: Arc<str>,
-    /// Whether it holds a slot of the limit on concurrent calls.
+    /// Whether it holds a slot of this process's limit on concurrent calls.
     slot: AtomicBool,
-    /// The same of the limit that processes share.
+    /// Whether it holds a slot of the shared limit on concurrent calls.
     shared_slot: AtomicBool,
 }
 
@@ -490,13 +479,11 @@ impl QuotaLease {
         }
     }
 
-    /// What is left to the call's name, where processes share the quota.
     pub(super) fn remaining(&self, quota: &Quota) -> Vec<Remaining> {
         let shared = self.usage.leased.as_ref();
         shared.map_or(Vec::new(), |shared| shared.remaining(quota, &self.name))
     }
 
-    /// Releases its slots, once.
     pub(super) fn release_slot(&self) {
         if self.shared_slot.swap(false, Ordering::Relaxed)
             && let Some(shared) = &self.usage.leased

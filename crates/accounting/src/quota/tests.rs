@@ -1,5 +1,3 @@
-//! What quotas let in, and what they refuse.
-
 use super::*;
 use std::time::Duration;
 use tokengauge_core::caller::KnownName;
@@ -99,7 +97,7 @@ fn a_call_may_take_more_tokens_than_there_are_and_the_next_one_waits_for_them() 
         quotas.admit(&caller("b")).is_ok(),
         "another session has its own"
     );
-    // What is refused costs nothing.
+    // A refused call costs nothing.
     let again = quotas.admit(&caller("a")).expect_err("still");
     assert!(wait(&again) <= wait(&refusal));
 }
@@ -186,7 +184,7 @@ fn who_is_not_selected_is_not_limited_and_who_names_nobody_shares() {
         }]);
         assert!(quotas.admit(&caller("a")).is_ok());
         let refusal = quotas.admit(&caller("b")).expect_err("the same");
-        let whose = format!("for all calls that no {} is known of", per.as_str());
+        let whose = format!("for all calls without a known {}", per.as_str());
         assert!(refusal.message.contains(&whose), "{refusal:?}");
         let probe = Caller {
             bodiless: true,
@@ -310,7 +308,7 @@ fn names_are_bounded_and_who_comes_beyond_shares() {
     }
     let standing = &quotas.statuses()[0];
     assert_eq!(standing.shared[1], (SharedReason::TooManyNames, 3));
-    // Two minutes later there is room, but nobody got rid of a debt.
+    // After two minutes there is room, but debts remain.
     (0..200).for_each(|_| quotas.refresh(&[], &Arc::default()));
     assert!(quotas.admit(&caller("another")).is_ok());
     assert!(

@@ -1,5 +1,6 @@
-//! A token bucket that is charged afterwards, since the length of a stream is unknown before.
-//! A name that used more than it had goes into debt and is refused until that is paid.
+//! A token bucket that is charged afterwards, because the length of a stream is not known in
+//! advance. A name that used more than it had goes into debt, and is refused until the debt is
+//! paid.
 
 use super::rate::Rate;
 use parking_lot::{Mutex, MutexGuard};
@@ -45,20 +46,19 @@ impl Tokens {
         }
     }
 
-    /// How long until `name` is out of debt and has a token left; takes that token if it need
-    /// not wait.
+    /// How long until `name` has no debt and one token. Takes that token if there is no wait.
     pub(super) fn wait(&self, name: &Arc<str>) -> Option<Duration> {
         let mut owed = self.owed();
         let all = owed.remove(name).unwrap_or(0).saturating_add(1);
         let (left, wait) = self.pay(name, all);
-        // The token of a call that is refused is not owed.
+        // A refused call does not owe its token.
         if left > 1 {
             owed.insert(Arc::clone(name), left - 1);
         }
         wait
     }
 
-    /// Pays what can be paid; returns the rest, and how long until that can be paid.
+    /// Pays as much as possible. Returns the rest, and how long until the rest can be paid.
     fn pay(&self, name: &Arc<str>, mut owed: u64) -> (u64, Option<Duration>) {
         let most = u64::from(self.per_minute.get());
         while let Some(part) = NonZeroU32::new(owed.min(most) as u32) {
@@ -66,7 +66,8 @@ impl Tokens {
                 owed -= u64::from(part.get());
                 continue;
             };
-            // All there is, so that what comes back from now on goes into the rest.
+            // Take everything that is available, so that tokens that return from now on pay the
+            // rest.
             let missing = (wait.as_secs_f64() / 60.0 * most as f64).ceil() as u32;
             let there = NonZeroU32::new(part.get().saturating_sub(missing));
             if let Some(there) = there.filter(|there| self.bucket.take(name, *there).is_ok()) {

@@ -1,5 +1,5 @@
-//! The source of finished calls that answers queries: the ledger where there is one, else the
-//! calls in memory. Queries run on blocking threads, with a timeout.
+//! The source of finished calls that answers queries: the ledger if there is one, otherwise the calls in memory. Queries
+//! run on blocking threads with a timeout.
 
 use super::problem::Problem;
 use crate::Services;
@@ -20,19 +20,18 @@ use tokengauge_store::query::{
     SessionRow, Timeseries, UnitQuery,
 };
 
-/// How long a query may take. The ledger has a shorter limit of its own.
+/// The timeout of a query. The ledger has its own shorter timeout.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The source that answers queries about finished calls.
 #[derive(Clone)]
 pub enum CallSource {
-    /// The last finished calls, and throughput since the process started.
+    /// The most recent finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
     /// All finished calls, in a ledger or a warehouse.
     Stored(StoredCalls),
 }
 
-/// A time span with calls; its end is after its start.
+/// A time span with calls. Its end is after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) since: SystemTime,
@@ -47,7 +46,6 @@ impl Span {
 
 pub(super) type QueryResult<T> = Result<T, Problem>;
 
-/// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
     question: impl FnOnce(&CallSource) -> QueryResult<T> + Send + 'static,
@@ -64,21 +62,21 @@ pub(super) async fn blocking<T: Send + 'static>(
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "tokengauge failed while it worked this out; its log may say more",
+            "an internal error occurred; the log of tokengauge may say more",
         )),
         Err(_) => Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "this took too long; ask for a shorter time with since and until",
+            "the query took too long; ask for a shorter time with since and until",
         )),
     }
 }
 
-/// Which store answers.
+/// The store that answers.
 #[derive(Clone, Copy, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Store")]
 pub(super) enum CallSourceName {
-    /// The last finished calls, in memory.
+    /// The most recent finished calls, in memory.
     Memory,
     /// The ledger.
     Ledger,
@@ -87,13 +85,11 @@ pub(super) enum CallSourceName {
 }
 
 impl CallSource {
-    /// The ledger if there is one, otherwise the calls in memory.
     pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
         let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
         ledger.map_or_else(memory, |reader| CallSource::Stored(reader.into()))
     }
 
-    /// The ledger, if that is the source.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
             CallSource::Memory(..) => None,
@@ -109,17 +105,16 @@ impl CallSource {
         }
     }
 
-    /// The error for a session without a finished call. In memory, its calls may have been dropped.
+    /// The error for a session without a finished call. In memory, its calls may already have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallSource::Stored(_) => "no finished call names this session".to_owned(),
+            CallSource::Stored(_) => "no finished call has this session".to_owned(),
             CallSource::Memory(recent, _) => format!(
-                "no finished call that is in memory names this session: at most the last {} calls \
-                 are; a ledger keeps all",
+                "no finished call in memory has this session: memory has at most the last {} calls; a ledger keeps all",
                 recent.capacity()
             ),
         };
-        let message = format!("{message}; /api/v1/sessions lists those known");
+        let message = format!("{message}; /api/v1/sessions lists the known sessions");
         Problem::new(StatusCode::NOT_FOUND, message)
     }
 
@@ -132,7 +127,7 @@ impl CallSource {
         }
     }
 
-    /// The same calls, each as the values of the columns of exports.
+    /// Like `calls`, with each call as the values of the export columns.
     pub(super) fn call_rows(
         &self,
         filter: &Filter,
@@ -191,8 +186,8 @@ impl CallSource {
         }
     }
 
-    /// The part of the requested time, up to `now`, that the source has: in calls or in the
-    /// ledger's `sums`. `None` where it has none of it.
+    /// The part of the requested time, up to `now`, for which the source has calls or the ledger's `sums`. `None` if it has
+    /// no part.
     pub(super) fn span(
         &self,
         filter: &Filter,
@@ -213,7 +208,7 @@ impl CallSource {
         Ok(oldest.map(span).filter(|span| span.since < span.until))
     }
 
-    /// The durations of the sessions whose last call ended within the time, in seconds.
+    /// The durations in seconds of the sessions whose last call ended within the time.
     pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
             CallSource::Stored(calls) => calls.task_seconds(filter).map_err(problem),
@@ -262,7 +257,6 @@ impl CallSource {
         }
     }
 
-    /// The calls that match, summed by unit.
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
             CallSource::Stored(calls) => calls.call_units(query).map_err(problem),
@@ -283,8 +277,8 @@ impl CallSource {
         }
     }
 
-    /// The throughput of upstreams by concurrency. Without a ledger it is of the whole time since
-    /// the process started, whatever times the filter has.
+    /// The throughput of upstreams by concurrency. Without a ledger it covers the whole time since the process started,
+    /// regardless of the filter's times.
     pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
             CallSource::Stored(calls) => calls.capacity(filter).map_err(problem),
@@ -326,8 +320,8 @@ fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'
         .map(|finished_call| TimedCall::of_finished(finished_call))
 }
 
-/// The newest calls first, each as `read` makes it: ids sort by start, and a cursor is the id of the last call of
-/// the page before.
+/// The newest calls first, each converted by `read`. Ids sort by start. A cursor is the id of the last call of the previous
+/// page.
 fn calls_in<T>(
     recent: &RecentCalls,
     filter: &Filter,
@@ -353,7 +347,6 @@ fn calls_in<T>(
     })
 }
 
-/// A page of `rows`: a cursor is how many come before it.
 fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
     let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
     let from: usize = from.map_err(|_| not_a_cursor())?;
@@ -367,7 +360,7 @@ fn part_of<T>(rows: Vec<T>, paging: &Paging) -> QueryResult<Page<T>> {
 }
 
 fn not_a_cursor() -> Problem {
-    let rule = "must be the next_cursor of an answer to the same question";
+    let rule = "must be the next_cursor of a response to the same query";
     Problem::of("cursor", rule)
 }
 

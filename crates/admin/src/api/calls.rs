@@ -1,5 +1,4 @@
-//! Queries about single calls: pages of them, those that spent the budget of an objective, and
-//! one by its id.
+//! Queries about single calls: pages of calls, calls that spent the budget of an objective, and one call by its id.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::{JsonResponse, Problem};
@@ -18,23 +17,21 @@ use tokengauge_store::history;
 use tokengauge_store::query::{Filter, Page, Paging, Phase};
 use uuid::Uuid;
 
-/// The parameters of calls alone.
 pub(super) const OF_CALLS: [&str; 3] = ["slo", "cost_unavailable", "tps_unavailable"];
-/// Calls, and pages of them, that are judged by an objective for one answer.
+/// The number of calls that an objective judges for one response.
 const MAX_JUDGED: usize = 20_000;
 const MAX_PAGES: usize = 400;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Calls {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// A page of them, the newest first.
+    /// A page of calls, the newest first.
     calls: Vec<CallRecord>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
-/// The finished calls, newest first.
 pub(super) async fn calls(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -72,8 +69,8 @@ pub(super) fn unknown_objective() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, unknown)
 }
 
-/// The calls that match and are bad events of the objective. The page may be short, and even empty,
-/// and have a next one: so many calls are judged at most.
+/// The calls that match and are bad events of the objective. At most [`MAX_JUDGED`] calls are judged, so a page may be
+/// short or empty although there is a next page.
 pub(super) fn spent(
     source: &CallSource,
     objective: &Objective,
@@ -87,7 +84,7 @@ pub(super) fn spent(
     let mut judged = 0;
     for page in 0..MAX_PAGES {
         let missing = paging.limit - found.rows.len();
-        // Small pages are slow: with most of the rows the page ends.
+        // Small pages are slow to read, so the page ends once it has most of its rows.
         if missing == 0 || missing * 4 < paging.limit || judged >= MAX_JUDGED {
             break;
         }
@@ -107,7 +104,6 @@ pub(super) fn spent(
     Ok(found)
 }
 
-/// Whether the call is a bad event, by its record.
 pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
     let finished = Finished::of_record(call);
     let judgement = &objective.judgement;
@@ -120,11 +116,11 @@ pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
 /// A finished call.
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Call {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// Its record.
+    /// The record of the call.
     call: CallRecord,
-    /// Its phases in the order of time, without gaps; seconds are from its start.
+    /// The phases of the call in order of time, without gaps. Seconds are relative to the start of the call.
     phases: Vec<Phase>,
 }
 
@@ -138,8 +134,7 @@ pub(super) async fn call(
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
     let question = move |source: &CallSource| Ok((source.name(), source.call(id)?));
     let (store, call) = ask(&services, question).await?;
-    let unknown =
-        "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";
+    let unknown = "no stored call has this id; /api/v1/streams lists calls in flight";
     let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
     Ok(Json(Call {
         store,

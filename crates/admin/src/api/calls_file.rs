@@ -14,14 +14,13 @@ use tokengauge_store::columns::{COLUMNS, Column, Value, record};
 use tokengauge_store::parquet_table::Table;
 use tokengauge_store::query::{Filter, Paging};
 
-/// Calls in a file at most, the newest: about 12 MB of memory while it is written.
+/// The largest number of calls in a file, the newest ones. Writing that many takes about 12 MB of memory.
 const MAX_CALLS: usize = 10_000;
-/// Pages that are read for them: where few calls match, pages are short.
+/// The largest number of pages that are read. If few calls match, pages are short.
 const MAX_PAGES: usize = 400;
-/// The media type, as IANA registers it.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
 
-/// The newest calls that match as a Parquet file, in the columns of the ledger's exports.
+/// The newest calls that match as a Parquet file, with the columns of the ledger's exports.
 pub(super) async fn parquet(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

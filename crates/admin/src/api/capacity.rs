@@ -13,16 +13,16 @@ use tokengauge_store::query::CapacityRow;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Capacities {
-    /// Which store answered; memory has the time since the process started.
+    /// The store that answered. In memory the figures cover the time since the process started.
     store: CallSourceName,
-    /// By name.
+    /// The upstreams in order of their names.
     upstreams: Vec<CapacityRow>,
 }
 
-/// Every upstream. Of the filters only times and upstream count: a concurrency is of all
+/// The capacity of every upstream. Only the filters of time and upstream apply, since concurrency counts all
 /// calls.
 pub(super) async fn capacity(
-    // A fleet's ledger does not say how many calls a process had at once.
+    // The handler takes this argument because a fleet's store does not record the concurrency of a process.
     _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,

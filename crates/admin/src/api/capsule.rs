@@ -22,17 +22,15 @@ use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 
 pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
-/// The span, where nobody names one and no alert fires.
+/// The span if the query has none and no alert fires.
 const SPAN: Duration = Duration::from_secs(3600);
-/// How many times the long window of an alert its span is, to have calls of before.
+/// The span of an alert is this many times its long window, so that it includes earlier calls.
 const WINDOWS: u32 = 2;
-/// Calls that the worst are chosen from.
 const MAX_CALLS: usize = 2_000;
-/// Rows of a table, and marks.
+/// The number of rows in a table, and of marks.
 const MAX_ROWS: usize = 30;
 const MAX_MARKS: usize = 200;
 
-/// The file as a download.
 pub(super) async fn capsule(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -50,7 +48,7 @@ pub(super) async fn capsule(
     let (about, url) = (Arc::clone(&services.about), asked_at(&services, &headers));
     let capsule = blocking(move || {
         let mut capsule = of_proxy(&services, &process, span, status, now, url)?;
-        // Nobody has asked for a time of which nothing is known.
+        // Without a requested start, the span is the part for which calls are stored.
         if since.is_none() {
             capsule.span = capsule.kept.unwrap_or(span);
         }
@@ -69,7 +67,6 @@ pub(super) async fn capsule(
     Ok((head, Html(capsule.html(about.load().commit))))
 }
 
-/// What of a name can be in the name of a file.
 fn plain(name: &str) -> String {
     let plain = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => character,
@@ -82,7 +79,7 @@ fn asked_at(services: &Services, headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
-    // It becomes a part of commands, so it has nothing that means something to a shell.
+    // The host becomes a part of commands, so it must not contain characters that are special in a shell.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
     let host = host.filter(|host| !host.is_empty() && host.bytes().all(is_plain));
     let host = host.unwrap_or("ADDRESS");
@@ -98,7 +95,7 @@ fn status_of(process: &ProcessServices, name: &str, now: Instant) -> Result<Stat
     named.next().ok_or_else(unknown_objective)
 }
 
-/// The span that is asked for; by default that of the alert that fires, and some time before it.
+/// The requested span. By default it is the span of the firing alert, and some time before.
 fn span(
     since: Option<SystemTime>,
     until: Option<SystemTime>,
@@ -110,7 +107,7 @@ fn span(
     let length = firing
         .next()
         .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
-    // There are no calls before 1970: where the end alone is given and is too early, the span begins there.
+    // There are no calls before 1970. If only an end is given and it is too early, the span begins in 1970.
     let first = SystemTime::UNIX_EPOCH;
     let until = match since {
         Some(_) => until.unwrap_or(now),
@@ -170,10 +167,10 @@ fn of_proxy(
     Ok(capsule)
 }
 
-/// The same of a ledger's file, which has no objectives and no present.
+/// The incident file of a ledger, which has no objectives and no calls in flight.
 ///
 /// # Errors
-/// Where the ledger cannot be read.
+/// Fails if the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
     let source = CallSource::Stored(Arc::clone(&reader).into());
     let mut capsule = of_source(&source, span, None, now)?;
@@ -181,7 +178,6 @@ pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Cap
     Ok(capsule)
 }
 
-/// What finished calls say.
 fn of_source(
     source: &CallSource,
     span: Span,
@@ -235,7 +231,7 @@ fn filter(span: Span) -> Filter {
     }
 }
 
-/// The last calls of the span, those that spent the budget of an objective where there is one.
+/// The last calls of the span. With an objective, the calls that spent its budget.
 fn calls(
     source: &CallSource,
     filter: &Filter,
@@ -243,7 +239,7 @@ fn calls(
 ) -> Result<Vec<CallRecord>, Problem> {
     let mut filter = filter.clone();
     if let Some(objective) = objective {
-        // Fewer calls to judge.
+        // The objective's own filter reduces the number of calls to judge.
         let select = &objective.judgement.select;
         filter.names = [
             (Dimension::Route, select.route.clone()),
@@ -275,7 +271,6 @@ fn calls(
     Ok(found)
 }
 
-/// The marks of the span, by time.
 fn marks(
     find: impl Fn(&MarkQuery) -> Result<Vec<Mark>, Problem>,
     span: Span,

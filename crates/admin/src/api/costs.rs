@@ -1,4 +1,4 @@
-//! `/api/v1/costs`: what calls cost over time, by something they have in common.
+//! `/api/v1/costs`: the cost of calls over time, by a dimension.
 
 use super::call_source::{CallSource, CallSourceName, Span, ask};
 use super::finished::Times;
@@ -13,20 +13,19 @@ use std::time::Duration;
 use tokengauge_store::history::MAX_POINTS;
 use tokengauge_store::query::{CostQuery, Costs, DailySums, Filter};
 
-/// The parameters of costs alone.
 pub(super) const OF_COSTS: [&str; 3] = ["dimension", "step", "series"];
-/// The default and the greatest number of series.
+/// The number of series without the parameter `series`.
 pub(super) const DEFAULT_SERIES: usize = 8;
 pub(super) const MAX_SERIES: usize = 50;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Of UTC: by whole days a ledger has sums of everything but sessions and lengths.
+/// A day in UTC. A ledger has daily sums of all dimensions except sessions and lengths.
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Costs")]
 pub(super) struct CostsOverTime {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
@@ -34,7 +33,7 @@ pub(super) struct CostsOverTime {
     costs: Costs,
 }
 
-/// Costs over time. Of a long time the newest 1000 steps are answered, which `since` says.
+/// Costs over time. If there are more than 1000 steps, the newest 1000 are answered, and `since` is their start.
 pub(super) async fn costs(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -52,7 +51,7 @@ pub(super) async fn costs(
         let mut span = source.span(&query.filter, query.daily_sums(), now)?;
         if step.is_none() {
             let length = span.and_then(|span| span.length());
-            // With the step of a day that it has here.
+            // The query uses the default step of a day here.
             let by_day = query.daily_sums() == Some(DailySums::Spending);
             query.step = default_step(length.unwrap_or_default(), by_day);
             span = source.span(&query.filter, query.daily_sums(), now)?;
@@ -81,8 +80,7 @@ pub(super) async fn costs(
     ask(&services, question).await.map(Json)
 }
 
-/// The step of a time where none is asked for; `by_day` where there are sums by day alone, and what is shorter is read from
-/// the calls.
+/// The step if none is requested. With `by_day` there are only daily sums, and shorter steps are read from the calls.
 fn default_step(length: Duration, by_day: bool) -> Duration {
     let most_hours = DAY * if by_day { 2 } else { 14 };
     if length <= HOUR * 12 {
@@ -94,7 +92,6 @@ fn default_step(length: Duration, by_day: bool) -> Duration {
     }
 }
 
-/// The part of a time that has no more steps than an answer may have.
 fn newest(span: Span, step: Duration) -> Span {
     let most = step.saturating_mul(MAX_POINTS as u32 - 1);
     let earliest = span.until.checked_sub(most).unwrap_or(span.since);

@@ -13,7 +13,7 @@ use tokengauge_store::query;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Coverage {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
@@ -21,7 +21,6 @@ pub(super) struct Coverage {
     coverage: query::Coverage,
 }
 
-/// How many calls have a cost and a speed.
 pub(super) async fn coverage(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

@@ -1,4 +1,4 @@
-//! `/api/v1/drift`: what has changed against the weeks before.
+//! `/api/v1/drift`: what has changed since earlier weeks.
 
 use super::problem::JsonResponse;
 use super::query_params::QueryParams;
@@ -7,7 +7,6 @@ use axum::Json;
 use axum::extract::RawQuery;
 use std::sync::Arc;
 
-/// The last evaluation of every entry.
 pub(super) async fn drift(
     process: Arc<ProcessServices>,
     RawQuery(query): RawQuery,

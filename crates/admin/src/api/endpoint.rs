@@ -8,43 +8,37 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// The id of the operation in the OpenAPI document.
+    /// The `operationId` in the OpenAPI document.
     pub(super) id: &'static str,
-    /// What it answers, in a sentence.
     pub(super) summary: &'static str,
     pub(super) handler: MethodRouter<Services>,
-    /// Its parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
     pub(super) response: ResponseFormat,
     pub(super) subject: Option<&'static Subject>,
-    /// Statuses of problems that other endpoints do not have, or mean otherwise.
+    /// Statuses of problems that other endpoints do not have, or that have another meaning here.
     pub(super) problems: Vec<(&'static str, &'static str)>,
     pub(super) body: Option<RequestBody>,
-    /// Whether the key of a provider takes the place of the token.
+    /// Whether a provider key is accepted instead of the token.
     pub(super) for_keys: bool,
 }
 
 pub(super) enum ResponseFormat {
     Json(fn(&mut SchemaGenerator) -> Schema),
-    /// A stream of server-sent events.
     Events,
     Html,
     Parquet,
 }
 
 pub(super) enum RequestBody {
-    /// What Flagger sends.
     Hook,
     Mark,
 }
 
-/// What the path of an endpoint names.
+/// The object that the path of an endpoint names.
 pub(super) struct Subject {
-    /// The parameter in the path.
     pub(super) parameter: &'static str,
     pub(super) about: &'static str,
     pub(super) is_uuid: bool,
-    /// What status 404 means.
     pub(super) unknown: &'static str,
 }
 
@@ -52,29 +46,29 @@ pub(super) const CALL: Subject = Subject {
     parameter: "id",
     about: "The id of the call's record.",
     is_uuid: true,
-    unknown: "No finished call that is kept has this id.",
+    unknown: "No stored call has this id.",
 };
 pub(super) const SESSION: Subject = Subject {
     parameter: "id",
-    about: "The session, as the agents named it, percent-encoded.",
+    about: "The session's name, percent-encoded.",
     is_uuid: false,
-    unknown: "No finished call that is kept names this session.",
+    unknown: "No stored call has this session.",
 };
 pub(super) const OBJECTIVE: Subject = Subject {
     parameter: "name",
-    about: "The objective, percent-encoded.",
+    about: "The objective's name, percent-encoded.",
     is_uuid: false,
     unknown: "No [[slo]] of the configuration has this name.",
 };
 pub(super) const EXPERIMENT: Subject = Subject {
     parameter: "name",
-    about: "The experiment, percent-encoded.",
+    about: "The experiment's name, percent-encoded.",
     is_uuid: false,
-    unknown: "No configuration and no finished call names this experiment.",
+    unknown: "Neither the configuration nor a finished call has this experiment.",
 };
 pub(super) const GATE: Subject = Subject {
     parameter: "name",
-    about: "The gate, percent-encoded.",
+    about: "The gate's name, percent-encoded.",
     is_uuid: false,
     unknown: "No [[gate]] of the configuration has this name.",
 };
@@ -107,14 +101,14 @@ impl Endpoint {
 
     pub(super) fn takes(mut self, body: RequestBody) -> Endpoint {
         self.body = Some(body);
-        self.problem("403", "No token is configured, and this needs one.")
+        self.problem("403", "The request needs a token, but none is configured.")
     }
 
     pub(super) fn for_keys(mut self) -> Endpoint {
         self.for_keys = true;
-        self.problem("401", "There is no key of which the use could be told.")
-            .problem("404", "`own_use` of [admin] is off.")
-            .problem("429", "This was asked for too often.")
+        self.problem("401", "The request has no provider key.")
+            .problem("404", "`own_use` in [admin] is off.")
+            .problem("429", "The client sent too many requests.")
     }
 }
 

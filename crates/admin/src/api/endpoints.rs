@@ -1,4 +1,4 @@
-//! Every endpoint of the API: what answers it, what it is asked, and what the OpenAPI document says of it.
+//! Every endpoint of the API: its handler, its parameters, and its text in the OpenAPI document.
 
 use super::calls::{self, Call, Calls, OF_CALLS};
 use super::calls_file;
@@ -55,7 +55,7 @@ fn of_calls() -> Vec<Endpoint> {
         get(
             "/api/v1/about",
             "about",
-            "What the process is and where agents reach it.",
+            "Version, settings, listeners and routes of the process.",
             process_info::about,
         )
         .json::<Now<'_>>(),
@@ -89,7 +89,7 @@ fn of_calls() -> Vec<Endpoint> {
         get(
             "/api/v1/sessions",
             "sessions",
-            "Sessions with a call that matches, summed up over all their calls.",
+            "Sessions with a matching call. Their sums include all of their calls.",
             finished::sessions,
         )
         .json::<Sessions>()
@@ -97,7 +97,7 @@ fn of_calls() -> Vec<Endpoint> {
         get(
             "/api/v1/sessions/{id}",
             "session",
-            "One session and its calls as a waterfall.",
+            "One session and a page of its calls.",
             finished::session,
         )
         .json::<SessionAndCalls>()
@@ -106,8 +106,7 @@ fn of_calls() -> Vec<Endpoint> {
         get(
             "/api/v1/sessions/{id}/analysis",
             "session_analysis",
-            "What the length of a session is made of, and which of its prompts should have \
-             come from a cache.",
+            "The critical path of a session, and its prompt cache misses.",
             sessions::analysis,
         )
         .json::<SessionAnalysis>()
@@ -115,7 +114,7 @@ fn of_calls() -> Vec<Endpoint> {
         get(
             "/api/v1/sessions/{id}/trace",
             "session_trace",
-            "A session as a trace file, for Perfetto or in OTLP's JSON.",
+            "A session as a trace file for Perfetto, or as OTLP JSON.",
             sessions::trace,
         )
         .json::<Map<String, Value>>()
@@ -129,8 +128,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/tasks",
             "tasks",
-            "How long sessions took from their first call to their last, of those whose last \
-             call so far ended within the time.",
+            "The durations of sessions from their first call to their last, for sessions whose last call ended within the time.",
             finished::tasks,
         )
         .json::<TasksOf>()
@@ -154,7 +152,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/groups",
             "groups",
-            "Calls by anything they have in common, those with most calls first.",
+            "Calls by any dimensions, those with most calls first.",
             finished::groups,
         )
         .json::<Groups>()
@@ -162,9 +160,8 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             own_use::PATH,
             "own_use",
-            "What was used with the key of the provider that the request carries: by model \
-             and day, and what is left of its limits. Where `own_use` of [admin] is on; a key \
-             that is not known has used nothing.",
+            "The usage of the provider key in the request, by model and day, and its remaining limits. It needs `own_use` \
+             in [admin]. An unknown key has no usage.",
             own_use::own_use,
         )
         .json::<OwnUse>()
@@ -173,7 +170,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/timeseries",
             "timeseries",
-            "Percentiles over time, by when calls began; at most 1000 points.",
+            "Percentiles over time, at the time at which calls began; at most 1000 points.",
             finished::timeseries,
         )
         .json::<Series>()
@@ -181,8 +178,8 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/costs",
             "costs",
-            "What calls cost over time by something they have in common, by when they began; \
-             of a long time the newest 1000 steps.",
+            "The cost of calls over time by a dimension, at the time at which calls began. A response has at most the \
+             newest 1000 steps.",
             costs::costs,
         )
         .json::<CostsOverTime>()
@@ -190,8 +187,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/coverage",
             "coverage",
-            "How many generations and embeddings have a cost and a decode speed, and why the \
-             others have none.",
+            "The numbers of generations and embeddings with a cost and with a decode speed, and why others have none.",
             coverage::coverage,
         )
         .json::<Coverage>()
@@ -199,8 +195,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/capacity",
             "capacity",
-            "What each upstream gave at which number of calls at once; of the filters times \
-             and upstream count.",
+            "The throughput of each upstream by concurrency. Only the filters of time and upstream apply.",
             capacity::capacity,
         )
         .json::<Capacities>()
@@ -213,15 +208,15 @@ fn of_comparisons() -> Vec<Endpoint> {
         get(
             "/api/v1/experiments",
             "experiments",
-            "How the configured experiments stand: each arm against the first, with intervals \
-             that hold at every look.",
+            "The state of the configured experiments: each arm compared with the first, with intervals that are valid at \
+             every evaluation.",
             experiments::experiments,
         )
         .json::<Experiments>(),
         get(
             "/api/v1/experiments/{name}",
             "experiment",
-            "How one experiment stands, a configured one or one that agents name.",
+            "The state of one experiment: a configured experiment, or one that agents name.",
             experiments::experiment,
         )
         .json::<Report>()
@@ -229,23 +224,21 @@ fn of_comparisons() -> Vec<Endpoint> {
         get(
             "/api/v1/drift",
             "drift",
-            "What has changed against the weeks before, since when and why: the last \
-             evaluation of every [[drift]].",
+            "What has changed since earlier weeks, when and why: the last evaluation of every [[drift]].",
             drift::drift,
         )
         .json::<Drifts>(),
         get(
             "/api/v1/gates",
             "gates",
-            "Whether rollouts may go on, by every gate of the configuration.",
+            "Whether rollouts may continue, for every gate of the configuration.",
             gates::gates,
         )
         .json::<AllGates>(),
         get(
             "/api/v1/gates/{name}",
             "gate",
-            "Whether a rollout may go on: pass, fail or inconclusive, and every check with \
-             its bounds.",
+            "Whether a rollout may continue: pass, fail or inconclusive, and every check with its bounds.",
             gates::gate,
         )
         .json::<Gate>()
@@ -254,8 +247,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         get(
             "/api/v1/gates/{name}/plan",
             "gate_plan",
-            "How long the gate takes with several shares of the traffic, by the baseline's \
-             calls of its window.",
+            "How long the gate takes with several shares of the traffic, computed from the baseline's calls in its window.",
             gates::plan,
         )
         .json::<GatePlan>()
@@ -263,7 +255,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         post(
             "/api/v1/gates/{name}/confirm-promotion",
             "confirm_promotion",
-            "Flagger's hook before a promotion: 200 where the gate passes.",
+            "Flagger's hook before a promotion: 200 if the gate passes.",
             gates::confirm_promotion,
         )
         .json::<Gate>()
@@ -273,7 +265,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         post(
             "/api/v1/gates/{name}/rollback",
             "rollback",
-            "Flagger's hook for a rollback: 200 where the gate fails.",
+            "Flagger's hook for a rollback: 200 if the gate fails.",
             gates::rollback,
         )
         .json::<Gate>()
@@ -288,8 +280,8 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         get(
             "/api/v1/capsule",
             "capsule",
-            "An incident as one HTML file: curves, cause, budget, the worst calls, marks, \
-             configuration and commands. It begins before now.",
+            "An incident as one HTML file: curves, cause, budget, the worst calls, marks, configuration and commands. The \
+             start must be in the past.",
             capsule::capsule,
         )
         .responds(ResponseFormat::Html)
@@ -298,9 +290,8 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         get(
             marks::PATH,
             "marks",
-            "What happened beside calls, the newest first: deployments and other notes, \
-             reloads, prices, restarts and warm-ups of upstreams, change points of drift, \
-             alerts.",
+            "Marks, the newest first: deployments and other notes, reloads, prices, restarts and warm-ups of upstreams, \
+             change points of drift, alerts.",
             marks::marks,
         )
         .json::<AllMarks>()
@@ -308,7 +299,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         post(
             marks::PATH,
             "add_mark",
-            "Adds a mark, such as of a deployment.",
+            "Adds a mark, for example of a deployment.",
             marks::add,
         )
         .json::<Mark>()
@@ -317,8 +308,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         get(
             "/api/v1/sinks",
             "sinks",
-            "How the stores stand that get every finished call: what waits, what was stored, \
-             what failed.",
+            "The state of the stores that receive every finished call: queued, stored and failed calls.",
             sinks::sinks,
         )
         .json::<AllSinks>(),
@@ -330,15 +320,14 @@ fn of_now() -> Vec<Endpoint> {
         get(
             "/api/v1/runaways",
             "runaways",
-            "Sessions that run away now: they spend more than `[runaway]` allows, or make the \
-             same tool call over and over.",
+            "The sessions that are runaways now: they exceed a limit of `[runaway]`, or repeat the same tool call.",
             runaways::runaways,
         )
         .json::<Runaways>(),
         get(
             "/api/v1/streams",
             "streams",
-            "Calls under way, the newest first.",
+            "Calls in flight, the newest first.",
             live::streams,
         )
         .json::<Streams>()
@@ -346,11 +335,11 @@ fn of_now() -> Vec<Endpoint> {
         get(
             "/api/v1/pods",
             "pods",
-            "The pods of a fleet and the store of their calls; a single process knows none.",
+            "The pods of a fleet and the store of their calls. A single process has none.",
             live::pods,
         )
         .json::<AllPods>()
-        .problem("404", "This is no fleet."),
+        .problem("404", "The process is not a fleet."),
         get(
             "/api/v1/upstreams",
             "upstreams",
@@ -362,7 +351,7 @@ fn of_now() -> Vec<Endpoint> {
         get(
             "/api/v1/slos",
             "slos",
-            "How every objective stands, and, while its budget burns, why.",
+            "The state of every objective, and the cause while its budget burns.",
             live::slos,
         )
         .json::<Slos>(),
@@ -377,16 +366,15 @@ fn of_now() -> Vec<Endpoint> {
         get(
             "/api/v1/events",
             "events",
-            "What happens, as it happens: events `streams` (as /api/v1/streams, at most one a \
-             second), `call` (a finished call), `slos` (every 5 s), `lost` (how many events \
-             this listener was too slow for).",
+            "Live events: `streams` (as /api/v1/streams, at most one a second), `call` (a finished call), `slos` (every 5 \
+             s), `lost` (the number of events that this listener lost because it is slow).",
             events::events,
         )
         .responds(ResponseFormat::Events),
         get(
             "/api/v1/openapi.json",
             "openapi",
-            "This document.",
+            "The OpenAPI document.",
             document,
         )
         .json::<Map<String, Value>>(),

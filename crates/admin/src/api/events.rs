@@ -12,7 +12,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream;
 use std::convert::Infallible;
 
-/// Events from now on, until the client disconnects or the process ends.
 pub(super) async fn events(
     State(services): State<Services>,
     source: Option<Extension<Source>>,
@@ -24,7 +23,7 @@ pub(super) async fn events(
         .event_bus
         .listen(source, event_bus::present(&services))
     else {
-        let message = "too many listen already; close one, or ask /api/v1/streams now and then";
+        let message = "too many clients listen already; close one, or poll /api/v1/streams";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message));
     };
     let events = stream::unfold(listener, |mut listener| async {

@@ -1,4 +1,4 @@
-//! `/api/v1/experiments`: how the experiments stand.
+//! `/api/v1/experiments`: the state of the experiments.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::{JsonResponse, Problem};
@@ -16,9 +16,9 @@ use tokengauge_store::query::{UnitKind, UnitQuery};
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Experiments {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// Those of the configuration, in its order.
+    /// The configured experiments, in the order of the configuration.
     experiments: Vec<Report>,
 }
 
@@ -37,7 +37,6 @@ pub(super) async fn experiments(
     ask(&services, question).await.map(Json)
 }
 
-/// One experiment: a configured one, or one that agents name.
 pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
@@ -59,14 +58,13 @@ pub(super) async fn experiment(
     let report = ask(&services, question).await?;
     let calls = report.calls_without_unit + report.collapsed_calls;
     if !known && report.arms.is_empty() && calls == 0 {
-        let unknown = "no [[experiment]] has this name, and no finished call names it; \
-                       /api/v1/experiments lists those that are configured";
+        let unknown = "neither an [[experiment]] nor a finished call has this name; /api/v1/experiments lists the \
+            configured experiments";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     }
     Ok(Json(report))
 }
 
-/// Every experiment that is configured. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
     reports(&services.call_source, &configured, (services.wall)())

@@ -22,7 +22,6 @@ use tokengauge_store::query::{
 };
 
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
-/// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
     ("started_at", SessionSort::StartedAt),
@@ -34,25 +33,21 @@ pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("ttft", SessionSort::Ttft),
     ("tps", SessionSort::Tps),
 ];
-/// Whether the smallest comes first.
 pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
-/// The parameters of sessions alone.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
-/// The parameters of groups alone.
 pub(super) const OF_GROUPS: [&str; 1] = ["by"];
-/// The parameters of time series alone.
 pub(super) const OF_TIMESERIES: [&str; 3] = ["step", "metric", "counts"];
 pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false)];
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// A page of them.
+    /// A page of sessions.
     sessions: Vec<SessionRow>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
@@ -88,19 +83,19 @@ pub(super) async fn sessions(
 pub(super) struct SessionAndCalls {
     #[serde(flatten)]
     detail: SessionDetail,
-    /// How many finished calls it has.
+    /// The number of finished calls in the session.
     total_calls: u64,
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
 }
 
-/// A session has a number of calls, a session and its calls has the calls under this name.
+/// In a list of sessions `calls` is a number. In the response for one session `calls` is a list.
 fn calls_are_a_list(schema: &mut Schema) {
     if let Some(properties) = schema.get_mut("properties") {
         properties["calls"] = json!({
             "type": "array",
             "items": {"$ref": "#/components/schemas/WaterfallCall"},
-            "description": "A page of its calls, in the order of their starts.",
+            "description": "A page of the session's calls, in the order of their starts.",
         });
     }
 }
@@ -125,13 +120,12 @@ pub(super) async fn session(
         store,
         detail,
     };
-    // As a value, in which the list of calls takes the place of their number.
+    // As a JSON value, in which the list of calls replaces the number of calls.
     serde_json::to_value(response)
         .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         .map(Json)
 }
 
-/// The number of calls in progress by session.
 fn in_progress(services: &Services) -> BTreeMap<String, u64> {
     let (now, wall) = ((services.clock)(), (services.wall)());
     let mut sessions = BTreeMap::new();
@@ -146,7 +140,7 @@ fn in_progress(services: &Services) -> BTreeMap<String, u64> {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Tasks")]
 pub(super) struct TasksOf {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
@@ -154,7 +148,6 @@ pub(super) struct TasksOf {
     tasks: Tasks,
 }
 
-/// How long sessions take, and how many end.
 pub(super) async fn tasks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -174,13 +167,12 @@ pub(super) async fn tasks(
     ask(&services, question).await.map(Json)
 }
 
-/// The part of the requested time that the store has.
+/// The part of the requested time for which the store has calls.
 #[derive(Clone, JsonSchema, Serialize)]
 pub(super) struct Times {
-    /// From when on calls are in it: what was asked for, or when the oldest call that is kept
-    /// began; null without calls.
+    /// The start of the covered time: the requested start, or the start of the oldest stored call; null without calls.
     since: Option<Timestamp>,
-    /// Until when: what was asked for, or now; null without calls.
+    /// The end of the covered time: the requested end, or now; null without calls.
     until: Option<Timestamp>,
 }
 
@@ -197,7 +189,7 @@ struct GroupPage {
     store: CallSourceName,
     span: Times,
     rows: Vec<GroupRow>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
@@ -228,13 +220,13 @@ impl GroupPage {
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Models {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
-    /// A page of them, those with most calls first.
+    /// A page of models, those with most calls first.
     models: Vec<GroupRow>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
@@ -253,13 +245,13 @@ pub(super) async fn models(
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Workloads {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
-    /// A page of them, those with most calls first.
+    /// A page of workloads, those with most calls first.
     workloads: Vec<GroupRow>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
@@ -278,26 +270,25 @@ pub(super) async fn workloads(
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Groups {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     span: Times,
-    /// A page of them, those with most calls first.
+    /// A page of groups, those with most calls first.
     groups: Vec<NamedGroup>,
-    /// Names the next page; null where this is the last.
+    /// The cursor of the next page; null on the last page.
     next_cursor: Option<String>,
 }
 
-/// The calls that have all of `by` in common.
+/// The calls that have the same values of all dimensions in `by`.
 #[derive(JsonSchema, Serialize)]
 struct NamedGroup {
-    /// What they have in common, by dimension; null for calls without it.
+    /// The common values by dimension; null for calls without a value.
     by: BTreeMap<&'static str, Option<String>>,
     #[serde(flatten)]
     row: GroupRow,
 }
 
-/// Sums and percentiles of calls by any dimensions.
 pub(super) async fn groups(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -305,7 +296,7 @@ pub(super) async fn groups(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-    // Without dimensions there is one group: all calls that the filters select.
+    // Without dimensions there is one group of all calls that the filters select.
     let by = asked.dimensions("by")?;
     let dimensions = by.clone();
     let question =
@@ -342,9 +333,9 @@ async fn one_dimension(
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Timeseries")]
 pub(super) struct Series {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// What the percentiles are of.
+    /// The metric of the percentiles.
     #[schemars(extend("enum" = ["tps", "ttft"]))]
     metric: &'static str,
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
+//! `/api/v1/gates`: whether rollouts may continue, and the hooks of Flagger.
 
 use super::call_source::{CallSource, CallSourceName, QueryResult, ask};
 use super::problem::{JsonResponse, Problem};
@@ -17,7 +17,6 @@ use tokengauge_gate::{Asked, Calls, Gate, GateVerdict, Plan, Report, evaluate_ca
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 pub(super) const OF_GATES: [&str; 1] = ["since"];
-/// Where the hooks are.
 const PREFIX: &str = "/api/v1/gates/";
 const CONFIRM: &str = "/confirm-promotion";
 const ROLLBACK: &str = "/rollback";
@@ -25,9 +24,9 @@ const ROLLBACK: &str = "/rollback";
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Gates")]
 pub(super) struct AllGates {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// Those of the configuration, in its order.
+    /// The configured gates, in the order of the configuration.
     gates: Vec<Report>,
 }
 
@@ -70,7 +69,6 @@ pub(super) async fn gate(
     report.map(Json)
 }
 
-/// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -87,7 +85,7 @@ pub(super) async fn plan(
     .map(Json)
 }
 
-/// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
+/// Flagger's hook before promotion. Status 200 confirms the promotion; any other status makes Flagger wait.
 pub(super) async fn confirm_promotion(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -99,7 +97,7 @@ pub(super) async fn confirm_promotion(
     decide(found, GateVerdict::Pass)
 }
 
-/// Flagger's hook while it waits: 200 makes it roll back.
+/// Flagger's hook while it waits. Status 200 makes Flagger roll back.
 pub(super) async fn rollback(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -111,7 +109,7 @@ pub(super) async fn rollback(
     decide(found, GateVerdict::Fail)
 }
 
-/// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
+/// The verdict, with status 200 if it is the one on which the hook acts, otherwise 409.
 fn decide(
     found: Result<Report, Problem>,
     acts_on: GateVerdict,
@@ -125,7 +123,7 @@ fn decide(
     Ok((status, Json(report)))
 }
 
-/// What the gate that a path names says, which is written into the log of verdicts.
+/// The result of the gate in the path. It is also written to the log of verdicts.
 async fn found(
     services: &Services,
     process: &ProcessServices,
@@ -142,7 +140,7 @@ async fn found(
     Ok(report)
 }
 
-/// The gate that a path names, and the digest of the configuration that it is of.
+/// The gate in the path, and the digest of the configuration that defines it.
 fn configured(
     process: &ProcessServices,
     path: Result<Path<String>, PathRejection>,
@@ -151,8 +149,8 @@ fn configured(
     let configured = process.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
-        let unknown = "no [[gate]] of the configuration has this name; \
-                       /api/v1/gates lists those that there are";
+        let unknown =
+            "no [[gate]] of the configuration has this name; /api/v1/gates lists the gates";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     };
     Ok((gate, configured.digest.clone()))

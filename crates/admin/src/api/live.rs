@@ -1,4 +1,4 @@
-//! Queries about the present: calls in progress, objectives, pods.
+//! Queries about the present: calls in flight, objectives, pods.
 
 use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tokengauge_fleet::Streams;
 use tokengauge_slo::BurnDown;
 
-/// The calls in progress, newest first.
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -55,7 +54,7 @@ pub(super) async fn pods(
     RawQuery(query): RawQuery,
 ) -> JsonResponse<AllPods> {
     QueryParams::of(query.as_deref(), &[])?;
-    let message = "this is one process, which knows no others; `tokengauge fleet` answers for many";
+    let message = "a single process has no pods; run `tokengauge fleet` for many processes";
     let pods = services.live.pods();
     pods.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
         .map(Json)

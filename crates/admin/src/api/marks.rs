@@ -1,4 +1,4 @@
-//! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
+//! `/api/v1/marks`: events at an instant, which charts show next to the figures.
 
 use super::call_source::{CallSourceName, blocking, problem};
 use super::problem::{JsonResponse, Problem};
@@ -20,20 +20,18 @@ pub const PATH: &str = "/api/v1/marks";
 pub(super) const OF_MARKS: [&str; 8] = [
     "from", "to", "kind", "model", "upstream", "route", "workload", "limit",
 ];
-/// Characters of a text at most.
 pub(super) const MAX_TEXT: usize = 1_000;
-/// Tags of a mark at most, and characters of one.
 pub(super) const MAX_TAGS: usize = 10;
 pub(super) const MAX_TAG: usize = 100;
-/// Bytes of a body: everything at its longest, with every character escaped.
+/// The largest body in bytes: all fields at their longest, with every character escaped.
 const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Marks")]
 pub(super) struct AllMarks {
-    /// Where they are kept.
+    /// The store that keeps the marks.
     store: CallSourceName,
-    /// The newest first.
+    /// The marks, newest first.
     marks: Vec<Mark>,
 }
 
@@ -55,7 +53,7 @@ struct Posted {
 #[serde(untagged)]
 enum Time {
     Milliseconds(u64),
-    /// To JSON, 5.0 is an integer, too.
+    /// JSON does not distinguish 5.0 from the integer 5.
     WithFraction(f64),
     Text(String),
 }
@@ -84,13 +82,12 @@ pub(super) async fn marks(
     Ok(Json(AllMarks { store, marks }))
 }
 
-/// Adds a mark, and answers with it once it is kept.
 pub(super) async fn add(
     State(services): State<Services>,
     body: Body,
 ) -> Result<(StatusCode, Json<Mark>), Problem> {
     let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
-        let message = "a mark has 64 KiB at most";
+        let message = "a mark may have at most 64 KiB";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     })?;
     let posted: Posted = serde_json::from_slice(&body).map_err(|error| {
@@ -115,7 +112,7 @@ fn not_kept(error: &MarkError) -> Problem {
 fn checked(posted: Posted, now: SystemTime) -> Result<NewMark, Problem> {
     let within = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
     if !within(&posted.text, MAX_TEXT) || posted.text.trim().is_empty() {
-        let rule = "must have 1 to 1000 characters, and not blanks alone";
+        let rule = "must have 1 to 1000 characters, not only blanks";
         return Err(Problem::of("text", rule));
     }
     let tags = &posted.tags;
@@ -157,7 +154,7 @@ impl Time {
             Time::Milliseconds(ms) => since_1970(*ms),
             Time::WithFraction(ms) if ms.fract() == 0.0 && *ms >= 0.0 => since_1970(*ms as u64),
             Time::WithFraction(_) => None,
-            // Not a duration back.
+            // A body may not contain a duration before now.
             Time::Text(text) if text.contains('T') => instant(text, SystemTime::UNIX_EPOCH),
             Time::Text(_) => None,
         }
@@ -168,7 +165,6 @@ fn since_1970(ms: u64) -> Option<SystemTime> {
     (ms <= MAX_MS).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
 }
 
-/// An instant of the query: RFC 3339, a duration back, or milliseconds since 1970.
 fn moment(
     asked: &QueryParams,
     name: &'static str,

@@ -1,5 +1,5 @@
-//! The OpenAPI document, `/api/v1/openapi.json`: schemas are derived from the types of the
-//! answers, their descriptions from the comments there.
+//! The OpenAPI document, `/api/v1/openapi.json`. Schemas and their descriptions are derived from the types of the responses
+//! and their doc comments.
 
 mod parameters;
 mod schemas;
@@ -26,10 +26,10 @@ pub(super) fn document(endpoints: &[Endpoint]) -> Value {
             "title": "tokengauge",
             "version": env!("CARGO_PKG_VERSION"),
             "summary": "Tokens per second of live LLM traffic: calls, sessions, objectives, capacity.",
-            "description": "Answers come from the ledger where one is kept, else from the last finished \
-                            calls in memory: `store` says which. Unknown is null, never 0. Instants are \
-                            RFC 3339 in UTC, durations seconds, costs US dollars. `tokengauge fleet` answers the same for \
-                            many processes, and 404 where a question is of one alone.",
+            "description": "Responses come from the ledger if there is one, otherwise from the last finished calls in \
+             memory; `store` says which. Unknown values are null, never 0. Instants are RFC 3339 in UTC, durations are in \
+             seconds, costs in US dollars. `tokengauge fleet` has the same API for many processes. It returns 404 for \
+             endpoints of a single process.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -52,7 +52,7 @@ fn security_schemes() -> Value {
     json!({
         "bearer": {
             "type": "http", "scheme": "bearer",
-            "description": "The token of [admin]. Where none is configured, none is asked for.",
+            "description": "The token of [admin]. It is needed only if one is configured.",
         },
         "provider_bearer": {
             "type": "http", "scheme": "bearer", "description": "The provider's key.",
@@ -80,13 +80,16 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
         Some(RequestBody::Mark) => "201",
         _ => "200",
     };
-    let mut responses = json!({success: {"description": "The answer.", "content": content}});
+    let mut responses = json!({success: {"description": "The response.", "content": content}});
     let all = [
-        ("400", "A parameter breaks a rule; the message names both."),
+        (
+            "400",
+            "A parameter is invalid. The message names the parameter and the rule.",
+        ),
         ("401", "The token of [admin] is missing or wrong."),
         (
             "503",
-            "The answer took too long, the ledger cannot be read, or too many ask.",
+            "The query took too long, the ledger cannot be read, or there are too many requests.",
         ),
     ];
     for (status, description) in all.iter().chain(&endpoint.problems) {
@@ -95,8 +98,7 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     }
     if matches!(endpoint.body, Some(RequestBody::Hook)) {
         let content = in_json(schemas.subschema_for::<Gate>());
-        responses["409"] =
-            json!({"description": "Not so; the verdict and why.", "content": content});
+        responses["409"] = json!({"description": "The gate has another verdict. The body has the verdict and the reason.", "content": content});
     }
     let mut described = json!({
         "operationId": endpoint.id,
@@ -116,10 +118,10 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     described
 }
 
-/// What Flagger sends; the token alone is read.
+/// The body of Flagger's hooks. Only the token in it is read.
 fn hook_body() -> Value {
     let token =
-        json!({"type": "string", "description": "The token of [admin], where no header has it."});
+        json!({"type": "string", "description": "The token of [admin], if no header contains it."});
     let metadata = json!({"type": "object", "properties": {"token": token}});
     json!({
         "required": false,
@@ -135,12 +137,12 @@ fn mark_body() -> Value {
         let mut name = text(1, MAX_NAME);
         name["type"] = json!(["string", "null"]);
         name["description"] =
-            format!("The {what} that it is about; all where it is absent or null.").into();
+            format!("The {what} to which the mark belongs; all of them if absent or null.").into();
         name
     };
     let mut what = text(1, marks::MAX_TEXT);
     what["pattern"] = "\\S".into();
-    what["description"] = "What happened.".into();
+    what["description"] = "The text of the mark.".into();
     let schema = json!({
         "type": "object", "required": ["text"], "additionalProperties": false,
         "properties": {

@@ -1,5 +1,4 @@
-//! `/api/v1/me`: what whoever has a key of the provider has used with it. It is there where `[admin] own_use` is on, and
-//! needs the key in place of the token.
+//! `/api/v1/me`: the usage of the provider key in the request, which replaces the token. It needs `own_use` in `[admin]`.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::{JsonResponse, Problem};
@@ -21,33 +20,33 @@ use tokio::sync::Semaphore;
 
 pub(crate) const PATH: &str = "/api/v1/me";
 pub(super) const OF_OWN_USE: [&str; 2] = ["since", "until"];
-/// Models that are listed at most: those that cost most.
+/// The largest number of models in the response: those with most cost.
 const MAX_MODELS: usize = 100;
 const DAY: Duration = Duration::from_secs(86_400);
-/// The time that is answered for where none is asked for, and the longest.
+/// The length of the time without `since`.
 const DEFAULT_TIME: Duration = Duration::from_secs(30 * 86_400);
 const MAX_DAYS: u32 = 31;
 
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
-/// What was used with one key.
+/// The usage of one key.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "OwnUse")]
 pub(super) struct OwnUse {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
-    /// Calls that began from then on.
+    /// The start of the time: calls that began at or after it count.
     since: Timestamp,
-    /// Calls that began before.
+    /// The end of the time: calls that began before it count.
     until: Timestamp,
-    /// All of it.
+    /// The sums over all calls.
     #[serde(flatten)]
     all: CostSums,
-    /// By the model that answered, else the one asked for; those with most calls first.
+    /// Usage by the model that answered (if unknown, the requested model), those with most calls first.
     models: Vec<UseOfModel>,
-    /// By day of UTC, those without calls left out.
+    /// Usage by day in UTC. Days without calls are left out.
     days: Vec<UseOfDay>,
-    /// The limits of the key, and what is left of them in this process, or in all that share them.
+    /// The limits of the key, and how much of each remains in this process, or in all processes that share the quota.
     limits: Vec<LimitsOfQuota>,
 }
 
@@ -68,23 +67,23 @@ struct UseOfDay {
     used: CostSums,
 }
 
-/// What is left of a quota.
+/// The limits of one quota.
 #[derive(JsonSchema, Serialize)]
 struct LimitsOfQuota {
-    /// The quota's name.
+    /// The name of the quota.
     quota: String,
-    /// By what is limited.
+    /// The limits of the quota.
     limits: Vec<Limit>,
 }
 
 #[derive(JsonSchema, Serialize)]
 struct Limit {
-    /// Requests or tokens a minute, or calls at once.
+    /// The limited resource: requests or tokens per minute, or concurrent calls.
     #[schemars(extend("enum" = ["requests", "tokens", "concurrent"]))]
     resource: &'static str,
     /// The limit.
     limit: u64,
-    /// What is left of it now.
+    /// The remaining amount.
     remaining: u64,
 }
 
@@ -117,7 +116,7 @@ pub(super) async fn own_use(
     // Operators share the ledger's connections, and must not wait for clients that ask with a key.
     let _one = ONE_AT_A_TIME.acquire().await;
     let mut response = ask(&services, move |source| of_source(source, &filter)).await?;
-    // A client that has made no call is not told about quotas either.
+    // Quotas are shown only to a client that has made a call.
     if response.all.calls > 0 {
         let limits = services.live.left_to_key(&key);
         response.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
@@ -125,13 +124,11 @@ pub(super) async fn own_use(
     Ok(Json(response))
 }
 
-/// The calls of the key in the time that is asked for.
 fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<Filter, Problem> {
-    // Keys in a URL end in the logs of proxies: it has none here.
+    // A key in the URL would be logged by proxies, so it is not accepted there.
     let key = own_key(headers, &Uri::from_static("/")).ok_or_else(|| {
-        let message = "send the provider's key as calls carry it: `authorization: Bearer …`, `x-api-key`, `api-key` or \
-                       `x-goog-api-key`; one of fewer than 16 characters, a password and an AWS signature have no use of \
-                       their own";
+        let message = "send the provider key as in calls: `authorization: Bearer …`, `x-api-key`, `api-key` or \
+            `x-goog-api-key`. Keys of fewer than 16 characters, passwords and AWS signatures have no usage";
         Problem::new(StatusCode::UNAUTHORIZED, message)
     })?;
     let (since, until) = asked.times(now)?;

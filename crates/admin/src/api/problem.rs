@@ -7,10 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// A response as JSON, or the problem with the query.
 pub(super) type JsonResponse<T> = Result<Json<T>, Problem>;
 
-/// An error of the API: its status, message and parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     status: StatusCode,
@@ -21,7 +19,7 @@ pub struct Problem {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Problem")]
 pub(super) struct ProblemBody<'a> {
-    /// What is wrong.
+    /// The error.
     error: ErrorDetail<'a>,
 }
 
@@ -29,15 +27,14 @@ pub(super) struct ProblemBody<'a> {
 struct ErrorDetail<'a> {
     /// The HTTP status.
     status: u16,
-    /// What happened and what to do.
+    /// What happened, and what to do.
     message: &'a str,
-    /// The parameter at fault.
+    /// The invalid parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     parameter: Option<&'static str>,
 }
 
 impl Problem {
-    /// An error with what happened and what to do.
     pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Problem {
         Problem {
             status,
@@ -46,7 +43,7 @@ impl Problem {
         }
     }
 
-    /// 400: the `parameter` breaks the `rule`.
+    /// Status 400: the `parameter` violates the `rule`.
     pub(super) fn of(parameter: &'static str, rule: &str) -> Problem {
         Problem {
             parameter: Some(parameter),

@@ -1,4 +1,4 @@
-//! The query parameters of the API: their rules, and the errors where one is broken.
+//! The query parameters of the API, their rules, and the errors for invalid values.
 
 use super::problem::Problem;
 use axum::http::StatusCode;
@@ -9,12 +9,10 @@ use tokengauge_core::dimension::{self, DIMENSIONS};
 use tokengauge_store::history::{duration, instant};
 use tokengauge_store::query::{Dimension, Filter, Names, Paging};
 
-/// The default and the greatest number of rows in an answer.
+/// The number of rows in a response without `limit`.
 pub(crate) const DEFAULT_LIMIT: usize = 100;
 pub(super) const MAX_LIMIT: usize = 1000;
-/// Characters of a name at most, as in attribution.
 pub(super) const MAX_NAME: usize = 200;
-/// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls and are not dimensions.
 const OTHER_FILTERS: [&str; 5] = ["since", "until", "outcome", "session", "operation_class"];
@@ -31,7 +29,7 @@ pub(super) const FILTERS: [&str; OTHER_FILTERS.len() + dimension::FILTERS.len()]
     all
 };
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
-/// Every class of operations; `all` is not one but all of them.
+/// The operation classes. `all` stands for all of them.
 pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
     ("all", None),
     ("generation", Some(OperationClass::Generation)),
@@ -51,18 +49,18 @@ pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Drained,
 ];
 
-/// The word for every outcome of a call that failed.
+/// The value that selects all outcomes of failed calls.
 pub(super) const FAILED: &str = "failed";
 
-/// From when on, and before when.
+/// The start, and the end that is not included.
 pub(super) type Times = (Option<SystemTime>, Option<SystemTime>);
 
-/// The parameters of a query; each is known and occurs once.
+/// The parameters of a query. Each parameter is known and occurs once.
 #[derive(Debug)]
 pub(crate) struct QueryParams(BTreeMap<&'static str, String>);
 
 impl QueryParams {
-    /// Reads a query that may have the parameters of all of `known`.
+    /// Reads a query that may have all parameters in `known`.
     pub(crate) fn of(
         query: Option<&str>,
         known: &[&[&'static str]],
@@ -73,9 +71,9 @@ impl QueryParams {
             let Some(name) = all().find(|known| **known == name) else {
                 let known = all().copied().collect::<Vec<_>>().join(", ");
                 let message = if known.is_empty() {
-                    "there are no parameters here".to_owned()
+                    "unknown parameter; the endpoint has no parameters".to_owned()
                 } else {
-                    format!("the only parameters here are {known}")
+                    format!("unknown parameter; the parameters of the endpoint are {known}")
                 };
                 return Err(Problem::new(StatusCode::BAD_REQUEST, message));
             };
@@ -90,7 +88,6 @@ impl QueryParams {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A name of something: 1 to 200 characters.
     pub(super) fn name(&self, name: &'static str) -> Result<Option<String>, Problem> {
         let Some(value) = self.text(name) else {
             return Ok(None);
@@ -120,7 +117,7 @@ impl QueryParams {
         }
     }
 
-    /// One or several of the words of `all`, with commas between them; not one twice.
+    /// One or more values of `all`, separated by commas and without repetition.
     pub(super) fn words<T: Copy>(
         &self,
         name: &'static str,
@@ -140,7 +137,6 @@ impl QueryParams {
         Ok(chosen)
     }
 
-    /// A duration from a second on.
     pub(super) fn duration(&self, name: &'static str) -> Result<Option<Duration>, Problem> {
         let rule = "must be a duration such as 30s, 5m, 6h or 7d";
         let parse = |value| duration(value).ok_or_else(|| Problem::of(name, rule));
@@ -153,8 +149,7 @@ impl QueryParams {
         name: &'static str,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, Problem> {
-        let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration back from now \
-                    such as 90s, 15m, 72h or 7d";
+        let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration before now such as 90s, 15m, 72h or 7d";
         let parse = |value| instant(value, now).ok_or_else(|| Problem::of(name, rule));
         self.text(name).map(parse).transpose()
     }
@@ -175,7 +170,6 @@ impl QueryParams {
         self.count("limit", DEFAULT_LIMIT, MAX_LIMIT)
     }
 
-    /// A number of something: a whole one from 1 to `most`.
     pub(super) fn count(
         &self,
         name: &'static str,
@@ -198,7 +192,7 @@ impl QueryParams {
         })
     }
 
-    /// Where a page begins: 1 to 1024 characters from an earlier answer.
+    /// The cursor of a page: 1 to 1024 characters from an earlier response.
     fn cursor(&self) -> Result<Option<String>, Problem> {
         let Some(value) = self.text("cursor") else {
             return Ok(None);
@@ -206,13 +200,13 @@ impl QueryParams {
         if value.is_empty() || value.chars().count() > MAX_CURSOR {
             return Err(Problem::of(
                 "cursor",
-                "must be the next_cursor of an answer",
+                "must be the next_cursor of a response",
             ));
         }
         Ok(Some(value.to_owned()))
     }
 
-    /// The classes of operations: by default those that count as generations; with `all` every one.
+    /// The operation classes: by default generations, with `all` every class.
     fn operation_classes(&self) -> Result<Vec<OperationClass>, Problem> {
         if self.text("operation_class").is_none() {
             return Ok(Filter::counted());
@@ -222,7 +216,7 @@ impl QueryParams {
         Ok(classes.unwrap_or_default())
     }
 
-    /// How calls ended: none is all.
+    /// The selected outcomes. An empty list selects all.
     fn outcomes(&self) -> Result<Vec<Outcome>, Problem> {
         if self.text("outcome").is_none() {
             return Ok(Vec::new());
@@ -239,7 +233,7 @@ impl QueryParams {
     fn names(&self) -> Result<Names, Problem> {
         let names = dimension::FILTERS.into_iter().map(|by| {
             let name = self.name(by.name())?;
-            // A `+` in a query is a space where it is not encoded; names of tools have none.
+            // A `+` in a query that is not encoded means a space. Names of tools contain no spaces.
             let name = name.map(|name| match by {
                 Dimension::Tool => name.replace(' ', "+"),
                 _ => name,
@@ -249,12 +243,10 @@ impl QueryParams {
         names.collect()
     }
 
-    /// The dimension of a word; by default the model.
     pub(super) fn dimension(&self, name: &'static str) -> Result<Dimension, Problem> {
         Ok(self.word(name, &all_dimensions())?.unwrap_or_default())
     }
 
-    /// The dimensions of one or several words with commas between them.
     pub(super) fn dimensions(&self, name: &'static str) -> Result<Vec<Dimension>, Problem> {
         if self.text(name).is_none() {
             return Ok(Vec::new());
@@ -349,7 +341,7 @@ mod tests {
             ("model=a&model=b", "model is given more than once"),
             (
                 "modle=a",
-                "the only parameters here are since, until, outcome",
+                "unknown parameter; the parameters of the endpoint are since, until, outcome",
             ),
         ] {
             let problem = filter(query).expect_err(query);
@@ -364,7 +356,7 @@ mod tests {
         assert!(paging(&format!("cursor={}", "0".repeat(1025))).is_err());
         assert!(paging(&format!("cursor={}", "0".repeat(1024))).is_ok());
         let none = QueryParams::of(Some("x=1"), &[]).expect_err("no parameters");
-        assert!(format!("{none:?}").contains("there are no parameters here"));
+        assert!(format!("{none:?}").contains("unknown parameter; the endpoint has no parameters"));
     }
 
     #[test]

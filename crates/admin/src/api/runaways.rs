@@ -1,4 +1,4 @@
-//! `/api/v1/runaways`: the sessions that run away now.
+//! `/api/v1/runaways`: the sessions that are runaways now.
 
 use super::problem::JsonResponse;
 use super::query_params::QueryParams;
@@ -10,15 +10,14 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokengauge_sessions::Runaway;
 
-/// The most sessions of one answer.
 const MAX_ROWS: usize = 100;
 
-/// The sessions that run away now.
+/// The sessions that are runaways now.
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Runaways {
-    /// How many there are, those beyond the listed ones included.
+    /// The number of runaways, including those that are not listed.
     total: usize,
-    /// Those that began last, at most 100, the newest first.
+    /// The runaways that began last, at most 100, newest first.
     runaways: Vec<Runaway>,
 }
 

@@ -1,4 +1,4 @@
-//! What a session is made of: its critical path, what its prompt cache missed, and its trace.
+//! Analyses of a session: its critical path, its prompt cache misses, and its trace.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::{JsonResponse, Problem};
@@ -17,20 +17,18 @@ use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto};
 use tokengauge_store::history::TimedCall;
 
 pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
-/// The parameters of traces alone.
 pub(super) const OF_TRACES: [&str; 1] = ["format"];
 
 type TraceFormat = fn(&str, &Session<'_>) -> Value;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct SessionAnalysis {
-    /// Which store answered.
+    /// The store that answered.
     store: CallSourceName,
     #[serde(flatten)]
     analysis: Analysis,
 }
 
-/// The critical path of a session, and what its prompt cache missed.
 pub(super) async fn analysis(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
@@ -65,7 +63,7 @@ pub(super) async fn trace(
         Ok(format(&id, &session))
     };
     let trace = ask(&services, question).await?;
-    // A browser saves it under this name.
+    // The browser uses this file name.
     let name = "attachment; filename=\"session.json\"";
     Ok(([(header::CONTENT_DISPOSITION, name)], Json(trace)))
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/sinks`: how the sinks stand.
+//! `/api/v1/sinks`: the state of the sinks.
 
 use super::problem::JsonResponse;
 use super::query_params::QueryParams;
@@ -12,7 +12,7 @@ use tokengauge_sink::SinkStatus;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct AllSinks {
-    /// Those of the configuration, in its order.
+    /// The configured sinks, in the order of the configuration.
     sinks: Vec<SinkStatus>,
 }
 

@@ -5,13 +5,12 @@ use super::query_params::QueryParams;
 use tokengauge_core::throughput::RateFilter;
 use tokengauge_meter::StreamNow;
 
-/// The names by which tokens per second are also counted.
+/// The dimensions by which tokens per second are also counted.
 const OF_RATES: [&str; 4] = ["model", "workload", "route", "upstream"];
 
-/// The value that a stream has for a name.
+/// Reads a stream's value of a dimension.
 type Part = fn(&StreamNow) -> Option<&str>;
 
-/// The names by which streams are selected.
 const PARTS: [(&str, Part); 12] = [
     ("model", |stream| stream.model.as_deref()),
     ("workload", |stream| stream.workload.as_deref()),
@@ -39,7 +38,7 @@ pub(super) const STREAM_NAMES: [&str; PARTS.len()] = {
     names
 };
 
-/// Which streams: the names that they must have.
+/// The values that a stream must have to be selected.
 #[derive(Default)]
 pub struct StreamFilter(Vec<(&'static str, String, Part)>);
 
@@ -54,7 +53,6 @@ impl StreamFilter {
         Ok(StreamFilter(wanted))
     }
 
-    /// Whether every stream matches.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,7 +62,7 @@ impl StreamFilter {
         wanted.all(|(_, value, part)| part(stream) == Some(value))
     }
 
-    /// The same for tokens by second; `None` where those are not counted by it.
+    /// The filter of tokens by second. `None` if tokens are not counted by these dimensions.
     pub(crate) fn rates(&self) -> Option<RateFilter> {
         let of = |name: &str| {
             let mut wanted = self.0.iter();

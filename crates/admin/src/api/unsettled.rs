@@ -1,6 +1,5 @@
-//! Calls under way in time series. Of calls that began in the last steps only the quick ones have
-//! ended, so that percentiles of these steps look better than they are: each point says how many
-//! are missing from it.
+//! Calls in flight in time series. Among the calls that began recently only the fast ones have ended, so recent percentiles
+//! look too good. Each point contains the number of calls that have not ended.
 
 use crate::Services;
 use crate::live_view::CallInFlight;
@@ -12,8 +11,7 @@ use tokengauge_store::history::MAX_POINTS;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Point, Timeseries};
 
-/// Counts the calls under way that `filter` selects in the points in which they began, and adds
-/// points up to the newest of them.
+/// Counts the calls in flight that `filter` selects at the points at which they began. Adds points up to the newest call.
 pub(super) fn add_in_flight(services: &Services, filter: &Filter, timeseries: &mut Timeseries) {
     let (now, wall) = ((services.clock)(), (services.wall)());
     let step = timeseries.step.max(1);
@@ -29,7 +27,7 @@ pub(super) fn add_in_flight(services: &Services, filter: &Filter, timeseries: &m
 }
 
 impl<'a> CallInFlight<'a> {
-    /// Its value of a dimension. `None` if the value is not known before the call ends.
+    /// The call's value of a dimension. `None` if the value is not known before the call ends.
     fn of(&self, by: Dimension) -> Option<Option<&'a str>> {
         let [team, cost_center, tenant] = self.payer;
         let of_pod =
@@ -51,13 +49,12 @@ impl<'a> CallInFlight<'a> {
     }
 }
 
-/// Whether a call is selected, as far as one can be that has not ended.
 fn is_meant(filter: &Filter, call: &CallInFlight<'_>) -> bool {
     let is = |(by, wanted): (Dimension, &str)| {
         let value = call.of(by);
         value.is_some_and(|value| by.selects(wanted, value))
     };
-    // How it ends is not known yet.
+    // The outcome is not known before the call ends.
     filter.outcomes.is_empty()
         && !filter.by_reason()
         && filter.since.is_none_or(|since| call.started >= since)
@@ -67,7 +64,6 @@ fn is_meant(filter: &Filter, call: &CallInFlight<'_>) -> bool {
         && filter.names.iter().all(is)
 }
 
-/// Adds calls by the number of the step in which they began.
 fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
     let step = timeseries.step.max(1);
     let Some(newest) = begun.keys().next_back().copied() else {

@@ -15,25 +15,25 @@ use tokengauge_telemetry::export::names;
 /// Every upstream.
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Upstreams {
-    /// By name.
+    /// The upstreams in order of their names.
     upstreams: Vec<UpstreamNow>,
 }
 
-/// An upstream as it is now.
+/// The current state of an upstream.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Upstream")]
 struct UpstreamNow {
-    /// Its name.
+    /// The name of the upstream.
     name: Arc<str>,
-    /// Open connections, idle ones included.
+    /// Open connections, including idle ones.
     connections: usize,
-    /// Requests that wait for a connection.
+    /// Requests that are waiting for a connection.
     pending: usize,
     /// Requests that were refused because no connection became free, since the process started.
     refused: u64,
-    /// Its endpoints that are known; none before the first request has resolved a name.
+    /// The known endpoints. A name has none before the first request has resolved it.
     endpoints: Vec<EndpointNow>,
-    /// What the engine's own metrics say; null where they are not read.
+    /// The engine's own metrics; null if they are not read.
     engine: Option<Engine>,
 }
 
@@ -41,25 +41,24 @@ struct UpstreamNow {
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Endpoint")]
 struct EndpointNow {
-    /// Its name, with the address where the name may have several.
+    /// The name of the endpoint, with the address if the name may have several.
     name: String,
     /// Requests in flight.
     in_flight: usize,
-    /// For how many seconds it will get no request, since a connection to it failed; null where it
-    /// is not ejected.
+    /// The seconds for which the endpoint is ejected because a connection failed; null if it is not ejected.
     ejected_seconds: Option<f64>,
 }
 
-/// An engine by its own metrics. What it does not report is null.
+/// The state of an engine according to its own metrics. Figures that it does not report are null.
 #[derive(JsonSchema, Serialize)]
 struct Engine {
-    /// Whether its metrics can be read.
+    /// Whether the engine's metrics can be read.
     up: bool,
-    /// Requests that wait within it.
+    /// Requests that are queued in the engine.
     queue_depth: Option<f64>,
-    /// Requests that it works on.
+    /// Requests that the engine is running.
     running: Option<f64>,
-    /// The part of its KV cache in use, from 0 to 1.
+    /// The used part of the KV cache, from 0 to 1.
     kv_cache: Option<f64>,
 }
 

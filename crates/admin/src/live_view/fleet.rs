@@ -1,4 +1,4 @@
-//! A fleet: the calls in flight and objectives of its pods, as they said last.
+//! A fleet: the calls in flight and objectives that its pods reported last.
 
 use super::{AllPods, CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::StreamFilter;
@@ -9,7 +9,6 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_fleet::{Fleet, PodState, Streams};
 use tokengauge_slo::Objective;
 
-/// The services that only a fleet has.
 pub struct FleetServices {
     pub fleet: Arc<Fleet>,
     pub objectives: Vec<Arc<Objective>>,
@@ -37,7 +36,7 @@ impl LiveView for FleetServices {
                     stream.cost_center.as_deref(),
                     stream.tenant.as_deref(),
                 ],
-                // A pod lists streams without their class: most are generations.
+                // A pod does not report the class of a stream. Most are generations.
                 class: OperationClass::Generation,
                 pod: stream.pod.as_deref(),
             });

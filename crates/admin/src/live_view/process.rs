@@ -1,4 +1,4 @@
-//! A process: its own calls in flight and objectives, and the services that a fleet does not have.
+//! A process: its calls in flight and objectives, and the services that a fleet does not have.
 
 use super::{CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::{Problem, StreamFilter};
@@ -19,14 +19,12 @@ use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::Sinks;
 use tokengauge_slo::{Objective, Slos as Objectives};
 
-/// The services that only a process has. A fleet does not answer an endpoint whose handler takes them.
+/// The services that only a process has. An endpoint whose handler takes them does not exist in a fleet.
 pub struct ProcessServices {
     pub meter: Arc<Meter>,
     pub slos: Arc<Objectives>,
-    /// The warehouses that get every finished call.
     pub sinks: Arc<Sinks>,
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
-    /// The last evaluation of `[[drift]]`.
     pub drifts: ArcSwap<Drifts>,
     pub gates: ArcSwap<Gates>,
     pub gate_audit: GateAudit,
@@ -34,7 +32,7 @@ pub struct ProcessServices {
 }
 
 impl ProcessServices {
-    /// Without sinks, upstreams, drift and gates.
+    /// Creates the services without sinks, upstreams, drift and gates.
     pub fn new(meter: Arc<Meter>, slos: Arc<Objectives>) -> ProcessServices {
         ProcessServices {
             meter,
@@ -61,9 +59,9 @@ impl LiveView for ProcessServices {
             total = total.max(counted.sum());
         }
         let tokens_per_second = match filter.rates() {
-            // Throughput per second is not counted by agent and the like.
+            // Throughput by second is not counted by agent and some other dimensions.
             None => Rates {
-                // A sum of nothing would be -0.
+                // The sum of no values would be -0.
                 now: streams
                     .iter()
                     .filter_map(|stream| stream.tps)
@@ -139,7 +137,7 @@ impl FromRequestParts<Services> for Arc<ProcessServices> {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut Parts, services: &Services) -> Result<Self, Problem> {
-        let message = "this is of one process, and a fleet does not answer it: ask a pod, whose addresses are at /api/v1/pods";
+        let message = "a fleet does not have this endpoint of a single process: ask a pod at its address in /api/v1/pods";
         let process = Arc::clone(&services.live).process();
         process.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
     }

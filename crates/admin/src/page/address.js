@@ -1,5 +1,5 @@
-// The address of what is shown: the view by its path; filters, time, order and search by its
-// query. A copied link opens the same, and so do back and forward.
+// The address of the page: the path is the view; the query has filters, time, order and search. A copied link opens the
+// same view, and the browser's back and forward work.
 import { BASE } from "./api.js";
 import { DIMENSIONS, NAMES } from "./dimensions.js";
 import { OUTCOMES } from "./words.js";
@@ -8,32 +8,32 @@ const DURATION = /^[1-9]\d{0,5}[smhdw]$/;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?Z$/;
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 };
 
-/** What a duration such as `15m` is in seconds. */
+/** The seconds of a duration such as `15m`. */
 export const inSeconds = (duration) => Number.parseInt(duration, 10) * SECONDS[duration.at(-1)];
 
-// Rules: null for a value that is right, else what it must be.
+// Rules of parameters: null for a valid value, otherwise what it must be.
 const name = (value) => (value.length > 0 && value.length <= 200 ? null : "must have 1 to 200 characters");
 const duration = (value) => (DURATION.test(value) ? null : "must be a duration such as 90s, 15m, 6h or 7d");
 const instant = (value) => (INSTANT.test(value) && !Number.isNaN(Date.parse(value)) ? null : "must be an instant such as 2026-01-31T09:30:00Z");
 const words = (all) => (value) => (all.includes(value) ? null : `must be one of ${all.join(", ")}`);
 const several = (all) => (value) => (value.split(",").every((word) => all.includes(word)) ? null : `must be one or more of ${all.join(", ")}`);
 const cursor = (value) => (value.length > 0 && value.length <= 1024 ? null : "must have 1 to 1024 characters");
-const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number from 1 on");
-const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
+const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number of at least 1");
+const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a leading - for descending order");
 
-/** Filters of calls, by their parameters. */
+/** The filters of calls, by the names of their parameters. */
 export const FILTERS = [...NAMES, "outcome"];
 export { DIMENSIONS };
-/** Those that only a fleet knows. */
+/** Filters that only a fleet has. */
 export const OF_PODS = ["cluster", "namespace", "pod"];
-/** With what a time is compared: the time before it, or the same hours before. */
-export const AGAINST = { before: "the time before", "1d": "a day before", "7d": "a week before" };
+/** The times that a time can be compared with. */
+export const AGAINST = { before: "the previous period", "1d": "one day earlier", "7d": "one week earlier" };
 
 const time = { since: duration, from: instant, to: instant };
 const filters = { ...Object.fromEntries(FILTERS.map((filter) => [filter, name])), outcome: several([...Object.keys(OUTCOMES), "failed"]) };
 const dimension = words(Object.keys(DIMENSIONS));
 
-/** The parameters of views that know any. */
+/** The parameters of each view. */
 const KNOWN = {
   now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)), speeds: words(["heat"]) },
   sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]), cursor, page },
@@ -42,18 +42,17 @@ const KNOWN = {
   costs: { ...time, ...filters, by: dimension, of: words(["cost", "tokens"]), sort: order },
   upstreams: { ...time, ...filters, sort: order },
 };
-/** What is known of a view. */
 const known = (view) => KNOWN[view] ?? {};
-/** The view of a path that index.html has for one; a path for each of many ends with `/{id}`. */
+/** The view whose path in index.html is `path`. A path with an id ends with `/{id}`. */
 const viewAt = (path) => document.querySelector(`.view[data-path="${CSS.escape(path)}"]`)?.id.slice("view-".length);
 
-/** What is shown now: `params` has what was right in the query, `problems` says what was not. */
+/** The address that is shown: `params` has the valid parameters of the query, `problems` describes the others. */
 export const address = { view: "now", id: null, params: {}, problems: [] };
-let carried = {}; // filters and time, while a view is open that has none
+let carried = {}; // filters and time that are kept while a view without them is open
 let changed = () => {};
 let shown = "";
 
-/** View and id of a path; null where it is none of a view. */
+/** The view and id of a path; null if it is not the path of a view. */
 function place(path) {
   if (!path.startsWith(BASE.pathname)) return null;
   const [folder, id, ...more] = path.slice(BASE.pathname.length).split("/");
@@ -63,7 +62,7 @@ function place(path) {
   return view ? { view, id: id ? decoded(id) : null } : null;
 }
 
-/** What a hand has typed may be no encoding of anything. */
+/** Decodes an id. An id that was typed by hand may be invalid and is kept as it is. */
 function decoded(id) {
   try {
     return decodeURIComponent(id);
@@ -77,7 +76,7 @@ function read() {
   const [params, problems] = [{}, []];
   for (const [key, value] of new URLSearchParams(location.search)) {
     const rule = Object.hasOwn(known(view), key) ? known(view)[key] : null;
-    const wrong = !rule ? "is not known here" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
+    const wrong = !rule ? "is not a parameter of this view" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
     if (wrong) problems.push(`${key} ${wrong}`);
     else params[key] = value;
   }
@@ -95,22 +94,22 @@ function read() {
   if ("since" in known(view)) carried = common(params);
 }
 
-/** What other views know, too. */
+/** The parameters that other views also have. */
 const common = (params) => Object.fromEntries(Object.entries(params).filter(([key]) => key in time || FILTERS.includes(key)));
 
-/** The path and query of a view; what is null is left out. */
+/** The path and query of a view, without parameters that are null. */
 export function href(view, params = {}, id = null) {
   const path = (document.getElementById(`view-${view}`)?.dataset.path ?? "").replace("{id}", () => encodeURIComponent(id));
   const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== ""));
   return `${BASE.pathname}${path}${query.size > 0 ? `?${query}` : ""}`;
 }
 
-/** Another view with the same filters and time, and with `more`; what is null there is left out. */
+/** Another view with the same filters and time, changed by `more`. A value of null removes a parameter. */
 export function other(view, more = {}) {
   const kept = Object.entries({ ...carried, ...more }).filter(([key]) => key in known(view));
   return href(view, Object.fromEntries(kept));
 }
-/** The view that is shown with some parameters changed; what is then listed begins with its first page. */
+/** The same view with changed parameters. A list then starts with its first page. */
 export function same(patch) {
   const { cursor: _, page: __, ...params } = address.params;
   return href(address.view, { ...params, ...patch }, address.id);
@@ -118,7 +117,7 @@ export function same(patch) {
 export const callHref = (id) => href("call", {}, id);
 export const sessionHref = (id) => href("session", {}, id);
 
-/** Changes parameters of the view that is shown. */
+/** Changes parameters of the present view. */
 export function change(patch, { replace = false } = {}) {
   move(same(patch), replace);
 }
@@ -131,16 +130,16 @@ function move(to, replace) {
 
 function arrive(back) {
   const now = location.pathname + location.search;
-  if (now === shown) return; // a place within the page
+  if (now === shown) return; // only the fragment changed
   shown = now;
   const before = `${address.view}/${address.id}`;
   read();
   changed({ another: `${address.view}/${address.id}` !== before, back });
 }
 
-/** Calls `listener({another, back})` whenever something else is to be shown. */
+/** Calls `listener({another, back})` whenever the address changes. */
 export function startAddress(listener) {
-  // Addresses were in the fragment once.
+  // Older versions had the address in the fragment.
   if (location.hash.startsWith("#/")) history.replaceState(null, "", BASE.pathname + location.hash.slice(2));
   changed = listener;
   shown = location.pathname + location.search;
@@ -151,7 +150,7 @@ export function startAddress(listener) {
     if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.download) return;
     const url = new URL(link.href);
     if (url.origin !== location.origin || !place(url.pathname)) return;
-    // A place within what is shown is for the browser to find.
+    // The browser handles links within the view.
     if (url.hash && url.pathname + url.search === shown) return;
     event.preventDefault();
     move(url.pathname + url.search + url.hash, false);

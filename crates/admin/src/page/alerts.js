@@ -1,4 +1,4 @@
-// The history of alerts: marks of where each began and ended.
+// The history of alerts, read from the marks of their begins and ends.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { capsuleButton } from "./save.js";
@@ -8,16 +8,16 @@ import { plural, seconds, time } from "./format.js";
 import { firingAlert, spentHref, stateOf } from "./objectives.js";
 
 const LIMIT = 1000;
-/** Milliseconds before an alert that its file has, so that there is something to compare with. */
+/** The milliseconds before an alert that its report includes for comparison. */
 const BEFORE = 30 * 60_000;
 
 export class Alerts {
   constructor(host) {
     this.note = h("p", { class: "muted", role: "status" });
     this.rows = [];
-    const names = ["Alert", "Severity", "Began", "Lasted", "What it said", "As a file"];
+    const names = ["Alert", "Severity", "Start", "Duration", "Details", "Export"];
     this.body = h("tbody");
-    // On a phone a row is a block: what it is of a table is said, too.
+    // On a phone a row is a block, so roles keep the table's structure for screen readers.
     const head = h("tr", { role: "row" }, names.map((name) => h("th", { scope: "col", role: "columnheader" }, name)));
     this.body.setAttribute("role", "rowgroup");
     const table = h("table", { class: "alerts", role: "table" }, h("caption", { class: "vh" }, "Alerts, the newest first"), h("thead", { role: "rowgroup" }, head), this.body);
@@ -36,15 +36,15 @@ export class Alerts {
         if (made.sign !== sign) fill(made, alert, slo);
         made.sign = sign;
       });
-      const where = store === "memory" ? ", since the process began: a ledger remembers more" : ", as far as the ledger goes back";
+      const where = store === "memory" ? " since the process started; a ledger keeps more" : " in the ledger";
       text(this.note, rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`);
     } catch (error) {
-      this.note.textContent = `Cannot be shown: ${error.message}`;
+      this.note.textContent = `Could not load: ${error.message}`;
     }
   }
 }
 
-/** Alerts of marks, which come newest first: each begin with the end that follows it. */
+/** Pairs the marks of alerts, newest first: each begin with the end that follows it. */
 export function paired(marks) {
   const ends = new Map();
   const rows = [];
@@ -59,31 +59,31 @@ export function paired(marks) {
   return rows;
 }
 
-/** What is known now of an alert that fires: its objective's state and cause. */
+/** The present state and cause of a firing alert's objective. */
 function now({ ended }, slo) {
   const fires = ended === null && slo && firingAlert(slo);
   return { state: fires ? stateOf(slo).says : null, cause: fires ? (slo.cause?.sentence ?? null) : null };
 }
 
-/** A row, whose button and link stay while what it says changes. */
+/** A row whose button and link are kept while its texts change. */
 function row(alert) {
   const [link, lasted, said] = [h("a", {}, time(alert.began, true)), h("td", { role: "cell" }), h("td", { role: "cell", class: "said" })];
   const cell = (content) => h("td", { role: "cell" }, content);
   const made = h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, alert.name), cell(alert.severity ?? "–"), cell(link), lasted, said);
-  made.append(cell(capsuleButton(() => made.asks, "Save")));
+  made.append(cell(capsuleButton(() => made.asks, "Export")));
   made.parts = { link, lasted, said };
   return made;
 }
 
-/** `slo` is the alert's objective, where it is still configured. */
+/** `slo` is the alert's objective, if it is still configured. */
 function fill(made, { severity, summary, began, ended, state, cause }, slo) {
   const { link, lasted, said } = made.parts;
   const since = new Date(Date.parse(began) - BEFORE).toISOString();
   made.asks = { slo: slo?.name, since, until: ended };
   const then = { from: since, to: ended };
   link.setAttribute("href", slo ? spentHref(slo, then) : other("calls", { ...then, since: null, outcome: null }));
-  link.title = slo ? "The calls of that time that spent its budget" : "The calls of that time";
-  lasted.replaceChildren(ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "fires") : seconds((Date.parse(ended) - Date.parse(began)) / 1000));
-  const lines = [h("p", {}, summary), state && h("p", { class: "muted" }, `Now it ${state}.`), cause && h("p", {}, cause)];
+  link.title = slo ? "Calls of that time that spent the error budget" : "Calls of that time";
+  lasted.replaceChildren(ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "firing") : seconds((Date.parse(ended) - Date.parse(began)) / 1000));
+  const lines = [h("p", {}, summary), state && h("p", { class: "muted" }, `The objective ${state}.`), cause && h("p", {}, cause)];
   said.replaceChildren(...lines.filter(Boolean));
 }

@@ -1,4 +1,4 @@
-// What a session's length is made of, what its prompt cache missed, and its trace as a file.
+// The critical path of a session, its prompt cache misses, and its trace as a file.
 import { callHref } from "./address.js";
 import { get, open } from "./api.js";
 import { saveFile } from "./save.js";
@@ -12,18 +12,18 @@ const AGENTS = 50;
 const CAUSES = {
   other_model: "another model answered",
   other_upstream: "another upstream or endpoint",
-  idle: "idle for longer than it is kept",
-  prefix_changed: "the prompt's beginning changed, or the provider dropped it",
+  idle: "idle for longer than the cache lifetime",
+  prefix_changed: "the prompt prefix changed, or the provider evicted it",
 };
 
 export class Analysis {
   constructor(host) {
     this.host = host;
-    /** The calls on the critical path. */
+    /** The ids of the calls on the critical path. */
     this.path = new Set();
   }
 
-  /** Asks again where the session has grown. */
+  /** Loads the analysis again if the session has grown. */
   async update(session, drawn) {
     const sign = JSON.stringify([session.id, session.total_calls]);
     if (this.sign === sign) return;
@@ -37,30 +37,30 @@ export class Analysis {
       this.host.replaceChildren(this.length(found, session), this.breaks(found.cache_breaks), ...byAgent(groups), this.files());
       drawn();
     } catch (error) {
-      if (this.sign === sign) this.host.replaceChildren(h("p", { class: "note problem" }, `Its critical path cannot be shown: ${error.message}`));
+      if (this.sign === sign) this.host.replaceChildren(h("p", { class: "note problem" }, `Could not load the critical path: ${error.message}`));
       this.sign = null;
     }
   }
 
   length({ calls, critical_path: path }, session) {
-    const beside = path.calls_beside === 0 ? "Every call is on it." : `${plural(path.calls_beside, "call")} beside it could be faster without the session ending sooner.`;
-    const part = calls < session.total_calls ? ` Of its last ${count(calls)} calls.` : "";
+    const beside = path.calls_beside === 0 ? "Every call is on the critical path." : `${plural(path.calls_beside, "other call")} did not delay the end of the session.`;
+    const part = calls < session.total_calls ? ` Only the last ${count(calls)} calls are included.` : "";
     const rows = path.parts.slice(0, SHOWN).map((part) => h("li", {}, meter(part.share), h("b", {}, seconds(part.seconds)), " ", h("span", { class: "muted" }, percent(part.share)), " ", what(part)));
     const more = path.parts.length > SHOWN ? h("p", { class: "muted small" }, `and ${plural(path.parts.length - SHOWN, "shorter part")}`) : null;
-    return h("div", {}, h("h3", {}, "What its length is made of"), h("p", { class: "muted" }, `The critical path: what would have to be shorter for the session to end sooner. ${beside}${part}`), h("ol", { class: "path-parts" }, rows), more);
+    return h("div", {}, h("h3", {}, "Critical path"), h("p", { class: "muted" }, `The session would have ended sooner only if these parts had been shorter. ${beside}${part}`), h("ol", { class: "path-parts" }, rows), more);
   }
 
   breaks(breaks) {
     const title = h("h3", {}, "Prompt cache");
-    if (breaks.length === 0) return h("div", {}, title, h("p", { class: "muted" }, "No turn missed what could have come from it, as far as the provider reports cached input."));
+    if (breaks.length === 0) return h("div", {}, title, h("p", { class: "muted" }, "No turn missed the cache, as far as the provider reports cached input."));
     const missed = breaks.reduce((sum, one) => sum + one.expected - one.cached, 0);
     const costs = breaks.map((one) => one.cost_usd);
     const cost = costs.every((one) => one !== null) ? `, which cost ${usd(costs.reduce((sum, one) => sum + one, 0))}` : "";
-    const heads = [["At"], ["Came from it", "num"], ["Cost", "num"], ["Probable cause"]];
+    const heads = [["At"], ["Cached", "num"], ["Cost", "num"], ["Probable cause"]];
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)));
-    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}: longer than it is kept` : (CAUSES[one.cause] ?? one.cause))));
+    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}, longer than the cache lifetime` : (CAUSES[one.cause] ?? one.cause))));
     const table = h("table", { class: "breaks" }, h("caption", { class: "vh" }, "Turns that missed the prompt cache"), h("thead", {}, head), h("tbody", {}, rows));
-    return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
+    return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} cached tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
   }
 
   files() {
@@ -75,12 +75,12 @@ export class Analysis {
       saveFile(await response.blob(), `session ${this.id} ${format}`, "json");
       said.textContent = "";
     } catch (error) {
-      said.textContent = `Cannot be saved: ${error.message}`;
+      said.textContent = `Could not export: ${error.message}`;
     }
   }
 }
 
-/** What each agent of a session of several cost, the dearest first. */
+/** The cost of each agent of a session with several agents, the most expensive first. */
 function byAgent(groups) {
   if (groups.length === 0) return [];
   const all = groups.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);

@@ -1,13 +1,13 @@
-// The one door to the process: paths are relative, so a prefix in front of us is fine.
+// All requests to the process. Paths are relative, so the page works behind a path prefix.
 
-/** Where the page is, whatever stands before it and whichever view is open. */
+/** The base URL of the page, independent of a path prefix and of the view. */
 export const BASE = new URL("../", import.meta.url);
 
 const KEY = "tokengauge-token";
-let memory = null; // where storage is forbidden
+let memory = null; // used if the browser forbids storage
 const listeners = new Set();
 
-/** What the API refused or what failed on the way; `status` is 0 without an answer. */
+/** An error of the API or of the connection; `status` is 0 without a response. */
 export class Failed extends Error {
   constructor(status, message) {
     super(message);
@@ -29,14 +29,14 @@ export function keepToken(value) {
     if (value === null) sessionStorage.removeItem(KEY);
     else sessionStorage.setItem(KEY, value);
   } catch {
-    // it lasts as long as the page
+    // the token is kept until the page is closed
   }
 }
 
-/** Calls `ask(message)` when the address wants a token. */
+/** Calls `ask(message)` when the address needs a token. */
 export const whenRefused = (ask) => listeners.add(ask);
 
-/** The response of `path`, or a `Failed` that says why there is none. */
+/** The response of `path`. Throws `Failed` with the reason if there is none. */
 export async function open(path, parameters = {}, signal = undefined) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(parameters)) {
@@ -49,7 +49,7 @@ export async function open(path, parameters = {}, signal = undefined) {
     response = await fetch(url, { headers, signal, cache: "no-store", credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "the proxy does not answer");
+    throw new Failed(0, "the proxy does not respond");
   }
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
@@ -64,6 +64,6 @@ export async function get(path, parameters, signal) {
     return await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failed(0, "the answer broke off");
+    throw new Failed(0, "the response is incomplete");
   }
 }

@@ -1,10 +1,10 @@
-// How the budget of an objective was spent over its period, as a small curve.
+// A small curve of an objective's remaining budget over its period.
 import { get } from "./api.js";
 import { h, svg } from "./dom.js";
 import { time } from "./format.js";
 import { budget } from "./words.js";
 
-const EVERY = 30_000; // milliseconds between two looks at one of them
+const EVERY = 30_000; // milliseconds between two requests for the same objective
 const SHOWN = 20; // objectives that have a curve
 const [WIDTH, HEIGHT] = [300, 34];
 
@@ -13,7 +13,7 @@ export class BurnDowns {
     this.known = new Map();
   }
 
-  /** Asks for those of the first objectives that are not fresh; `show(name)` for each that came. */
+  /** Requests the stale budgets of the first objectives. Calls `show(name)` for each response. */
   async refresh(slos, show) {
     if (this.asking || document.hidden) return;
     this.asking = true;
@@ -30,7 +30,7 @@ export class BurnDowns {
     this.asking = false;
   }
 
-  /** The curve of an objective; null where nothing happened yet. */
+  /** The curve of an objective; null if there are fewer than two points. */
   curve(name) {
     const points = this.known.get(name)?.points ?? [];
     if (points.length < 2) return null;
@@ -38,7 +38,6 @@ export class BurnDowns {
     const low = Math.min(0, ...values);
     const y = (value) => ((1 - value) / (1 - low)) * (HEIGHT - 4) + 2;
     const x = (place) => (place / (points.length - 1)) * WIDTH;
-    // The budget is whole until the first event.
     const line = values.map((value, place) => `${x(place).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
     const { value, unit } = budget(values.at(-1));
     const says = `Budget since ${time(points[0].at)}: from 100% left to ${`${value} ${unit}`.trim()}${steepest(points)}`;
@@ -47,7 +46,7 @@ export class BurnDowns {
   }
 }
 
-/** When most of it was spent. */
+/** The time at which most of the budget was spent. */
 function steepest(points) {
   const worst = points.reduce((one, other) => (other.bad > one.bad ? other : one));
   return worst.bad > 0 ? `; most of it was spent at ${time(worst.at)}` : "";

@@ -1,4 +1,4 @@
-// One call: how it went, what it was part of, and what happened around it.
+// The view of one call: its figures, its phases, and links to other calls around it.
 import { get } from "./api.js";
 import { FILTERS, href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
@@ -21,9 +21,9 @@ export class Call {
       const answer = await get(`calls/${encodeURIComponent(id)}`);
       if (this.id === id) this.host.replaceChildren(frame(id, ...parts(answer, measure)));
     } catch (error) {
-      // It may have ended just now, and the store not have it yet.
+      // The call may have just ended, so the store may not have it yet.
       this.failed = true;
-      if (this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Cannot be shown: ${error.message}`)));
+      if (this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Could not load: ${error.message}`)));
     }
   }
 }
@@ -37,16 +37,16 @@ function parts({ call, phases, store }, measure) {
   const facts = [
     ["Outcome", h("span", { class: `tag ${kind}` }, [words, call.error_type].filter(Boolean).join(": ")), call.status ? `status ${call.status}` : null],
     ["Started", time(call.started_at, true), call.started_at],
-    ["Took", seconds(call.seconds.duration)],
-    ["First token", seconds(call.seconds.ttft) ?? "–"],
-    ["Output speed", known(call.tps.output) ? `${rate(call.tps.output)} tok/s` : "–", known(call.tps.output) ? "while decoding" : unavailable(call.tps.unavailable, measure)[1]],
+    ["Duration", seconds(call.seconds.duration)],
+    ["TTFT", seconds(call.seconds.ttft) ?? "–"],
+    ["TPS", known(call.tps.output) ? `${rate(call.tps.output)} tok/s` : "–", known(call.tps.output) ? "while decoding" : unavailable(call.tps.unavailable, measure)[1]],
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap", seconds(call.seconds.longest_gap)],
-    ["Tokens in", count(call.tokens.reported.input ?? call.tokens.normalised.input), call.tokens.reported.cached_input ? `${count(call.tokens.reported.cached_input)} from a cache` : null],
-    ["Tokens out", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
+    ["Input tokens", count(call.tokens.reported.input ?? call.tokens.normalised.input), call.tokens.reported.cached_input ? `${count(call.tokens.reported.cached_input)} cached` : null],
+    ["Output tokens", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
     ["Cost", usd(call.cost_usd), call.cost_source?.replaceAll("_", " ")],
-    ["Engine: prompt", seconds(call.engine?.prompt_seconds), "by its own count"],
-    ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `asked for ${call.model_requested}` : null],
+    ["Engine prompt time", seconds(call.engine?.prompt_seconds), "reported by the engine"],
+    ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `requested: ${call.model_requested}` : null],
     ["Upstream", of("upstream", call.upstream), call.endpoint],
     ["Route", of("route", call.route), call.path],
     ["Workload", of("workload", call.workload)],
@@ -58,32 +58,32 @@ function parts({ call, phases, store }, measure) {
     ["Trace", call.trace_id ? h("code", {}, call.trace_id) : null],
     ["Response", call.response_id ? h("code", {}, call.response_id) : null],
     ["Bytes", `${count(call.bytes.request)} in, ${count(call.bytes.response)} out`],
-    ["Warm-up", call.warm_up ? "the upstream had just come up" : null],
+    ["Warm-up", call.warm_up ? "the upstream had just started" : null],
   ];
   const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
   return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), around(call, store)];
 }
 
-/** Filters that have a line of their own. */
+/** Filters that have a separate line. */
 const SHOWN = ["outcome", "model", "upstream", "route", "workload", "agent", "user", "experiment"];
 
 const of = (name, value, words = value) => (value ? h("a", { href: href("calls", { [name]: value }) }, words) : null);
 
-/** Its phases to scale, with their lengths. When within them the longest gap was is not recorded. */
+/** The call's phases to scale, with their durations. The record does not say in which phase the longest gap was. */
 function bar(phases, failed, { stalls, seconds: { longest_gap: gap } }) {
   const all = phases.at(-1)?.end ?? 0;
   if (all <= 0) return [];
   const lengths = phases.map(({ name, start, end }) => ({ name: name in PHASES ? name : "other", length: end - start }));
   const parts = lengths.map(({ name, length }) => h("i", { class: failed ? "failed" : null, style: { width: `${(length / all) * 100}%`, background: `var(--${name})` } }));
   const keys = lengths.map(({ name, length }) => h("li", {}, h("i", { class: "box", title: PHASES[name], style: { background: `var(--${name})` } }), name, h("b", {}, seconds(length)), percent(length / all)));
-  const silent = stalls > 0 ? h("p", { class: "note stalled" }, h("span", { class: "tag warn" }, plural(stalls, "stall")), ` Within these phases no token came for ${seconds(gap)} at once, ${percent(gap / all)} of the call.`) : null;
-  return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Where its time went" }, keys), ...(silent ? [stalledBar(gap, all), silent] : [])];
+  const silent = stalls > 0 ? h("p", { class: "note stalled" }, h("span", { class: "tag warn" }, plural(stalls, "stall")), ` The longest gap without a token was ${seconds(gap)}, ${percent(gap / all)} of the call.`) : null;
+  return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Phases of the call" }, keys), ...(silent ? [stalledBar(gap, all), silent] : [])];
 }
 
-/** How long the longest gap is beside the call. */
+/** The length of the longest gap relative to the call. */
 const stalledBar = (gap, all) => h("div", { class: "split gap", "aria-hidden": "true" }, h("i", { class: "hatched", style: { width: `${Math.min(1, gap / all) * 100}%` } }));
 
-/** What else happened then. */
+/** Links to what happened around the call. */
 function around(call, store) {
   const begin = Date.parse(call.started_at);
   const end = begin + (call.seconds.duration ?? 0) * 1000;
@@ -92,12 +92,12 @@ function around(call, store) {
   return h(
     "p",
     { class: "note" },
-    "Five minutes around it: ",
-    h("a", { href: href("now", { ...then, upstream: call.upstream }) }, `the figures of ${call.upstream}`),
+    "Five minutes before and after: ",
+    h("a", { href: href("now", { ...then, upstream: call.upstream }) }, `overview of ${call.upstream}`),
     ", ",
-    h("a", { href: href("calls", { ...then, upstream: call.upstream }) }, "its calls"),
+    h("a", { href: href("calls", { ...then, upstream: call.upstream }) }, `calls of ${call.upstream}`),
     ", ",
     h("a", { href: href("calls", { ...then, outcome: "failed" }) }, "all failed calls"),
-    store === "memory" ? ". It is kept in memory, until newer calls take its place." : ".",
+    store === "memory" ? ". The call is in memory until newer calls replace it." : ".",
   );
 }

@@ -1,4 +1,4 @@
-// The last finished calls, and why some have no speed.
+// The recent finished calls, and why some have no TPS.
 import { get } from "./api.js";
 import { address, callHref, href, other, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -16,33 +16,33 @@ const SHOWN = 30;
 const PAGE = 100;
 const FEW = 20;
 
-/** A name of a call that leads to the calls which have it. */
+/** A name that links to the calls with this name. */
 const named = (name) => (call) => h("a", { href: other("calls", { [name]: call[name] }), title: call[name] }, short(call[name]));
 
 const output = ({ tokens: { reported, normalised } }) => reported.output ?? normalised.output;
 const input = ({ tokens: { reported, normalised } }) => reported.input ?? normalised.input;
-/** Why a call has no cost: a price is of tokens. */
-const noCost = (call) => (known(input(call)) || known(output(call)) ? "no price is known for the model" : "no token was counted that could cost something");
+/** Why a call has no cost. A price needs tokens. */
+const noCost = (call) => (known(input(call)) || known(output(call)) ? "the model has no known price" : "no billable tokens were counted");
 const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: plural(call.stalls, "stall") } : {}, seconds(call.seconds.longest_gap));
 
 const COLUMNS = [
   { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
-  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
+  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither the request nor the response has it" },
   { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${c.stalls > 0 && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}` }, ending(c)) },
   { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
-  { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
-  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two chunks carried tokens", hint: "The longest time between two chunks with tokens; coloured where it is a stall" },
-  { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
-  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no token was counted" },
+  { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text was streamed" },
+  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two chunks contained tokens", hint: "The longest time between two chunks with tokens; coloured if it is a stall" },
+  { id: "duration", label: "Duration", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
+  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no tokens were counted" },
   { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: noCost },
-  { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself", node: named("agent") },
-  { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store does not say" },
-  { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
+  { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the request names no agent", node: named("agent") },
+  { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store has no pod" },
+  { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the request names no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
 ];
 
 let measure = {};
-/** The settings that the reasons for no speed depend on. */
+/** The settings that explain a missing TPS. */
 export const keepMeasure = (settings) => (measure = settings);
 
 function speed(call) {
@@ -51,19 +51,18 @@ function speed(call) {
   return h("span", { class: "muted", title: sentence }, words);
 }
 
-const FRESH = 10_000; // milliseconds until a ledger has a call that has ended
+const FRESH = 10_000; // milliseconds until the ledger contains a finished call
 let fresh = [];
 
-/** Remembers a call that has ended just now: the store may not have it yet. */
+/** Remembers a call that has just ended, since the store may not have it yet. */
 export function ended(call) {
   const now = Date.now();
   fresh = [{ call, at: now }, ...fresh.filter(({ at, call: { id } }) => at > now - FRESH && id !== call.id)].slice(0, KEPT);
 }
 
-/** In the order of the store. */
 const newestFirst = (calls) => calls.toSorted((one, other) => (one.started_at < other.started_at ? 1 : one.started_at > other.started_at ? -1 : 0));
 
-/** The calls of the store, newest first, and among them those that it does not have yet. */
+/** The calls of the store, merged with recent calls that the store does not have yet. */
 function withFresh(calls) {
   if (!goesOn() || address.params.slo) return calls;
   const [known, meant, since] = [new Set(calls.map(({ id }) => id)), matching(), Date.now() - FRESH];
@@ -71,17 +70,17 @@ function withFresh(calls) {
   return newestFirst([...more.map(({ call }) => call), ...calls]);
 }
 
-/** The newest calls that are like the filters, as they end. */
+/** The newest calls that match the filters, updated as calls end. */
 export class Calls {
   constructor(host) {
     this.calls = [];
     this.all = h("a", { class: "push" }, "All calls");
-    host.append(h("div", { class: "head" }, this.all, csvButton("last calls", () => this.calls.slice(0, SHOWN)), parquetButton("last calls", filters)));
+    host.append(h("div", { class: "head" }, this.all, csvButton("recent calls", () => this.calls.slice(0, SHOWN)), parquetButton("recent calls", filters)));
     this.table = new Table(host, {
-      label: "Last finished calls",
+      label: "Recent finished calls",
       tall: true,
       key: (call) => call.id,
-      nothing: () => "No finished call in this window.",
+      nothing: () => "No finished calls in this window.",
       columns: COLUMNS,
     });
     this.reasons = h("dl", { class: "reasons" });
@@ -116,7 +115,7 @@ export class Calls {
     }
     this.why.hidden = without.size === 0;
     const missing = [...without.values()].reduce((sum, n) => sum + n, 0);
-    text(this.summary, `${count(missing)} of the last ${plural(calls.length, "call")} ${missing === 1 ? "has" : "have"} no TPS: why`);
+    text(this.summary, `${count(missing)} of the last ${plural(calls.length, "call")} ${missing === 1 ? "has" : "have"} no TPS: reasons`);
     const rows = [...without].sort((one, other) => other[1] - one[1]).map(([word, n]) => {
       const [words, sentence] = unavailable(word, measure);
       return [h("dt", {}, `${words} `, h("span", { class: "muted" }, `× ${n}`)), h("dd", {}, sentence)];
@@ -134,14 +133,14 @@ const ending = (call) => {
   return more ? `${words}: ${more}` : words;
 };
 
-/** An objective in a sentence, with the cause of what is wrong. */
+/** The state and cause of an objective in a sentence. */
 function said(slo, state) {
   const { value, unit } = budget(slo.budget_remaining);
   const left = unit ? `${value} of its budget is ${unit}` : `its budget is ${value}`;
-  return `${sloName(slo)} ${state ? `${state.says}: ` : "does not alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
+  return `${sloName(slo)} ${state ? `${state.says}: ` : "has no alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
 }
 
-/** All calls that are like the filters, page by page and, where that is wanted, as they end. */
+/** All calls that match the filters, in pages, optionally updated as calls end. */
 export class AllCalls {
   constructor(host) {
     Object.assign(this, { calls: [], next: null, slos: [] });
@@ -149,25 +148,25 @@ export class AllCalls {
     this.about = h("p", { class: "note" });
     this.found = h("p", { class: "muted push", role: "status" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
-    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.state, this.about);
-    this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "None among the newest: older calls may be." : "No call is like that in this window."), columns: COLUMNS });
+    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add new calls automatically"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.state, this.about);
+    this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "No match among the newest calls. Older calls may match." : "No calls match in this window."), columns: COLUMNS });
     this.problem = h("p", { class: "note problem" });
     this.more = h("button", { type: "button", on: { click: () => this.page() } }, "Older calls");
     host.append(this.problem, h("div", { class: "pager" }, this.more));
   }
 
-  /** Shows what the address says; `again` where it is shown and only newer calls are asked for. */
+  /** Loads the calls in the address. With `again`, only newer calls are loaded. */
   async load(again = false) {
     if (again && (!this.follow.checked || !goesOn() || this.calls.length > PAGE)) return;
     this.round = (this.round ?? 0) + 1;
     const { slo } = address.params;
-    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null, cost_unavailable: null, tps_unavailable: null }) }, "their figures")] : []));
+    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", according to their records. ", h("a", { href: same({ slo: null }) }, "All calls with these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null, cost_unavailable: null, tps_unavailable: null }) }, "Overview with these filters")] : []));
     this.tell();
     this.follow.disabled = !goesOn();
     await this.page(true);
   }
 
-  /** Objectives have changed: that of the address is told with its cause. */
+  /** Takes changed objectives, to show the one in the address with its cause. */
   know(slos) {
     this.slos = slos;
     this.tell();
@@ -183,12 +182,12 @@ export class AllCalls {
     text(this.state, slo ? said(slo, state) : "");
   }
 
-  /** The next page, or the first one. */
+  /** Loads the next page, or the first one. */
   async page(first = false) {
     const ours = this.round;
     try {
       let { calls, next_cursor: next } = await get("calls", { ...filters(), limit: PAGE, cursor: first ? null : this.next });
-      // Where few calls are like that, a page may be short and not be the last.
+      // If few calls match, a page may be short although it is not the last.
       for (let tries = 0; next && calls.length < FEW && tries < 5; tries++) {
         const more = await get("calls", { ...filters(), limit: PAGE, cursor: next });
         calls = [...calls, ...more.calls];
@@ -199,7 +198,7 @@ export class AllCalls {
       this.next = next;
       this.problem.textContent = "";
     } catch (error) {
-      if (ours === this.round) this.problem.textContent = `Cannot be shown: ${error.message}`;
+      if (ours === this.round) this.problem.textContent = `Could not load: ${error.message}`;
     }
     this.show();
   }
@@ -208,15 +207,16 @@ export class AllCalls {
     if (this.follow.checked) this.load(true);
   }
 
-  /** A call has ended. Which objective it broke is for the proxy to say. */
+  /** Adds a call that has ended. With an objective in the address only the proxy can decide whether the call belongs to the
+   * list. */
   add(call) {
     if (!this.follow.checked || !goesOn() || address.params.slo || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
-    // It is on a later page.
+    // The call belongs to a later page.
     if (this.next !== null && this.calls.length > 0 && call.started_at < this.calls.at(-1).started_at) return;
     this.calls = newestFirst([call, ...this.calls]);
     this.due ??= setTimeout(() => {
       this.due = undefined;
-      // The page stays quick: the newest are asked for again.
+      // Reloads the newest calls, so that the page stays fast.
       if (this.calls.length > KEPT) this.load();
       else this.show();
     }, 400);
@@ -225,6 +225,6 @@ export class AllCalls {
   show() {
     this.table.update(this.calls);
     this.more.hidden = this.next === null;
-    text(this.found, this.calls.length > 0 ? `${plural(this.calls.length, "call")}${this.next ? ", and older ones" : ""}` : "");
+    text(this.found, this.calls.length > 0 ? `${plural(this.calls.length, "call")}${this.next ? ", older calls available" : ""}` : "");
   }
 }

@@ -1,4 +1,4 @@
-// Throughput against concurrency, and where more streams stop paying.
+// Throughput by concurrency, and the concurrency above which it hardly grows.
 import { Chart, colour } from "./chart.js";
 import { h } from "./dom.js";
 import { count, rate, time } from "./format.js";
@@ -20,7 +20,7 @@ export class Capacity {
       ],
       write: (value) => rate(value),
       marks: (plot) => this.mark(plot),
-      nothing: "No call with a speed in this window.",
+      nothing: "No calls with TPS in this window.",
       summary: () => this.verdict.textContent,
     });
   }
@@ -29,7 +29,7 @@ export class Capacity {
     return this.upstreams.find((upstream) => upstream.name === this.select.value) ?? this.upstreams[0];
   }
 
-  /** Concurrency is of all calls, though the page may be about some alone: `narrowed`. */
+  /** `narrowed` is true if filters are active, which do not apply to concurrency. */
   update(upstreams, narrowed) {
     this.narrowed = narrowed;
     const busy = (upstream) => upstream.points.reduce((sum, point) => sum + (point.seconds ?? 0), 0);
@@ -48,10 +48,10 @@ export class Capacity {
   show() {
     const { points = [], knee, reason, changed_at: changed } = this.chosen ?? {};
     this.verdict.textContent = knee
-      ? `Knee at ${count(knee.concurrency)} streams and ${rate(knee.system_tps)} tok/s: beyond it each stream gets slower and the whole hardly faster.`
+      ? `Knee at ${count(knee.concurrency)} streams and ${rate(knee.system_tps)} tok/s: with more streams, each stream is slower and the throughput hardly grows.`
       : points.length > 0 ? `No knee${changed ? " since" : ""}${reason ? `: ${reason}` : " is known"}.` : "";
-    if (changed) this.verdict.textContent = `The upstream changed by itself at ${time(changed)}; the curve is of the time since. ${this.verdict.textContent}`;
-    if (this.narrowed && points.length > 0) this.verdict.textContent += " Of all its calls, whatever the filters.";
+    if (changed) this.verdict.textContent = `The upstream changed at ${time(changed)}; the curve covers the time since.  ${this.verdict.textContent}`;
+    if (this.narrowed && points.length > 0) this.verdict.textContent += " The figures include all calls of the upstream, regardless of the filters.";
     const ordered = [...points].sort((one, other) => one.concurrency - other.concurrency).map((point) => ({ ...point, at: point.concurrency }));
     const last = ordered.at(-1)?.at ?? 1;
     this.chart.update(ordered, [Math.min(ordered[0]?.at ?? 0, 1) - 0.2, last * 1.04 + 0.2]);
@@ -79,6 +79,6 @@ export class Capacity {
   }
 
   fail(message) {
-    this.verdict.textContent = `Cannot be shown: ${message}`;
+    this.verdict.textContent = `Could not load: ${message}`;
   }
 }

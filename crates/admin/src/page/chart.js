@@ -1,5 +1,4 @@
-// Plots on uPlot's canvas: its colours are those of the page, its figures are also a
-// legend, a description and a table.
+// Charts with uPlot in the colours of the page. Their figures are also available as a legend, a description and a table.
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { date, time } from "./format.js";
@@ -13,7 +12,7 @@ document.addEventListener("theme", () => {
 });
 document.addEventListener("marks", () => all.forEach((chart) => chart.marked()));
 
-/** A colour of the style sheet as the canvas takes it. */
+/** A colour of the style sheet in the form that the canvas needs. */
 export function colour(name) {
   if (!colours.has(name)) {
     const probe = h("i", { hidden: true, style: { color: `var(${name})` } });
@@ -25,11 +24,10 @@ export function colour(name) {
 }
 
 /**
- * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`, an optional one is not
- * named where it has no value; `band`: two keys
- * between which to fill; `stacked`: bars on top of each other, the first one at the bottom, in place of lines; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
- * part of the x axis over which somebody drags; `total(series)` is of the whole
- * window, and is shown in place of the last value.
+ * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`. An optional series is hidden without values.
+ * `band`: two keys between which the area is filled. `stacked`: stacked bars instead of lines, the first series at the
+ * bottom. `x`: "time" or the label of the axis. `write` formats a value. `zoom` is called with the part of the x axis that a
+ * drag selects. `total(series)`: the value over the whole window, which is shown instead of the last value.
  */
 export class Chart {
   constructor(host, { label, series, band, stacked, x = "time", write, writeRight, high, marks, nothing, summary, zoom, total }) {
@@ -40,10 +38,10 @@ export class Chart {
     );
     this.at = h("li", { class: "at" });
     this.plot = h("div", { class: high ? "plot high" : "plot", role: "img", "aria-label": label });
-    this.none = h("p", { class: "nothing" }, nothing ?? "No call in this window.");
+    this.none = h("p", { class: "nothing" }, nothing ?? "No calls in this window.");
     this.rows = h("div");
     this.markLabel = h("p", { class: "mark", hidden: true });
-    this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "As a table"), this.rows);
+    this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "Data table"), this.rows);
     host.append(h("ul", { class: "keys", "aria-hidden": "true" }, keys, this.at), this.plot, this.table);
     this.uplot = new uPlot(this.options(band), [[], ...series.map(() => [])], this.plot);
     this.plot.append(this.none, this.markLabel);
@@ -52,19 +50,19 @@ export class Chart {
     all.add(this);
   }
 
-  /** Another one takes its place. */
+  /** Removes a chart that another one replaces. */
   remove() {
     this.sized.disconnect();
     this.uplot.destroy();
     all.delete(this);
   }
 
-  /** The series as they are drawn: of a stack the whole first, so that each part lies upon it. */
+  /** The series in drawing order. In a stack the sum of all series is drawn first, so that each part covers it. */
   drawn() {
     return this.stacked ? this.series.toReversed() : this.series;
   }
 
-  /** What is drawn of a point. */
+  /** The values that are drawn for a point. */
   heights(point) {
     const values = this.series.map(({ key }) => point[key] ?? null);
     if (!this.stacked) return values;
@@ -118,7 +116,7 @@ export class Chart {
     return this.range[1] - this.range[0] > 3 * 86_400 ? date(value * 1000) : time(value * 1000)?.replace(/.*, /, "");
   }
 
-  /** `points` in order of `at` (seconds, or what the x axis holds), within `range`. */
+  /** `points` are in order of `at`, in seconds or in the unit of the x axis. */
   update(points, range) {
     this.points = points;
     this.range = range;
@@ -138,9 +136,9 @@ export class Chart {
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     const marks = this.x === "time" ? marksSummary(this.range) : "";
-    if (!last) return `${this.label}: nothing in this window.${marks}`;
+    if (!last) return `${this.label}: no data in this window.${marks}`;
     const shown = (one) => (this.total ? this.total(one) : this.valueOf(one, last));
-    return `${this.label}. ${this.summary?.(this) ?? `${this.total ? "In all" : "Last"}: ${this.named().map((one) => `${one.label} ${shown(one)}`).join(", ")}`}. All figures are in the table below.${marks}`;
+    return `${this.label}. ${this.summary?.(this) ?? `${this.total ? "Total" : "Last"}: ${this.named().map((one) => `${one.label} ${shown(one)}`).join(", ")}`}. All figures are in the table below.${marks}`;
   }
 
   valueOf(one, point) {
@@ -148,15 +146,15 @@ export class Chart {
     return value === null ? "–" : (one.scale === "right" ? (this.writeRight ?? this.write) : this.write)(value);
   }
 
-  /** The values under the cursor, else those of the whole window or the last ones. */
+  /** The values under the cursor, otherwise the totals or the last values. */
   legend(index) {
     const chosen = this.points[index] ?? null;
     const shown = chosen ?? this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     this.series.forEach((one, place) => text(this.values[place], !chosen && this.total ? this.total(one) : this.valueOf(one, shown)));
-    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : this.total ? "in all" : "");
+    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : this.total ? "total" : "");
   }
 
-  /** Says what the mark under the cursor is. */
+  /** Shows the marks under the cursor. */
   point(plot) {
     const { left } = plot.cursor;
     const said = this.x === "time" && left >= 0 ? marksAt(plot, this.range, left) : "";
@@ -169,7 +167,7 @@ export class Chart {
     this.markLabel.style.right = right ? `${this.plot.clientWidth - offsetLeft - left + 8}px` : "auto";
   }
 
-  /** The marks are others. */
+  /** Draws changed marks. */
   marked() {
     if (this.x !== "time") return;
     this.redraw();
@@ -197,7 +195,7 @@ export class Chart {
     this.rows.replaceChildren(save, h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table, list));
   }
 
-  /** The columns of the table behind the time. */
+  /** The columns of the table after the time. */
   columns() {
     return this.named().map((one) => ({ label: one.label, value: (point) => this.valueOf(one, point) }));
   }
@@ -215,7 +213,7 @@ export class Chart {
   }
 
   fail(message) {
-    this.none.textContent = `Cannot be shown: ${message}`;
+    this.none.textContent = `Could not load: ${message}`;
     this.none.hidden = false;
   }
 
@@ -224,10 +222,10 @@ export class Chart {
   }
 }
 
-/** A part of a stack: a bar from the beginning of its step on. */
+/** A part of a stack, as bars that start at their step. */
 const bar = ({ colour: name }) => ({ fill: () => colour(name), width: 0, paths: uPlot.paths.bars({ size: [0.9, 60], align: 1 }), points: { show: false } });
 
-/** Shades steps whose figures are not settled yet, and says why. */
+/** Shades steps whose figures are incomplete, and says why. */
 export function shadeSteps(plot, steps, why) {
   if (steps.length === 0) return;
   const { ctx, bbox } = plot;

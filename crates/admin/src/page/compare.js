@@ -1,4 +1,4 @@
-// Models, workloads, upstreams or anything else side by side, and a time beside another.
+// Compares models, workloads, upstreams or other dimensions, and a time with an earlier time.
 import { get } from "./api.js";
 import { AGAINST, DIMENSIONS, FILTERS, OF_PODS, address, change, same } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -14,43 +14,43 @@ export class Compare {
     this.scale = 1;
     [this.rows, this.before] = [[], new Map()];
     this.problem = h("p", { class: "note problem" });
-    this.by = picker("Compare", "by", Object.entries(DIMENSIONS));
-    this.against = picker("with", "against", [["", "nothing"], ...Object.entries(AGAINST)]);
-    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "Compare ", this.by), h("label", { class: "muted" }, "with ", this.against), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()), csvButton("side by side", () => this.rows.map((row) => ({ ...row, name: nameIn(address.params.by, row.name) })))));
-    const why = () => "no call with a speed";
+    this.by = picker("Group by", "by", Object.entries(DIMENSIONS));
+    this.against = picker("Compare with", "against", [["", "nothing"], ...Object.entries(AGAINST)]);
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "Group by ", this.by), h("label", { class: "muted" }, "Compare with ", this.against), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()), csvButton("comparison", () => this.rows.map((row) => ({ ...row, name: nameIn(address.params.by, row.name) })))));
+    const why = () => "no calls with TPS";
     this.table = new Table(host, {
-      label: "Models or workloads side by side",
+      label: "Comparison",
       order: { id: "calls", ascending: false },
       param: "sort",
       key: (row) => row.name ?? "",
-      nothing: () => "No call in this window.",
+      nothing: () => "No calls in this window.",
       columns: [
-        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name && `${nameIn(address.params.by, r.name)} ${address.params.by}`, node: (r) => nameOf(r), why: () => "calls without one" },
+        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name && `${nameIn(address.params.by, r.name)} ${address.params.by}`, node: (r) => nameOf(r), why: () => "calls without a name" },
         { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, ...this.then((r) => r.calls, count) },
-        { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, ...this.then((r) => (r.calls > 0 ? r.errors / r.calls : null), percent), why: () => "no call" },
+        { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, ...this.then((r) => (r.calls > 0 ? r.errors / r.calls : null), percent), why: () => "no calls" },
         { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, ...this.then((r) => r.tps.p50, rate), why, hint: "Half of the calls stream faster than this" },
         { id: "p10", label: "p10", num: true, wide: true, sort: (r) => r.tps.p10, text: (r) => rate(r.tps.p10), why, hint: "One call in ten is slower than this" },
-        { id: "p5", label: "p5", num: true, wide: true, sort: (r) => r.tps.p5, text: (r) => rate(r.tps.p5), why, hint: "One call in twenty is slower than this: what others write as the p95 of TPS" },
-        { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this: what others write as the p99 of TPS" },
-        { id: "judged", label: "Judged", num: true, wide: true, sort: (r) => r.tps.calls, text: (r) => `${count(r.tps.calls)} of ${count(r.calls)}`, hint: "Calls with a TPS, of all calls; the others say in their list why they have none" },
-        { id: "reported", label: "reported", num: true, wide: true, sort: (r) => r.tps_reported.p50, text: (r) => rate(r.tps_reported.p50), why: () => "the provider reported no tokens", hint: "TPS p50 in the provider's own tokens, as engines and benchmarks count them. Its tokenizer makes more or fewer tokens of a text than the one that all models are compared by" },
+        { id: "p5", label: "p5", num: true, wide: true, sort: (r) => r.tps.p5, text: (r) => rate(r.tps.p5), why, hint: "One call in twenty is slower than this; elsewhere called the p95 of TPS" },
+        { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this; elsewhere called the p99 of TPS" },
+        { id: "judged", label: "Measured", num: true, wide: true, sort: (r) => r.tps.calls, text: (r) => `${count(r.tps.calls)} of ${count(r.calls)}`, hint: "Calls with TPS out of all calls. The list of calls shows why others have none" },
+        { id: "reported", label: "Reported TPS", num: true, wide: true, sort: (r) => r.tps_reported.p50, text: (r) => rate(r.tps_reported.p50), why: () => "the provider reported no tokens", hint: "TPS p50 in the provider's own tokens, as engines and benchmarks count them. The provider's tokenizer may split a text into more or fewer tokens than the tokenizer that all models are compared by" },
         { id: "range", label: "p1 to p50", wide: true, spare: true, text: (r) => `${r.tps.p1} ${r.tps.p10} ${r.tps.p50} ${this.scale}`, node: (r) => this.range(r) },
         { id: "bands", label: "Experience", wide: true, text: (r) => JSON.stringify(r.bands), node: (r) => bands(r) },
-        { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, ...this.then((r) => r.ttft.p50, seconds), why: () => "no streamed call" },
-        { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed call" },
-        { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed call" },
-        { id: "share", label: "of the wait", num: true, wide: true, sort: (r) => r.ttft.share, text: (r) => percent(r.ttft.share), why: () => "no streamed call", hint: "Time to first token in all the time that these calls took" },
-        { id: "requests", label: "Req/s", num: true, wide: true, sort: (r) => r.requests_per_second, text: (r) => frequency(r.requests_per_second), why: () => "no time to count them over", hint: "Requests per second over the window, or what of it is kept" },
-        { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no token was counted", hint: "Output tokens" },
-        { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
-        { id: "call", label: "Cost / call", num: true, wide: true, sort: (r) => perCall(r), text: (r) => usd(perCall(r)), why: () => "no price is known for it", hint: "Of the calls with tokens and a price" },
-        { id: "per", label: "$ / M out", num: true, wide: true, sort: (r) => r.usd_per_million_output, text: (r) => usd(r.usd_per_million_output), why: () => "no price is known for it", hint: "Dollars per million output tokens" },
+        { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, ...this.then((r) => r.ttft.p50, seconds), why: () => "no streamed calls" },
+        { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed calls" },
+        { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed calls" },
+        { id: "share", label: "TTFT share", num: true, wide: true, sort: (r) => r.ttft.share, text: (r) => percent(r.ttft.share), why: () => "no streamed calls", hint: "Time to first token as a share of the total duration of these calls" },
+        { id: "requests", label: "Req/s", num: true, wide: true, sort: (r) => r.requests_per_second, text: (r) => frequency(r.requests_per_second), why: () => "the time span is unknown", hint: "Requests per second over the stored part of the window" },
+        { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no tokens were counted", hint: "Output tokens" },
+        { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known", hint: "A + means that calls without a price are not included" },
+        { id: "call", label: "Cost / call", num: true, wide: true, sort: (r) => perCall(r), text: (r) => usd(perCall(r)), why: () => "no price is known", hint: "Average of the calls with tokens and a price" },
+        { id: "per", label: "$ / M out", num: true, wide: true, sort: (r) => r.usd_per_million_output, text: (r) => usd(r.usd_per_million_output), why: () => "no price is known", hint: "Dollars per million output tokens" },
       ],
     });
     host.append(this.problem);
   }
 
-  /** Text and node of a figure, with what it was in the time that is compared with. */
+  /** Text and node of a figure, with its value in the earlier time. */
   then(figure, write) {
     const was = (row) => (this.compared ? (write(this.before.has(row.name) ? figure(this.before.get(row.name)) : null) ?? "–") : null);
     return {
@@ -59,7 +59,7 @@ export class Compare {
     };
   }
 
-  /** Shows what the address says. */
+  /** Takes the selection from the address. */
   follow() {
     const { by = "model", against = "" } = address.params;
     this.by.value = by;
@@ -80,7 +80,7 @@ export class Compare {
       this.show();
       return now;
     } catch (error) {
-      if (current()) this.problem.textContent = `Cannot be shown: ${error.message}`;
+      if (current()) this.problem.textContent = `Could not load: ${error.message}`;
       return null;
     }
   }
@@ -105,20 +105,20 @@ export class Compare {
   }
 }
 
-/** A choice that is in the address; its first value is not. */
+/** A selection that is stored in the address unless it is the first option. */
 function picker(label, param, options) {
   const select = h("select", { "aria-label": label, on: { change: () => change({ [param]: select.value === options[0][0] ? null : select.value }) } }, options.map(([value, name]) => h("option", { value, class: OF_PODS.includes(value) ? "of-fleet" : null }, name)));
   return select;
 }
 
-/** A name leads to the figures of its calls, where there is a filter of the kind. */
+/** A name that links to its figures, if there is a filter for it. */
 function nameOf({ name }) {
   const { by = "model" } = address.params;
   const words = by === "outcome" ? outcome(name)[0] : nameIn(by, name);
   return FILTERS.includes(by) ? h("a", { href: same({ [by]: name }), title: words }, words) : h("span", { title: words }, words);
 }
 
-/** Dollars of a call with a price. */
+/** The average cost of a call with a price. */
 const perCall = (row) => (known(row.cost_usd) && row.calls > row.unpriced_calls ? row.cost_usd / (row.calls - row.unpriced_calls) : null);
 const costOf = (row) => (known(row.cost_usd) ? usd(row.cost_usd) + (row.unpriced_calls > 0 ? " +" : "") : null);
 const NAMES = ["frustrating", "slow", "comfortable", "fast", "instant"];

@@ -1,24 +1,24 @@
-// What to point where: the proxy's own addresses and routes, as lines to copy.
+// The addresses and routes of the proxy, as settings to copy.
 import { h } from "./dom.js";
 
 const SHOWN = 8;
 
 export function connect(host, about) {
   const listener = about.listeners[0];
-  if (about.fleet) return host.replaceChildren(h("p", {}, "No call was found yet. The pods and the store are at ", h("a", { href: "pods" }, "Pods"), "."));
+  if (about.fleet) return host.replaceChildren(h("p", {}, "No calls were found yet. The view ", h("a", { href: "pods" }, "Pods"), " shows the pods and the store."));
   if (!listener) return host.replaceChildren(h("p", {}, "The proxy has no address for agents."));
   const base = address(listener);
   const ways = about.routes.map((route) => way(base, route));
   const more = about.listeners.slice(1).map(address);
   host.replaceChildren(
-    h("p", {}, "Agents connect at ", h("code", {}, base), more.length > 0 ? [" or ", h("code", {}, more.join(", "))] : null, ". Only the base URL changes: their own keys travel on untouched."),
+    h("p", {}, "Agents connect at ", h("code", {}, base), more.length > 0 ? [" or ", h("code", {}, more.join(", "))] : null, ". Change only the base URL. API keys are forwarded unchanged."),
     h("div", { class: "ways" }, ways.slice(0, SHOWN)),
     ways.length > SHOWN ? h("details", {}, h("summary", {}, `${ways.length - SHOWN} more routes`), h("div", { class: "ways" }, ways.slice(SHOWN))) : "",
-    h("p", { class: "note" }, "No agent at hand? ", h("code", {}, "tokengauge demo"), " runs simulated ones against a simulated backend."),
+    h("p", { class: "note" }, "Without an agent: ", h("code", {}, "tokengauge demo"), " runs simulated agents against a simulated backend."),
   );
 }
 
-/** Where nothing is told but "every address", the name this page was reached by is one. */
+/** The URL of a listener. If it listens on all addresses, the host name of the page is used. */
 function address({ address, tls }) {
   const [, host, port] = address.match(/^(.*):(\d+)$/);
   const any = host === "0.0.0.0" || host === "[::]";
@@ -37,7 +37,7 @@ function way(base, route) {
   );
 }
 
-/** The setting of the SDK that speaks to such an upstream. */
+/** The setting for the SDK of such an upstream. */
 function setting(url, route) {
   const about = `${route.urls.join(" ")} ${route.name} ${route.upstream} ${route.dialect ?? ""}`.toLowerCase();
   const known = SETTINGS.find(([pattern]) => pattern.test(about));
@@ -56,7 +56,7 @@ const SETTINGS = [
   [/ollama|:11434/, (url) => `OLLAMA_HOST=${url.replace(/^http:\/\//, "")}`],
 ];
 
-// boto3 signs the host and the path, and sends a bearer token over TLS alone.
+// boto3 signs the host and the path, and sends a bearer token only over TLS.
 function bedrock(url, route) {
   const { origin, protocol } = new URL(url);
   if (protocol === "https:") return `boto3.client("bedrock-runtime", endpoint_url="${url}")`;
@@ -71,7 +71,7 @@ function copyable(line) {
       await navigator.clipboard.writeText(line);
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Select it"; // no clipboard without TLS, away from this machine
+      button.textContent = "Select and copy"; // the clipboard needs TLS or localhost
       getSelection().selectAllChildren(code);
     }
     setTimeout(() => (button.textContent = "Copy"), 2000);

@@ -1,4 +1,4 @@
-// Where the money goes, and what has no price.
+// The cost by a dimension, and the calls without a price.
 import { DIMENSIONS, FILTERS, address, change, other, same } from "./address.js";
 import { SPENT_BY } from "./costs.js";
 import { h, keyed, meter, text } from "./dom.js";
@@ -13,11 +13,11 @@ export class Cost {
     this.by = h("select", { on: { change: () => change({ cost: this.by.value === "model" ? null : this.by.value }) } }, SPENT_BY.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
     this.list = h("ul", { class: "shares" });
     this.note = h("p", { class: "note" });
-    this.over = h("a", {}, "over time");
+    this.over = h("a", {}, "Over time");
     host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.sum, this.over), this.list, this.note);
   }
 
-  /** Shows the groups that the address asks for. */
+  /** Shows the groups of the dimension in the address. */
   update(rows) {
     this.rows = rows;
     this.by.value = address.params.cost ?? "model";
@@ -33,7 +33,7 @@ export class Cost {
     text(this.sum, priced.length > 0 ? `${usd(all)} in this window` : "");
     keyed(this.list, priced.slice(0, 10), (row) => row.name ?? "", () => h("li", { class: "share" }), (item, row) => {
       const share = all > 0 ? row.cost_usd / all : 0;
-      const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output, input included` : "";
+      const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output tokens, including input` : "";
       const by = address.params.cost ?? "model";
       const leads = row.name !== null && FILTERS.includes(by) ? same({ [by]: row.name }) : null;
       const sign = `${nameOf(row)} ${row.cost_usd} ${share}${per}${leads}`;
@@ -49,15 +49,15 @@ export class Cost {
   }
 
   missing(rows, priced, unpriced) {
-    if (rows.length === 0) return "No call in this window.";
+    if (rows.length === 0) return "No calls in this window.";
     const more = priced.length > 10 ? `The first 10 of ${priced.length}. ` : "";
     if (unpriced.length === 0) return more;
     const calls = unpriced.reduce((sum, row) => sum + missed(row), 0);
     const names = list(unpriced.map(nameOf), 3);
-    return `${more}${plural(calls, "call")} of ${names} had no known price and are in no sum. A price in the configuration, or the hourly price of your own GPUs, gives one.`;
+    return `${more}${plural(calls, "call")} of ${names} had no known price and are not included. Configure a price per token, or the hourly price of your own GPUs.`;
   }
 }
 
 const nameOf = (row) => nameIn(address.params.cost ?? "model", row.name) ?? "calls without a name";
-/** Calls without a price. */
+/** The number of calls without a price. */
 export const missed = (row) => row.unpriced_calls ?? (known(row.cost_usd) ? 0 : row.calls);

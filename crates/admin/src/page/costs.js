@@ -1,4 +1,4 @@
-// What calls cost over time, by whose or of what they are.
+// The cost of calls over time, by a dimension.
 import { get } from "./api.js";
 import { DIMENSIONS, FILTERS, OF_PODS, address, change, other } from "./address.js";
 import { Chart, shadeSteps } from "./chart.js";
@@ -10,31 +10,31 @@ import { loadMarks } from "./marks.js";
 import { nameIn } from "./names.js";
 import { Table } from "./table.js";
 
-/** What money is seldom said to be spent by. */
+/** Dimensions by which costs are rarely grouped. */
 const SELDOM = ["outcome", "prompt_length", "output_length", "upstream_facts", ...OF_PODS];
-/** What the money is spent by. */
+/** The dimensions by which costs can be grouped. */
 export const SPENT_BY = Object.keys(DIMENSIONS).filter((by) => !SELDOM.includes(by));
 const SERIES = 8;
 const DAY = 86_400;
-/** Seconds of a point: days of UTC in place of half ones, since a ledger has sums of users, keys and tools by day. */
+/** The seconds of a point. Half days become days of UTC, since a ledger has sums of users, keys and tools by day. */
 const costStep = () => (step() === DAY / 2 ? DAY : step());
 const tokensOf = ({ tokens: { input, output } }) => (input === null && output === null ? null : (input ?? 0) + (output ?? 0));
-/** What the curves are of. */
+/** What the curves show. */
 const MEASURES = {
-  cost: { label: "Cost", of: (sums) => sums.cost_usd, write: (value) => usd(value), nothing: "No call with a known price in this window." },
-  tokens: { label: "Tokens", of: tokensOf, write: (value) => count(value), nothing: "No token was counted in this window." },
+  cost: { label: "Cost", of: (sums) => sums.cost_usd, write: (value) => usd(value), nothing: "No calls with a known price in this window." },
+  tokens: { label: "Tokens", of: tokensOf, write: (value) => count(value), nothing: "No tokens were counted in this window." },
 };
 
 export class Costs {
   constructor(host) {
     this.by = h("select", { on: { change: () => change({ by: this.by.value === "model" ? null : this.by.value }) } }, SPENT_BY.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
-    this.measure = toggle("What is shown", Object.entries(MEASURES).map(([name, { label }]) => [name, label]), "cost", (name) => change({ of: name === "cost" ? null : name }));
-    this.speeds = h("a", { class: "push" }, "Cost and speed side by side");
+    this.measure = toggle("Metric", Object.entries(MEASURES).map(([name, { label }]) => [name, label]), "cost", (name) => change({ of: name === "cost" ? null : name }));
+    this.speeds = h("a", { class: "push" }, "Compare cost and speed");
     this.plot = h("div");
     this.problem = h("p", { class: "note problem" });
     this.note = h("p", { class: "note" });
     host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.measure, this.speeds, csvButton("cost over time", () => this.points())), this.plot, this.problem);
-    this.table = new Table(host, { label: "Cost by what calls have in common", order: { id: "cost", ascending: false }, param: "sort", key: ({ key }) => key, nothing: () => "No call in this window.", columns: this.columns() });
+    this.table = new Table(host, { label: "Cost by dimension", order: { id: "cost", ascending: false }, param: "sort", key: ({ key }) => key, nothing: () => "No calls in this window.", columns: this.columns() });
     host.append(this.note);
   }
 
@@ -45,16 +45,16 @@ export class Costs {
       return to ? h("a", { href: to }, words) : h("span", {}, words);
     };
     const sign = (row, words) => `${words} ${leads("calls", row)}`;
-    const why = () => "no token was counted";
+    const why = () => "no tokens were counted";
     return [
       { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.label, text: (r) => sign(r, `${r.label} ${r.colour}`), node: (r) => h("span", { title: r.label }, h("i", { class: "swatch", style: { background: `var(${r.colour})` } }), link("costs", r, r.label, { by: this.dimension })) },
-      { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => (known(r.cost_usd) ? usd(r.cost_usd) + (r.unpriced_calls > 0 ? " +" : "") : null), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
-      { id: "share", label: "Share", wide: true, sort: (r) => r.share, text: (r) => percent(r.share), why: () => "no price is known for it", node: (r) => h("span", {}, meter(r.share, "", "speed"), percent(r.share)) },
-      { id: "per", label: "Cost / call", num: true, wide: true, sort: (r) => r.per, text: (r) => usd(r.per), why: () => "no price is known for it", hint: "Of the calls with tokens and a price" },
+      { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => (known(r.cost_usd) ? usd(r.cost_usd) + (r.unpriced_calls > 0 ? " +" : "") : null), why: () => "no price is known", hint: "A + means that calls without a price are not included" },
+      { id: "share", label: "Share", wide: true, sort: (r) => r.share, text: (r) => percent(r.share), why: () => "no price is known", node: (r) => h("span", {}, meter(r.share, "", "speed"), percent(r.share)) },
+      { id: "per", label: "Cost / call", num: true, wide: true, sort: (r) => r.per, text: (r) => usd(r.per), why: () => "no price is known", hint: "Average of the calls with tokens and a price" },
       { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, text: (r) => sign(r, count(r.calls)), node: (r) => link("calls", r, count(r.calls)) },
       { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors, text: (r) => sign(r, count(r.errors)), node: (r) => (r.errors > 0 ? link("calls", r, count(r.errors), { outcome: "failed" }) : h("span", {}, "0")) },
-      { id: "input", label: "Input", num: true, wide: true, sort: (r) => r.tokens.input, text: (r) => count(r.tokens.input), why, hint: "Input tokens, those from a cache included" },
-      { id: "cached", label: "Cached", num: true, wide: true, sort: (r) => r.cached, text: (r) => percent(r.cached), why: () => "no cached input was reported", hint: "Input that came from a cache, of all input" },
+      { id: "input", label: "Input", num: true, wide: true, sort: (r) => r.tokens.input, text: (r) => count(r.tokens.input), why, hint: "Input tokens, including cached tokens" },
+      { id: "cached", label: "Cached", num: true, wide: true, sort: (r) => r.cached, text: (r) => percent(r.cached), why: () => "no cached input was reported", hint: "Share of the input that came from a cache" },
       { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why, hint: "Output tokens" },
       { id: "sessions", label: "Sessions", wide: true, text: (r) => leads("sessions", r) ?? "–", node: (r) => this.sessions(r) },
     ];
@@ -65,7 +65,7 @@ export class Costs {
     return h("a", { href: other("sessions", { [this.dimension]: row.name, sort: "-cost" }), "aria-label": `by cost: sessions of ${row.label}` }, "by cost");
   }
 
-  /** Shows what the address says, unless `current` is over by then. */
+  /** Loads the costs in the address, unless `current()` is false by then. */
   async load(current) {
     const { by = "model", of = "cost" } = address.params;
     Object.assign(this, { dimension: by, of });
@@ -77,14 +77,14 @@ export class Costs {
     try {
       const asked = (series) => get("costs", { ...filters(), dimension: by, step: `${costStep()}s`, series });
       let answer = await asked(SERIES);
-      // One that is left over has a name and is shown by it.
+      // A single remaining name is shown as itself.
       if (answer.others?.names === 1) answer = await asked(SERIES + 1);
       if (!current()) return;
       this.answer = answer;
       text(this.problem, "");
       this.show();
     } catch (error) {
-      if (current()) text(this.problem, `Cannot be shown: ${error.message}`);
+      if (current()) text(this.problem, `Could not load: ${error.message}`);
     }
   }
 
@@ -96,8 +96,8 @@ export class Costs {
     this.draw();
     this.table.update(this.rows);
     const unpriced = all.reduce((sum, one) => sum + one.unpriced_calls, 0);
-    const missing = unpriced > 0 ? ` ${plural(unpriced, "call")} had no known price and ${unpriced === 1 ? "is" : "are"} in no sum of dollars.` : "";
-    text(this.note, all.length > 0 ? `${usd(spent)} since ${time(this.answer.since)}, by when calls began.${missing}` : "");
+    const missing = unpriced > 0 ? ` ${plural(unpriced, "call")} had no known price and ${unpriced === 1 ? "is" : "are"} not included.` : "";
+    text(this.note, all.length > 0 ? `${usd(spent)} since ${time(this.answer.since)}, by the start of calls.${missing}` : "");
   }
 
   row(one, place, rest, spent) {
@@ -106,17 +106,17 @@ export class Costs {
     return { ...one, label, key: rest ? "others" : `=${one.name}`, colour: rest || place >= SERIES ? "--series-0" : `--series-${place + 1}`, share: known(cost) && spent > 0 ? cost / spent : null, per: known(cost) && calls > unpriced ? cost / (calls - unpriced) : null, cached: tokens.input > 0 && tokens.cached_input !== null ? tokens.cached_input / tokens.input : null };
   }
 
-  /** The chart has a series for each row: where those are others, it is made anew. */
+  /** Draws the chart. It is created again if the rows change, since each row is a series. */
   draw() {
     const { label, of, write, nothing } = MEASURES[this.of];
     const sign = JSON.stringify([this.of, this.rows.map((row) => row.label)]);
     if (this.sign !== sign) {
-      const open = this.chart?.table.open; // the table of the figures stays open
+      const open = this.chart?.table.open; // keeps the open table open
       this.chart?.remove();
       this.plot.replaceChildren();
       const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
-      const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "not over yet");
-      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by when calls began`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom, total: (one) => write(of(this.rows[Number(one.key.slice(1))])) ?? "–" });
+      const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "incomplete");
+      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by the start of calls`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom, total: (one) => write(of(this.rows[Number(one.key.slice(1))])) ?? "–" });
       this.chart.table.open = Boolean(open);
       this.sign = sign;
     }
@@ -134,7 +134,7 @@ export class Costs {
     this.chart.update(points, [first * width, last * width]);
   }
 
-  /** A row for each point of each series, for a file. */
+  /** The rows of the CSV file: one for each point of each series. */
   points() {
     return (this.rows ?? []).flatMap(({ label, points }) => points.map(({ at, ...sums }) => ({ at, [this.dimension]: label, ...sums })));
   }

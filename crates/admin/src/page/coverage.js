@@ -1,4 +1,4 @@
-// How many calls have a cost and a speed, and why the others have none.
+// How many calls have a cost and a TPS, and why others have none.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { h } from "./dom.js";
@@ -6,13 +6,13 @@ import { filters } from "./filters.js";
 import { count, plural } from "./format.js";
 import { unavailable, unpriced } from "./words.js";
 
-/** The calls without a figure: a link to those of each reason, the most frequent first. */
+/** Links to the calls without a figure, by reason, the most frequent first. */
 function without(parameter, reasons, words) {
   const sorted = Object.entries(reasons).sort(([, one], [, another]) => another - one);
   return sorted.flatMap(([reason, calls], at) => {
     const [short, sentence] = words(reason);
     const says = `${count(calls)} ${short}`;
-    // Records of older versions have no reason, and no filter finds them.
+    // Records of older versions have no reason, so no filter finds them.
     const shown = reason === "unknown" ? h("span", {}, says) : h("a", { href: other("calls", { [parameter]: reason }), title: sentence }, says);
     return [at === 0 ? " (" : ", ", shown, at === sorted.length - 1 ? ")" : ""];
   });

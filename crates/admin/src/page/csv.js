@@ -1,15 +1,14 @@
-// What is on the screen as a file of comma-separated values: the figures themselves, not as
-// they are rounded for people.
+// Exports the shown rows as comma-separated values with exact figures.
 import { h } from "./dom.js";
 import { userName } from "./names.js";
 import { saveFile } from "./save.js";
 
-/** A button that saves `rows()`, objects of the API, under `name`. */
-export const csvButton = (name, rows) => h("button", { type: "button", class: "csv", "aria-label": `Save ${name} as CSV`, title: `Save ${name} as CSV`, on: { click: () => save(name, rows()) } }, "CSV");
+/** A button that exports `rows()`, objects of the API, under `name`. */
+export const csvButton = (name, rows) => h("button", { type: "button", class: "csv", "aria-label": `Export ${name} as CSV`, title: `Export ${name} as CSV`, on: { click: () => save(name, rows()) } }, "CSV");
 
 const save = (name, rows) => saveFile(new Blob([csv(rows)], { type: "text/csv" }), name, "csv");
 
-/** A line for each row and one of names; members of members are columns such as `tps.p50`. */
+/** A line of column names and a line for each row. Nested members become columns such as `tps.p50`. */
 function csv(rows) {
   const flat = rows.map((row) => flatten(row));
   const columns = [...new Set(flat.flatMap((row) => Object.keys(row)))];
@@ -27,7 +26,7 @@ function flatten(value, prefix = "", into = {}) {
 
 function quoted(value) {
   if (value === null || value === undefined) return "";
-  // A name from the wire is no formula of a spreadsheet.
+  // A spreadsheet must not interpret a name from traffic as a formula.
   const written = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
   return /[",\r\n]/.test(written) ? `"${written.replaceAll('"', '""')}"` : written;
 }

@@ -1,7 +1,6 @@
-// Elements without markup: whatever a name from the wire holds, it stays text.
+// Creates elements without markup, so that names from traffic remain text.
 
-/** An element. Attributes as written; `on` takes listeners, `style` goes by the CSSOM,
- *  which the content-security-policy allows. */
+/** Creates an element. `on` has listeners. `style` is set through the CSSOM, which the content security policy allows. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -25,18 +24,18 @@ export function svg(tag, attributes = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Sets text only where it differs: screen readers hear changes, selections survive. */
+/** Sets the text only if it differs, so that screen readers hear only changes and selections are kept. */
 export function text(element, value) {
   const wanted = value ?? "";
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
-/** A number that is not known, and why. */
+/** A placeholder for an unknown number, with the reason. */
 export const unknown = (why = "unknown") =>
   h("span", { class: "unknown", title: why }, h("span", { "aria-hidden": "true" }, "–"), h("span", { class: "vh" }, why));
 
-let pressed = false; // a button of the mouse, or a finger
-const waiting = new Map(); // what is to be shown when it is released, by whose it is
+let pressed = false; // whether a mouse button or a finger is down
+const waiting = new Map(); // updates that wait for the release, by owner
 
 addEventListener("pointerdown", ({ button }) => (pressed ||= button === 0), true);
 for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, released, true);
@@ -44,7 +43,7 @@ for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, 
 function released({ type, target }) {
   if (!pressed || (type === "blur" && target !== window)) return;
   pressed = false;
-  // The click comes first.
+  // The click event comes first.
   setTimeout(() => {
     const all = [...waiting];
     waiting.clear();
@@ -52,16 +51,16 @@ function released({ type, target }) {
   });
 }
 
-/** Shows something of `owner`, which may move what is on the page; while a button is pressed not before it is released:
- *  a click on what has moved away meanwhile would be lost. */
+/** Runs `show`, which may move elements, but not while a button is pressed: a click on an element that moves away would be
+ * lost. `owner` identifies the update. */
 export function unpressed(owner, show) {
   if (pressed) return void waiting.set(owner, show);
   waiting.delete(owner);
   show();
 }
 
-/** Makes the children of `parent` those of `items`, in order; an item that was there
- *  keeps its element, and with it focus and selection. */
+/** Makes `parent` contain an element for each of `items`, in order. Existing elements are kept, with their focus and
+ * selection. */
 export function keyed(parent, items, key, make, update) {
   unpressed(parent, () => arrange(parent, items, key, make, update));
 }
@@ -69,7 +68,7 @@ export function keyed(parent, items, key, make, update) {
 function arrange(parent, items, key, make, update) {
   const wanted = new Map(items.map((item) => [key(item), item]));
   const old = parent.keyed ?? new Map();
-  // What goes goes first: an element that is moved loses its focus.
+  // Elements are removed first, since an element that is moved loses its focus.
   for (const [id, element] of old) if (!wanted.has(id)) element.remove();
   let place = parent.firstElementChild;
   parent.keyed = new Map();
@@ -82,7 +81,7 @@ function arrange(parent, items, key, make, update) {
   }
 }
 
-/** Buttons of which one is pressed. */
+/** A group of buttons of which one is pressed. */
 export function toggle(label, options, chosen, pick) {
   const group = h("div", { class: "toggle", role: "group", "aria-label": label });
   for (const [value, name] of options) {
@@ -96,7 +95,7 @@ export function toggle(label, options, chosen, pick) {
   return group;
 }
 
-/** The share of a whole as a bar. Says nothing to a screen reader: the number beside it does. */
+/** A share as a bar. Screen readers skip it, since the number is next to it. */
 export function meter(share, kind = "", extra = "") {
   const width = `${Math.max(0, Math.min(1, share || 0)) * 100}%`;
   return h("span", { class: `meter ${extra}`, "aria-hidden": "true" }, h("i", { class: kind, style: { width } }));

@@ -1,4 +1,4 @@
-// Experiments: the verdict of each in a sentence, its arms, and every metric with its interval or why there is none.
+// Experiments: verdict, arms, and every metric with its interval or the reason why there is none.
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { count, known, percent, rate, seconds, usd } from "./format.js";
@@ -16,16 +16,16 @@ export class Experiments {
       this.problem.textContent = "";
       this.show(experiments);
     } catch (error) {
-      this.problem.textContent = `Cannot be shown: ${error.message}`;
+      this.problem.textContent = `Could not load: ${error.message}`;
     }
   }
 
   show(experiments) {
-    // What is as it was stays in place, with what is focused in it.
+    // Unchanged experiments are not drawn again, so that the focus is kept.
     const sign = JSON.stringify(experiments);
     if (sign === this.sign) return;
     this.sign = sign;
-    const none = h("section", { class: "panel" }, h("p", { class: "nothing" }, "No [[experiment]] is configured. One splits the calls of a route among upstreams, or compares the variants that agents name."));
+    const none = h("section", { class: "panel" }, h("p", { class: "nothing" }, "No [[experiment]] is configured. An experiment splits the calls of a route among upstreams, or compares the variants that agents name."));
     this.list.replaceChildren(...(experiments.length > 0 ? experiments.map(panel) : [none]));
   }
 }
@@ -49,15 +49,15 @@ function armWords({ name, weight, units, complete_units: complete, calls }) {
   return `${name}: ${count(units)} units, ${count(complete)} complete with ${count(calls)} calls${share}`;
 }
 
-/** What is in no comparison. */
+/** What is excluded from the comparisons. */
 function leftOut(report) {
   const all = [
-    [report.calls_without_unit, "calls name no unit or no variant"],
-    [report.collapsed_calls, "calls are of units beyond the bound of the ledger"],
+    [report.calls_without_unit, "calls have no unit or no variant"],
+    [report.collapsed_calls, "calls belong to units beyond the limit of the ledger"],
     [report.mixed_units, "units have calls of several variants"],
-    [report.other_variants.length, "variants are no arm"],
+    [report.other_variants.length, "variants are not arms"],
   ];
-  return all.filter(([number]) => number > 0).map(([number, words]) => `${count(number)} ${words}; they are left out`);
+  return all.filter(([number]) => number > 0).map(([number, words]) => `${count(number)} ${words} and are left out`);
 }
 
 function table({ variant, baseline, metrics }, report) {
@@ -116,21 +116,21 @@ function value({ metric }, number, lower, upper) {
   return known(lower) ? `${figure(number)} (${figure(lower)} to ${figure(upper)})` : figure(number);
 }
 
-/** A share in percent with its sign. */
+/** A share in percent with a sign. */
 const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}`;
 
 function noun(metric, report) {
   const nouns = {
-    ttft_above: `calls that wait more than ${seconds(report.ttft_above)} for the first token`,
+    ttft_above: `calls with TTFT above ${seconds(report.ttft_above)}`,
     tps: "TPS",
-    tps_below: `calls that decode at ${rate(report.tps_below)} TPS or less`,
+    tps_below: `calls with at most ${rate(report.tps_below)} TPS`,
     cost: `cost per ${report.unit}`,
-    failures: "calls that fail",
-    truncated: "answers that are truncated",
-    refused: "answers that are refused",
-    empty: "answers that are empty",
-    cut_off: "answers that are cut off",
-    invalid_tool_calls: "answers that have unreadable tool calls",
+    failures: "failed calls",
+    truncated: "truncated responses",
+    refused: "refused responses",
+    empty: "empty responses",
+    cut_off: "responses that are cut off",
+    invalid_tool_calls: "responses with unreadable tool calls",
   };
   return nouns[metric] ?? metric;
 }

@@ -1,5 +1,4 @@
-// What everything on the page is about: a time, and what calls have in common. It is all in the
-// address; the form shows it and changes it.
+// The filters and the time of all views. They are stored in the address; the form shows and changes them.
 import { get } from "./api.js";
 import { FILTERS, OF_PODS, address, change, inSeconds, same } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
@@ -8,26 +7,26 @@ import { nameIn, userName } from "./names.js";
 import { OUTCOMES } from "./words.js";
 
 const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
-/** Lengths of a point of a chart, in seconds, and how many of them there are at most. */
+/** The possible steps of charts in seconds, and the largest number of points. */
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
 const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filters that only calls have
-/** Filters with a place of their own in the form. The others are behind "More filters". */
+/** Filters that are always visible. The others are in "More filters". */
 const OFTEN = ["model", "workload", "outcome"];
-/** Filters that are seldom used: what there is of them is asked for when they are opened. */
+/** Filters whose options are loaded only when "More filters" is opened. */
 const SELDOM = FILTERS.filter((name) => ![...OFTEN, "upstream", "route"].includes(name));
-const LABELS = { slo: "spent the budget of", outcome: "ended as", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };
-/** How a filter is called. */
+const LABELS = { slo: "spent budget of", outcome: "outcome", tool: "tools", cost_unavailable: "no cost:", tps_unavailable: "no TPS:" };
+/** The label of a filter. */
 export const label = (name) => LABELS[name] ?? name.replaceAll("_", " ");
-/** The same at the beginning of a line. */
+/** The capitalized label of a filter. */
 export const heading = (name) => label(name).replace(/^./, (letter) => letter.toUpperCase());
 
 let form = null;
 
-/** Whether many processes are shown in place of one. */
+/** Whether the page shows a fleet. */
 export const inFleet = () => document.body.dataset.fleet === "";
 
-/** The time that is shown, in seconds since 1970; `to` is null where it goes on. */
+/** The time that is shown, in seconds since 1970; `to` is null if the time continues. */
 export function span(now = Date.now() / 1000) {
   const { since = WINDOWS[0], from, to } = address.params;
   const begin = from ? Date.parse(from) / 1000 : now - inSeconds(since);
@@ -36,10 +35,10 @@ export function span(now = Date.now() / 1000) {
 }
 
 export const step = () => STEPS.find((step) => span().length / step <= POINTS) ?? STEPS.at(-1);
-/** Whether what happens now belongs to what is shown. */
+/** Whether present events belong to the time that is shown. */
 export const goesOn = () => !address.params.to;
 
-/** The filters alone, as parameters of the API. */
+/** The filters without the time, as parameters of the API. */
 export function names() {
   const of = [...FILTERS, ...EXTRA].filter((name) => address.params[name] !== undefined);
   return Object.fromEntries(of.map((name) => [name, address.params[name]]));
@@ -51,10 +50,10 @@ export function filters() {
   return from ? { since: from, until: to, ...names() } : { since, ...names() };
 }
 
-/** How many seconds a time is before the one shown. */
+/** The seconds between a comparison time and the time that is shown. */
 export const backBy = (against) => (against === "before" ? span().length : inSeconds(against));
 
-/** The same of a time that is `against` the one shown: that before it, or days earlier. */
+/** The filters with the comparison time, as parameters of the API. */
 export function filtersAgainst(against) {
   const { from, to, length } = span();
   const back = backBy(against);
@@ -62,12 +61,12 @@ export function filtersAgainst(against) {
   return { ...names(), since: written(from), until: written(to ?? from + length) };
 }
 
-/** Where a call has what it does not have under the name of the filter. */
+/** How to read the value of a filter from a call whose record has no member with the filter's name. */
 const ELSEWHERE = { model: (call) => call.model ?? call.model_requested, tool: (call) => call.tools, tps_unavailable: (call) => call.tps.unavailable, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
-/** What a call has of a filter. */
+/** The call's value of a filter. */
 export const valueOf = (call, name) => (name in ELSEWHERE ? ELSEWHERE[name](call) : call[name]);
 
-/** Whether a call is within the time and like the filters, as far as its record tells. */
+/** A test whether a call is within the time and matches the filters, as far as its record shows. */
 export function matching() {
   const wanted = names();
   const { from } = span();
@@ -101,19 +100,19 @@ export function startFilters(element) {
   byId("more").addEventListener("toggle", () => byId("more").open && offerNames(SELDOM));
 }
 
-/** The time that was written by hand. */
+/** Applies the time range of the form. */
 function range() {
   const { from, to } = form.elements;
   const written = (input) => (input.value ? new Date(input.value).toISOString() : null);
-  to.setCustomValidity(from.value && to.value && from.value >= to.value ? "This must be after the beginning" : "");
+  to.setCustomValidity(from.value && to.value && from.value >= to.value ? "The end must be after the start" : "");
   if (!form.reportValidity() || !from.value) return;
   change({ since: null, from: written(from), to: written(to) });
 }
 
-/** A time of the clock here, as its input takes it. */
+/** An instant in local time, in the format of the input element. */
 const local = (instant) => (instant ? new Date(Date.parse(instant) - new Date(instant).getTimezoneOffset() * 60_000).toISOString().slice(0, 19) : "");
 
-/** Shows what the address says. */
+/** Shows the filters of the address. */
 export function showFilters() {
   const { params, view } = address;
   for (const input of form.querySelectorAll("input[name=window]")) input.checked = !params.from && input.value === (params.since ?? WINDOWS[0]);
@@ -133,7 +132,7 @@ export function showFilters() {
   keyed(byId("active"), active, ({ name }) => name, () => h("li", {}, h("a", {}, h("span"), h("span", { "aria-hidden": "true" }, " ✕"))), (item, { says, without }) => {
     const [link] = item.children;
     link.setAttribute("href", same(without));
-    link.setAttribute("aria-label", `Without: ${says}`);
+    link.setAttribute("aria-label", `Remove filter: ${says}`);
     text(link.firstChild, says);
   });
   if (FILTERS.some((name) => !OFTEN.includes(name) && params[name])) byId("more").open = true;
@@ -141,46 +140,46 @@ export function showFilters() {
 
 const words = (name, value) => (name === "outcome" ? value.split(",").map((word) => OUTCOMES[word]?.[0] ?? word).join(" or ") : short(nameIn(name, value)));
 
-/** Where a curve begins, of which the earliest step with a call is known (else `Infinity`): what has just begun is shown
- *  from its beginning on, not at the edge of an empty day. */
+/** The start of a curve. `earliest` is the first step with a call, or `Infinity`. A recent start is shown from its
+ * beginning, not at the edge of an empty day. */
 export const fromFirst = (earliest, step, start, end) => (earliest === Infinity ? start : Math.max(start, Math.min(earliest - step, end - (end - start) / 5)));
 
-/** Shows a part of a curve alone, between two instants in seconds. */
+/** Shows only the part of a curve between two instants in seconds. */
 export const zoom = (from, to) => change({ since: null, from: second(from), to: second(Math.max(to, from + 1)) });
 const second = (at) => new Date(Math.round(at) * 1000).toISOString().replace(".000Z", "Z");
 
-/** Windows that hold no more than a shorter one does are switched off: `kept` seconds are known. */
+/** Disables windows that contain no more than a shorter one. `kept` is the number of seconds that are stored. */
 export function keptFor(kept) {
   const inputs = [...form.querySelectorAll("input[name=window]")];
   inputs.forEach((input, place) => {
     const shorter = place > 0 ? inSeconds(WINDOWS[place - 1]) : 0;
     input.disabled = !input.checked && place > 0 && kept <= shorter;
-    input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are kept` : "";
+    input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are stored` : "";
   });
 }
 
-/** Names to choose from: those that were ever seen stay. */
+/** Adds options to a filter. Existing options are kept. */
 export function offer(filter, names) {
   const select = form.elements[filter];
   const there = new Set([...select.options].map((option) => option.value));
   for (const name of names.filter((name) => name && !there.has(name)).sort()) select.append(h("option", { value: name }, short(nameIn(filter, name))));
 }
 
-/** Users have other names now. */
+/** Updates the options of users after their names changed. */
 export function renameUsers() {
   for (const option of form.elements.user.options) if (option.value) text(option, short(userName(option.value)));
 }
 
 let figuresAsked;
 let figures = new Promise((asked) => (figuresAsked = asked));
-/** What the view asks for, which goes first: names of users and tools take seconds where the time is long. */
+/** Takes the requests of the view, which have priority: the names of users and tools take seconds for a long time. */
 export function figuresFirst(asked) {
   figures = Promise.resolve(asked).catch(() => {});
   figuresAsked(figures);
 }
 
-/** Asks for what there is of some filters in the time that is shown: one after the other, since the proxy answers two
- *  questions of an address at once, and the next view has some. */
+/** Loads the options of some filters for the time that is shown. The requests are sequential, since the proxy answers two
+ * requests of an address at a time and the next view needs some of them. */
 export async function offerNames(some) {
   const { since, until } = filters();
   await figures;

@@ -1,4 +1,4 @@
-// Numbers as people read them. Unknown is null and never becomes 0.
+// Formats numbers for people. Unknown is null and never becomes 0.
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -13,19 +13,19 @@ export const count = of((n) => (Math.abs(n) < 10_000 ? whole.format(n) : compact
 
 export const rate = of((n) => (n !== 0 && n < 10 ? n.toFixed(1) : whole.format(n)));
 
-/** How often a second. */
+/** A rate per second. */
 export const frequency = of((n) => (n === 0 || n >= 10 ? whole.format(n) : n < 0.1 ? n.toFixed(4) : n.toFixed(2)));
 
 export const percent = of((n) => {
   const share = n * 100;
   if (share > 0 && share < 0.1) return "<0.1%";
   if (share > 99.99 && share < 100) return ">99.99%";
-  // Nines are not rounded away.
+  // Availability such as 99.96% must not be rounded up to 100%.
   if (share > 99 && share < 100) return `${share < 99.9 ? Math.floor(share * 10) / 10 : Math.floor(share * 100) / 100}%`;
   return `${Number(Math.abs(share) < 1000 ? share.toFixed(Math.abs(share) < 10 ? 1 : 0) : share.toPrecision(3))}%`;
 });
 
-/** A share as it is configured, with all its digits. */
+/** A configured share with all its digits. */
 export const promised = of((n) => `${Number((n * 100).toPrecision(12))}%`);
 
 export const usd = of((n) => {
@@ -47,7 +47,7 @@ export const seconds = of((n) => {
   return h > 0 ? `${h} h ${String(m).padStart(2, "0")} m` : `${m} m ${String(s).padStart(2, "0")} s`;
 });
 
-/** A time of today by its clock, another with its day; `at` is RFC 3339 or milliseconds. */
+/** The time of day, with the date if it is not today; `at` is RFC 3339 or milliseconds. */
 export function time(at, exact = false) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return null;
@@ -68,7 +68,7 @@ export function ago(at) {
 
 export const plural = (n, one, many = `${one}s`) => `${count(n) ?? "–"} ${n === 1 ? one : many}`;
 
-/** An id short enough for a table; the end differs where ids are made of times. */
+/** A shortened id for tables. Ids made from times differ at the end. */
 export const short = (id) => (id.length > 26 ? `${id.slice(0, 10)}…${id.slice(-12)}` : id);
 
 export const list = (names, most = 2) =>

@@ -1,5 +1,4 @@
-// Is anything wrong? One line of findings; a screen reader hears when they come and go,
-// not each time a figure within them moves.
+// A list of problems. Screen readers announce a problem when it appears or disappears, not when its figures change.
 import { other, sessionHref } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { known, percent, plural, short } from "./format.js";
@@ -9,7 +8,7 @@ import { why } from "./runaways.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
 
-/** Sessions that run away and are named. */
+/** The number of runaway sessions that are listed by name. */
 const SHOWN = 3;
 
 export class Health {
@@ -40,7 +39,7 @@ export class Health {
     const say = (key, kind, says, leads, cause) => found.push({ key, kind, says, leads, cause });
     if (link) say("link", "bad", link);
     for (const [key, kind, says] of fleet ? fleetFindings(fleet) : []) say(key, kind, says, other("pods"));
-    if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
+    if (about && !about.ready) say("ready", "warn", "Draining: do not send new traffic");
     for (const slo of slos) {
       const state = stateOf(slo);
       if (state) say(`${sloName(slo)} ${firingAlert(slo) ? "fires" : "is spent"}`, state.kind, `${sloName(slo)} ${state.says}`, `#${articleId(slo)}`, slo.cause?.sentence);
@@ -48,8 +47,8 @@ export class Health {
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);
     if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`, "#streams-title");
-    for (const one of runaways.slice(0, SHOWN)) say(`runaway ${one.session}`, "warn", `Session ${short(one.session)} runs away: ${why(one)}`, sessionHref(one.session));
-    if (runaways.length > SHOWN) say("runaways", "warn", `${plural(runaways.length - SHOWN, "more session runs", "more sessions run")} away`, other("sessions"));
+    for (const one of runaways.slice(0, SHOWN)) say(`runaway ${one.session}`, "warn", `Runaway session ${short(one.session)}: ${why(one)}`, sessionHref(one.session));
+    if (runaways.length > SHOWN) say("runaways", "warn", plural(runaways.length - SHOWN, "more runaway session"), other("sessions"));
     const share = sums?.calls > 0 ? sums.errors / sums.calls : null;
     if (severity(share)) say("errors", severity(share), `${percent(share)} of calls failed in this window`, other("calls", { outcome: "failed" }));
     if (found.length === 0) say("well", "good", this.well());
@@ -58,8 +57,8 @@ export class Health {
 
   well() {
     const { slos, sums } = this.facts;
-    const calls = sums?.calls > 0 ? (sums.errors === 0 ? "no call failed" : `${percent(sums.errors / sums.calls)} of calls failed`) : null;
+    const calls = sums?.calls > 0 ? (sums.errors === 0 ? "no failed calls" : `${percent(sums.errors / sums.calls)} of calls failed`) : null;
     const promises = slos.length > 0 ? `${plural(slos.length, "objective")} within budget` : null;
-    return `Nothing is wrong: ${[promises, calls].filter(Boolean).join(", ") || "nothing happened yet"}`;
+    return `No problems: ${[promises, calls].filter(Boolean).join(", ") || "no calls yet"}`;
   }
 }

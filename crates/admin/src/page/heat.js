@@ -1,13 +1,13 @@
-// Heat maps of calls: a column for each step of time, a row for each class of the metric.
+// Heat maps of calls: a column for each step of time, and a row for each class of the metric.
 import { Chart, colour } from "./chart.js";
 import { h, text } from "./dom.js";
 import { plural, time } from "./format.js";
 
 const FAINTEST = 0.12;
-/** Lines across the plot: 1, 2 and 5 of each power of ten. */
+/** Grid lines at 1, 2 and 5 of each power of ten. */
 const EVEN = [1, 2, 5];
 
-/** A chart of `points` with `counts` of the classes between `bounds`, and their median as a line. */
+/** A chart of `points` with `counts` by class, and their median as a line. The classes are between `bounds`. */
 export class HeatMap extends Chart {
   constructor(host, options) {
     super(host, { ...options, series: [{ key: "p50", label: "p50", colour: "--text", width: 1.5 }], high: true });
@@ -29,7 +29,7 @@ export class HeatMap extends Chart {
     };
   }
 
-  /** `points` have `counts`; those of each are between two of `bounds`. */
+  /** The `counts` of each point are between neighbouring `bounds`. */
   update(points, range, bounds = this.bounds) {
     this.bounds = bounds;
     this.largest = Math.max(1, ...points.flatMap(({ counts }) => counts ?? []));
@@ -57,13 +57,13 @@ export class HeatMap extends Chart {
     ctx.restore();
   }
 
-  /** How strong the colour of a cell is: by the logarithm, since rare calls are what one looks for. */
+  /** The strength of a cell's colour. It is logarithmic, so that rare calls are visible. */
   strength(count) {
     if (this.largest === 1) return 1;
     return FAINTEST + (1 - FAINTEST) * (Math.log(count) / Math.log(this.largest));
   }
 
-  /** The cell under the cursor in words. */
+  /** Describes the cell under the cursor. */
   legend(index) {
     super.legend(index);
     const { left, top } = this.uplot?.cursor ?? {};
@@ -79,7 +79,7 @@ export class HeatMap extends Chart {
     return `${this.write(this.bounds[place])} to ${this.write(this.bounds[place + 1])}`;
   }
 
-  /** The table has a column for each class that any call is of, after the median. */
+  /** The columns of the table: after the median, one for each class with calls. */
   columns() {
     const used = this.bounds.slice(1).map((_, place) => place).filter((place) => this.points.some(({ counts }) => counts?.[place] > 0));
     return [...super.columns(), ...used.map((place) => ({ label: this.class(place), value: ({ counts }) => String(counts?.[place] ?? 0) }))];

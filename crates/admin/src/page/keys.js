@@ -1,15 +1,14 @@
-// Keys for those who watch all day, and a list of them. They can be switched off, as other
-// software may use letters, too.
+// Keyboard shortcuts, and a list of them. They can be disabled, since other software may also use single letters.
 import { other } from "./address.js";
 import { byId, h } from "./dom.js";
 
 const STORED = "tokengauge-keys";
-/** Within this many milliseconds after `g` a letter names a view. */
+/** The milliseconds after `g` within which a letter selects a view. */
 const SOON = 1500;
-const GO = { n: ["now", "Now"], s: ["sessions", "Sessions"], c: ["calls", "Calls"], m: ["costs", "Costs"], u: ["upstreams", "Upstreams"], o: ["connect", "Connect"] };
+const GO = { n: ["now", "Overview"], s: ["sessions", "Sessions"], c: ["calls", "Calls"], m: ["costs", "Costs"], u: ["upstreams", "Upstreams"], o: ["connect", "Connect"] };
 
 let on = stored() !== "off";
-/** When `g` was pressed, by the clock of events: a page that is busy hears of keys late. */
+/** The event time at which `g` was pressed. A busy page receives keys late, so the present time would be wrong. */
 let after = -Infinity;
 
 function stored() {
@@ -20,13 +19,12 @@ function stored() {
   }
 }
 
-/** Puts the list of keys together. */
 export function startKeys() {
   const dialog = byId("keys");
-  const rows = [["?", "this list"], ["/", "to the search, else the filters"], ...Object.entries(GO).map(([key, [, name]]) => [`g ${key}`, name]), ["1 … 6", "a time window, from the shortest on"], ["Esc", "closes what is open"]];
+  const rows = [["?", "Show this list"], ["/", "Focus the search or the filters"], ...Object.entries(GO).map(([key, [, name]]) => [`g ${key}`, name]), ["1 … 6", "Select a time window, the shortest first"], ["Esc", "Close the dialog"]];
   const active = h("input", { type: "checkbox", checked: on, on: { change: () => keep(active.checked) } });
   const close = h("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, "Close");
-  dialog.append(h("h2", { id: "keys-title" }, "Keys"), h("dl", { class: "reasons" }, rows.flatMap(([key, does]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, does)])), h("label", { class: "squeeze" }, active, " Keys are on"), h("p", { class: "note" }, "Drag over a curve to see that time alone. Lists and tables scroll with the arrow keys when they have the focus."), close);
+  dialog.append(h("h2", { id: "keys-title" }, "Keyboard shortcuts"), h("dl", { class: "reasons" }, rows.flatMap(([key, does]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, does)])), h("label", { class: "squeeze" }, active, " Enable shortcuts"), h("p", { class: "note" }, "Drag over a chart to zoom in. Lists and tables that have the focus scroll with the arrow keys."), close);
   byId("show-keys").addEventListener("click", () => dialog.showModal());
   addEventListener("keydown", pressed);
 }
@@ -36,7 +34,7 @@ function keep(wanted) {
   try {
     localStorage.setItem(STORED, on ? "on" : "off");
   } catch {
-    // it lasts as long as the page
+    // the setting is kept until the page is closed
   }
 }
 
@@ -53,7 +51,7 @@ function pressed(event) {
   event.preventDefault();
 }
 
-/** As if a link had been pressed. */
+/** Follows a link as if it had been clicked. */
 function follow(href) {
   const link = h("a", { href, hidden: true });
   document.body.append(link);

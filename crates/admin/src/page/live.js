@@ -1,12 +1,11 @@
-// Events as they happen, by server-sent events over `fetch`, since `EventSource` sends no
-// token; where that does not work, by asking again and again.
+// Live events over `fetch`, since `EventSource` cannot send a token. If they do not arrive, the page polls.
 import { Failed, get, open } from "./api.js";
 
 const POLL_EVERY = 2000;
 const AGAIN_AFTER = [500, 1000, 2000, 5000, 10_000];
-const SILENT_FOR = 20_000; // streams come every second, objectives every five
+const SILENT_FOR = 20_000; // streams come every second, objectives every five seconds
 
-/** Splits a byte stream into events: `yield`s `{event, data}`. */
+/** Splits a byte stream into server-sent events `{event, data}`. */
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -24,11 +23,11 @@ async function* events(body) {
   }
 }
 
-/** What `waiting` gives; the link has failed when it gives nothing for too long. */
+/** The result of `waiting`. It fails after too long a silence. */
 function answered(waiting) {
   let timer;
   const silent = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Failed(0, "the proxy fell silent")), SILENT_FOR);
+    timer = setTimeout(() => reject(new Failed(0, "the proxy stopped sending events")), SILENT_FOR);
   });
   return Promise.race([waiting, silent]).finally(() => {
     clearTimeout(timer);
@@ -36,7 +35,7 @@ function answered(waiting) {
 }
 
 export class Live {
-  /** `take(event, data)` for each event; `tell(state, message)` when the link changes. */
+  /** `take(event, data)` is called for each event, `tell(state, message)` when the state of the connection changes. */
   constructor(take, tell) {
     Object.assign(this, { take, tell, tries: 0, running: false, connected: false });
   }
@@ -47,7 +46,7 @@ export class Live {
     this.follow();
   }
 
-  /** At once, after a token was given or the tab came back. */
+  /** Connects immediately, after a token was entered or the tab became visible. */
   again() {
     this.tries = 0;
     this.stop?.abort();
@@ -55,7 +54,7 @@ export class Live {
     this.follow();
   }
 
-  /** Nobody looks: browsers allow an address only a few connections. */
+  /** Disconnects a hidden page, since browsers limit the connections to one address. */
   rest() {
     this.stop?.abort();
     clearTimeout(this.timer);
@@ -77,7 +76,7 @@ export class Live {
       for await (const { event, data } of events(response.body)) this.take(event, JSON.parse(data));
     } catch (error) {
       if (stop.signal.aborted) return;
-      if (error.status === 401) return this.tell("lost", "a token is needed");
+      if (error.status === 401) return this.tell("lost", "a token is required");
       console.debug("events:", error.message);
     }
     stop.abort();
@@ -88,7 +87,7 @@ export class Live {
     this.timer = setTimeout(() => this.follow(), wait);
   }
 
-  /** Asks until events come; what is answered after they came is not shown. */
+  /** Polls until events arrive. Responses that come after an event are dropped. */
   async poll() {
     clearTimeout(this.poller);
     const idle = () => this.resting || this.connected;
@@ -104,7 +103,7 @@ export class Live {
       if (error.status === 401 || idle()) return;
       this.tell("lost", error.message);
     }
-    clearTimeout(this.poller); // of a question asked meanwhile
+    clearTimeout(this.poller); // of a poll that was started in between
     this.poller = setTimeout(() => this.poll(), POLL_EVERY);
   }
 }

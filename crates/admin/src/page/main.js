@@ -1,4 +1,4 @@
-// Wires the parts together: what is asked when, and which view is shown.
+// Connects the parts of the page: what is loaded when, and which view is shown.
 import { Alerts } from "./alerts.js";
 import { get, keepToken, whenRefused } from "./api.js";
 import { address, other, startAddress } from "./address.js";
@@ -30,7 +30,7 @@ import { Tiles } from "./tiles.js";
 import { Upstreams } from "./upstreams.js";
 import { inMemory } from "./words.js";
 
-const FRESH_FOR = 5000; // milliseconds between two looks at what happened
+const FRESH_FOR = 5000; // milliseconds between two updates of a view
 const SEEN_ANYWAY = 30_000;
 const REST_AFTER = 30_000;
 
@@ -53,18 +53,17 @@ const costs = new Costs(byId("costs"));
 const upstreams = new Upstreams(byId("upstreams"));
 const alertHistory = new Alerts(byId("alerts"));
 const experiments = new Experiments(byId("view-experiments"));
-byId("capsule").append(capsuleButton(whatIsShown, "Save this time as a file"));
+byId("capsule").append(capsuleButton(whatIsShown, "Export report of this period"));
 const pods = new Pods(byId("pods"));
 const live = new Live(take, link);
 
-/** What each view is called, what it shows of the address when that changes (`follow`), and how it
- *  looks again after something has happened (`again`). */
+/** The title of each view, how it follows a changed address (`follow`), and how it updates after new events (`again`). */
 const VIEWS = {
-  now: { title: "Now", follow: () => showNow(), again: () => showNow() },
+  now: { title: "Overview", follow: () => showNow(), again: () => showNow() },
   sessions: { title: "Sessions", follow: () => (showRunaways(), sessions.restart()), again: () => (showRunaways(), sessions.load()) },
-  session: { title: "A session", in: "sessions", follow: () => session.open(address.id, about?.measure), again: () => session.open(address.id, about?.measure, true) },
+  session: { title: "Session", in: "sessions", follow: () => session.open(address.id, about?.measure), again: () => session.open(address.id, about?.measure, true) },
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
-  call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
+  call: { title: "Call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
   costs: { title: "Costs", follow: () => costs.load(thisRound()), again: () => costs.load(thisRound()) },
   upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
   experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
@@ -72,16 +71,16 @@ const VIEWS = {
   connect: { title: "Connect", follow: () => {}, again: () => {} },
   pods: { title: "Pods", follow: () => pods.load(), again: () => pods.load() },
 };
-/** The views that filters and time are of. */
+/** The views with filters and a time. */
 const FILTERED = ["now", "sessions", "calls", "costs", "upstreams"];
 
 let about = null;
 let dirty = true;
 let last = 0;
-let seen = false; // whether there ever was a call
+let seen = false; // whether there has been a call
 let newest = null; // the call that ended last
 
-/** An event, or what polling found in its place. */
+/** Handles an event, or the result of a poll. */
 function take(event, data) {
   if (event === "streams") {
     if (data.streams.length > 0) hasCalls();
@@ -104,7 +103,7 @@ function take(event, data) {
   }
 }
 
-/** These calls have ended, in this order; some of them may be known. */
+/** Handles calls that have ended, in this order. Some may be known already. */
 function ended(all) {
   if (all.length === 0) return;
   hasCalls();
@@ -118,7 +117,7 @@ function ended(all) {
 }
 
 let firing = "";
-/** The tab tells of alerts, whichever view is open. */
+/** Shows firing alerts in the title of the tab. */
 function alerts(slos) {
   const all = slos.filter((slo) => slo.alerts.some((alert) => alert.firing));
   const pages = all.filter((slo) => slo.alerts.some((alert) => alert.firing && alert.severity === "page"));
@@ -139,20 +138,20 @@ function showStreams({ streams: shown, total, tokens_per_second: output }) {
 
 let lastSeen = 0;
 let asking = false;
-/** Events are of all streams: of some of them the proxy is asked. */
+/** Loads the filtered streams, since events always contain all streams. */
 async function chosenStreams() {
   if (asking) return;
   asking = true;
   try {
     const wanted = names();
     const { outcome, user, tool, experiment, cost_unavailable, tps_unavailable, slo: _, ...known } = wanted;
-    // How calls end, which tools they call, whose they are and of which experiment is known when they have ended.
+    // These values are known only after a call has ended.
     const unknown = { user, tool, experiment, outcome, cost_unavailable, tps_unavailable };
     const why = Object.keys(unknown).filter((name) => unknown[name]);
     const chosen = await get("streams", { ...known, limit: 100 });
     if (JSON.stringify(names()) !== JSON.stringify(wanted)) return;
     showStreams(chosen);
-    if (why.length > 0) text(streams.note, `Of every ${why.join(", ")}: that is known when calls have ended.`);
+    if (why.length > 0) text(streams.note, `Not filtered by ${why.join(", ")}, which ${why.length === 1 ? "is" : "are"} known only when a call has ended.`);
   } catch (error) {
     console.debug("streams:", error.message);
   } finally {
@@ -161,16 +160,16 @@ async function chosenStreams() {
 }
 
 function link(state, message) {
-  const words = { live: "Live", polling: "Every 2 s", lost: "Not reachable" };
+  const words = { live: "Live", polling: "Polling every 2 s", lost: "Not reachable" };
   const element = byId("link-state");
   element.dataset.state = state;
   element.title = message ?? "";
   text(element, words[state]);
-  // What was known before the proxy went is not what is: it is shown pale, with its time.
+  // Figures from before the connection was lost are shown pale, with their time.
   const main = byId("main");
   if (state !== "lost") lastSeen = Date.now();
   main.classList.toggle("stale", state === "lost");
-  text(byId("stale"), state === "lost" && lastSeen > 0 ? `Everything below is as of ${time(lastSeen, true)}` : "");
+  text(byId("stale"), state === "lost" && lastSeen > 0 ? `The data below is from ${time(lastSeen, true)}` : "");
   health.know({ link: state === "lost" ? `The proxy is not reachable: ${message}` : null });
 }
 
@@ -185,15 +184,15 @@ function showEmpty() {
   byId("panels").hidden = !seen;
 }
 
-let round = 0; // what an older one answers is not shown any more
+let round = 0; // results of older rounds are dropped
 
-/** The time that is shown, for the file of an incident. */
+/** The time of the view, for the report of an incident. */
 function whatIsShown() {
   const { since, until } = filters();
   return { since, until };
 }
 
-/** Asks for everything the view shows, which may have changed. */
+/** Reloads everything in the view that may have changed. */
 async function refresh() {
   began();
   await VIEWS[address.view].again();
@@ -205,7 +204,7 @@ function began() {
   dirty = false;
 }
 
-/** Whether nothing else was asked for since. */
+/** A test whether no newer round has started. */
 function thisRound() {
   const ours = round;
   return () => ours === round;
@@ -218,11 +217,11 @@ function showUpstreams() {
 
 function showNow() {
   const current = thisRound();
-  // The proxy answers one or two at a time: curves, which take longest, come last.
+  // The proxy answers one or two requests at a time, so the curves, which take longest, come last.
   return Promise.allSettled([showWhole(current), calls.load(current), showGroups(current), showCapacity(current), showRunaways(), coverage.load(current), speeds.load(filters(), current)]);
 }
 
-/** Side by side, the cost, and the names to filter by. */
+/** Loads the comparison, the cost, and the options of filters. */
 async function showGroups(current) {
   const { by = "model", cost: paid = "model" } = address.params;
   const compared = compare.load(current);
@@ -236,7 +235,7 @@ async function showGroups(current) {
   cost.update(rows[paid]);
 }
 
-/** Everything in one row: percentiles of parts do not add up. */
+/** Loads the figures of all calls in one row, since percentiles of parts cannot be summed. */
 async function showWhole(current) {
   const { groups } = await get("groups", filters());
   if (!current()) return;
@@ -271,7 +270,7 @@ async function learn() {
   about = await get("about");
   document.body.toggleAttribute("data-fleet", Boolean(about.fleet));
   if (about.fleet) {
-    text(byId("empty-title"), "No call yet");
+    text(byId("empty-title"), "No calls yet");
     await learnFleet();
   }
   text(byId("version"), `tokengauge ${about.version}`);
@@ -282,13 +281,12 @@ async function learn() {
   connect(byId("connect"), about);
   connect(byId("empty-body"), about);
   health.know({ about });
-  // A ledger remembers more than it has seen so far.
+  // A ledger contains more than the process has seen.
   const { store, since } = await get("groups", {});
   told(store, since);
   keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
 }
 
-/** The pods and the store of a fleet. */
 async function learnFleet() {
   const fleet = await get("pods");
   health.know({ fleet });
@@ -297,7 +295,7 @@ async function learnFleet() {
   offer("pod", fleet.pods.map(({ name }) => name));
 }
 
-/** Shows the frame of the view of the address. */
+/** Shows the view of the address and hides the others. */
 function showView() {
   const { view } = address;
   const { title, in: within } = VIEWS[view];
@@ -314,12 +312,11 @@ function showView() {
   if (FILTERED.includes(view)) showFilters();
 }
 
-/** Scrolls to the part of the view that the address names. */
+/** Scrolls to the fragment of the address. */
 function reveal() {
   byId(location.hash.slice(1))?.scrollIntoView();
 }
 
-/** Shows what the address says. */
 function route() {
   showView();
   const { view } = address;
@@ -337,7 +334,7 @@ function route() {
     shown?.then(reveal);
   }
   const { problems } = address;
-  text(byId("address-problem"), problems.length > 0 ? `The address of this page is wrong in ${plural(problems.length, "place")}, which ${problems.length === 1 ? "is" : "are"} left out: ${problems.join("; ")}.` : "");
+  text(byId("address-problem"), problems.length > 0 ? `The address of this page has ${plural(problems.length, "error")}, and these parts are ignored: ${problems.join("; ")}.` : "");
 }
 
 function askForToken(problem) {
@@ -353,13 +350,13 @@ byId("token-form").addEventListener("submit", (event) => {
   byId("token").close();
   begin();
 });
-// Without a token there is nothing to see behind it.
+// The page shows nothing without a token, so the dialog stays open.
 byId("token").addEventListener("cancel", (event) => event.preventDefault());
 whenRefused(askForToken);
 
 startFilters(byId("filters"));
 byId("names").append(namesForm());
-// Another file of names: all that is shown is drawn anew.
+// Draws everything again with the changed names.
 document.addEventListener("names", () => (renameUsers(), route()));
 startKeys();
 startAddress(({ another, back }) => {
@@ -410,7 +407,7 @@ document.addEventListener("visibilitychange", () => {
   refresh();
 });
 
-// What is relative in the document would be of each view's own path.
+// Makes relative links absolute, since the path differs between views.
 for (const element of document.querySelectorAll("a[href]:not([href^='#']), link[rel=icon]")) element.setAttribute("href", element.href);
 for (const image of document.querySelectorAll("img[src]")) image.setAttribute("src", image.src);
 showView();

@@ -1,4 +1,4 @@
-// Names for users, of whom records have hashes: from a file of this computer, which is read here and sent nowhere.
+// Names for the hashes of users, from a local file that the browser reads and sends nowhere.
 import { h, text } from "./dom.js";
 import { plural } from "./format.js";
 import { sha256 } from "./sha256.js";
@@ -17,18 +17,18 @@ function stored() {
   }
 }
 
-/** The name of a user, else what records have. */
+/** The name of a user, or its hash if the name is unknown. */
 export const userName = (user) => names.get(user) ?? user;
-/** The same of anything that calls are grouped by. */
+/** The name of a value of any dimension. */
 export const nameIn = (dimension, value) => (dimension === "user" ? userName(value) : value);
 
-/** The hash of a user as records have it: 32 hexadecimal digits. */
+/** The hash of a user as in records: 32 hexadecimal digits. */
 const hashOf = (user) => sha256(`tokengauge user\0${user}`).slice(0, 32);
 
-/** Reads lines of `USER` or `USER = NAME`, as `tokengauge report --user-names` does; `#` begins a comment. */
+/** Parses lines of `USER` or `USER = NAME`, like `tokengauge report --user-names`; `#` starts a comment. */
 function parsed(lines) {
   const found = lines.split(/\r?\n/).map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
-  if (found.length > MAX_NAMES) throw new Error(`it has more than ${MAX_NAMES} users`);
+  if (found.length > MAX_NAMES) throw new Error(`the file has more than ${MAX_NAMES} users`);
   return new Map(found.map((line) => {
     const at = line.indexOf(" = ");
     const [user, name] = at < 0 ? [line, line] : [line.slice(0, at).trimEnd(), line.slice(at + 3).trimStart()];
@@ -36,12 +36,12 @@ function parsed(lines) {
   }));
 }
 
-/** The choice of the file, whether this browser keeps its names, and a way to forget them. */
+/** The form for the file, for storing its names in the browser, and for forgetting them. */
 export function namesForm() {
   const said = h("span", { class: "muted", role: "status" });
   const keep = h("input", { type: "checkbox", checked: names.size > 0, on: { change: () => (remember(keep.checked), show()) } });
   const file = h("input", { type: "file", accept: ".txt,text/plain", on: { change: () => choose() } });
-  const forget = h("button", { type: "button", class: "csv", on: { click: () => (take(new Map()), (file.value = "")) } }, "Forget them");
+  const forget = h("button", { type: "button", class: "csv", on: { click: () => (take(new Map()), (file.value = "")) } }, "Forget names");
   const show = (problem) => {
     text(said, problem ?? (names.size > 0 ? `${plural(names.size, "name")}` : ""));
     said.classList.toggle("problem", Boolean(problem));
@@ -50,25 +50,25 @@ export function namesForm() {
   const take = (found) => {
     names = found;
     const kept = remember(keep.checked);
-    show(kept ? null : "This browser cannot keep them: they last as long as the page.");
+    show(kept ? null : "This browser cannot store the names. They are lost when the page is closed.");
     document.dispatchEvent(new Event("names"));
   };
   const choose = async () => {
     const [chosen] = file.files;
     if (!chosen) return;
     try {
-      if (chosen.size > MAX_BYTES) throw new Error("it has more than 2 MB");
+      if (chosen.size > MAX_BYTES) throw new Error("the file is larger than 2 MB");
       take(parsed(await chosen.text()));
     } catch (error) {
       show(`${chosen.name} cannot be used: ${error.message}`);
     }
   };
   show();
-  const title = "A text file with a user on each line as agents send it, or USER = NAME. The browser reads it; it is sent nowhere";
-  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " keep them on this computer"), forget, said);
+  const title = "A text file with one user per line, as agents send it, or USER = NAME. The file stays in the browser and is sent nowhere";
+  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " Store names on this computer"), forget, said);
 }
 
-/** Keeps the names, or what was kept no more; whether that was possible. */
+/** Stores the names in the browser or removes them. Returns whether that worked. */
 function remember(wanted) {
   try {
     if (wanted && names.size > 0) localStorage.setItem(STORED, JSON.stringify(Object.fromEntries(names)));

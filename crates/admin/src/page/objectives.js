@@ -1,4 +1,4 @@
-// What is promised, what is left of each budget and how fast it is spent.
+// Objectives: their remaining error budgets and burn rates.
 import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
 import { capsuleButton } from "./save.js";
@@ -7,7 +7,7 @@ import { count, known, percent, promised, rate, seconds } from "./format.js";
 import { objectivesSay, placeOf } from "./pods.js";
 import { budget } from "./words.js";
 
-/** Seconds before the end of a budget from which on it is worth a word. */
+/** The exhaustion of a budget is shown if it is at most this many seconds away. */
 const SOON = 7 * 86_400;
 
 export class Objectives {
@@ -19,23 +19,23 @@ export class Objectives {
       { class: "nothing", hidden: true },
       "No objective is configured. A ",
       h("code", {}, "[[slo]]"),
-      " in the configuration says what is promised, such as ",
+      " in the configuration defines one, such as ",
       h("code", {}, "ttft.at_most = \"500ms\""),
       "; ",
       h("code", {}, "tokengauge slo suggest"),
-      " proposes some from recorded calls.",
+      " proposes objectives from recorded calls.",
     );
     this.from = h("p", { class: "note" });
     host.append(this.from, this.list, this.none);
   }
 
-  /** `source` is where those of a fleet come from, of which `total` are known. */
+  /** `source` is the source of a fleet's objectives, and `total` is their number. */
   update(slos, source, total) {
     this.slos = slos;
-    const more = total > slos.length ? ` The ${count(slos.length)} of ${count(total)} with the least budget left.` : "";
+    const more = total > slos.length ? ` The ${count(slos.length)} of ${count(total)} with the least remaining budget are shown.` : "";
     text(this.from, source ? `${objectivesSay(source)}${more}` : "");
     this.show();
-    // Only a process knows how its budget was spent.
+    // Only a process has the history of its budget.
     if (!source) this.burnDowns.refresh(slos, () => this.show());
   }
 
@@ -55,40 +55,41 @@ export class Objectives {
     const { value, unit, kind } = budget(left);
     const alert = firingAlert(slo);
     const events = slo.good + slo.bad;
-    const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
+    const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no events yet";
     return [
-      h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
+      h("h3", {}, h("a", { href: spentHref(slo), title: "Calls that spent the error budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} firing${observed(alert)}`) : ""),
       h("p", { class: `left ${kind}` }, `${value} ${unit}`.trim()),
       meter(left, kind),
       this.burnDowns.curve(slo.name) ?? "",
       h("p", { class: "promise" }, `${slo.promise} for ${promised(slo.objective)} over ${slo.window}: ${met}`),
-      h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
+      h("p", { class: "burns" }, "Burn rate ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
       alert ? h("p", { class: "of-process" }, capsuleButton(() => ({ slo: slo.name }))) : "",
     ];
   }
 }
 
-/** Its name, with the pod that it is of. */
+/** The objective's name, with its pod. */
 export const sloName = ({ name, pod }) => (pod ? `${name} · ${placeOf(pod)}` : name);
 
-/** Where an objective is on the view Now. */
+/** The id of an objective's element. */
 export const articleId = (slo) => `slo-${encodeURIComponent(sloName(slo))}`;
 
-/** The gravest alert of an objective that fires. */
+/** The most severe firing alert of an objective. */
 export function firingAlert(slo) {
   const firing = slo.alerts.filter((alert) => alert.firing);
   return firing.find((one) => one.severity === "page") ?? firing[0];
 }
 
-/** What an objective does that is wrong, as `{kind, says}`; null where nothing is. */
+/** What is wrong with an objective, as `{kind, says}`; null if nothing is. */
 export function stateOf(slo) {
   const alert = firingAlert(slo);
   if (alert) return { kind: alert.severity === "page" ? "bad" : "warn", says: `burns its budget ${rate(alert.burn_short)}× too fast` };
   return slo.budget_remaining <= 0 ? { kind: "bad", says: "has spent its budget" } : null;
 }
 
-/** The view of the calls that spent an objective's budget: of `time`, else over the window of what fires, else its own. */
+/** The view of the calls that spent an objective's budget: within `time`, otherwise the window of the firing alert,
+ * otherwise the objective's window. */
 export function spentHref(slo, time = null) {
   const alert = firingAlert(slo);
   const { workload, route, upstream, team, cost_center, tenant } = slo.select;
@@ -97,7 +98,7 @@ export function spentHref(slo, time = null) {
   return href("calls", { slo: slo.name, workload, route, upstream, team, cost_center, tenant, cluster, namespace, pod, ...within });
 }
 
-/** How much of an alert's window was observed, where that is not all. */
+/** The observed part of an alert's window, if it is not the whole window. */
 const observed = ({ long, observed_seconds: seen }) => {
   const unit = { m: 60, h: 3600, d: 86_400 }[long.at(-1)] ?? 1;
   return seen < Number.parseInt(long, 10) * unit ? ` over ${seconds(seen)} of ${long}` : "";
@@ -119,5 +120,5 @@ function burns(slo) {
   return parts.flatMap((part, place) => (place ? [", ", ...part] : part));
 }
 
-/** How a budget's end is told. */
-const until = (left) => (known(left) ? `spent in ${seconds(left)} at this pace` : null);
+/** When a budget will be exhausted. */
+const until = (left) => (known(left) ? `exhausted in ${seconds(left)} at this rate` : null);

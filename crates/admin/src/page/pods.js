@@ -1,4 +1,4 @@
-// The pods of a fleet and the store of their calls: which of them cannot be reached, and why.
+// The pods of a fleet, why some cannot be reached, and the store of their calls.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -9,10 +9,10 @@ import { Table } from "./table.js";
 const STATES = { connected: ["connected", "good"], connecting: ["connecting", ""], unreachable: ["not reachable", "bad"] };
 const NAMED = 3; // names of pods in one sentence
 
-/** What a pod is called. */
+/** The name of a pod, or its address. */
 export const podName = (pod) => pod.name ?? pod.address;
 
-/** Where a pod is: its namespace and name. */
+/** The cluster, namespace and name of a pod. */
 export const placeOf = (pod) => (pod ? [pod.cluster, pod.namespace, pod.name].filter(Boolean).join("/") : null);
 
 export class Pods {
@@ -25,17 +25,17 @@ export class Pods {
     this.table = new Table(host, {
       label: "Pods, those that cannot be reached first",
       key: (pod) => pod.address,
-      nothing: () => "No pod is followed: --pods names their addresses.",
+      nothing: () => "No pods are followed. Set their addresses with --pods.",
       columns: [
         { id: "name", label: "Pod", head: true, clip: true, sort: podName, text: podName, node: (p) => h("a", { href: other("now", { pod: p.name }) }, podName(p)) },
-        { id: "namespace", label: "Namespace", clip: true, sort: (p) => p.namespace, text: (p) => p.namespace, why: () => "the pod does not say" },
-        { id: "cluster", label: "Cluster", wide: true, clip: true, sort: (p) => p.cluster, text: (p) => p.cluster, why: () => "the pod does not say" },
+        { id: "namespace", label: "Namespace", clip: true, sort: (p) => p.namespace, text: (p) => p.namespace, why: () => "not reported by the pod" },
+        { id: "cluster", label: "Cluster", wide: true, clip: true, sort: (p) => p.cluster, text: (p) => p.cluster, why: () => "not reported by the pod" },
         { id: "state", label: "State", sort: (p) => p.state, text: (p) => STATES[p.state][0], node: (p) => h("span", { class: `tag ${STATES[p.state][1]}` }, STATES[p.state][0]) },
         { id: "since", label: "Since", wide: true, sort: (p) => p.since, text: (p) => time(p.since, true) },
         { id: "streams", label: "Streams", num: true, sort: (p) => p.streams, text: (p) => count(p.streams) },
         { id: "tps", label: "TPS now", num: true, sort: (p) => p.tokens_per_second, text: (p) => rate(p.tokens_per_second) },
         { id: "address", label: "Address", wide: true, text: (p) => p.address },
-        { id: "version", label: "Version", wide: true, text: (p) => p.version, why: () => "it was not reached yet" },
+        { id: "version", label: "Version", wide: true, text: (p) => p.version, why: () => "the pod has not been reached yet" },
         { id: "error", label: "Why", text: (p) => p.error ?? "" },
       ],
     });
@@ -45,36 +45,36 @@ export class Pods {
     try {
       this.update(await get("pods"));
     } catch (error) {
-      this.problem.textContent = `Cannot be shown: ${error.message}`;
+      this.problem.textContent = `Could not load: ${error.message}`;
     }
   }
 
   update({ store, pods, objectives, objectives_error: failed, left_out: left }) {
     this.rows = pods;
-    this.problem.textContent = left > 0 ? `${plural(left, "more pod")} are not followed: there are too many.` : "";
+    this.problem.textContent = left > 0 ? `${plural(left, "more pod")} not followed, since there are too many.` : "";
     text(this.store, `Finished calls are from ${store.address}: ${storeSays(store)}; ${plural(store.calls, "call")} so far.`);
-    text(this.objectives, `${objectivesSay(objectives)}${failed ? ` It cannot be asked: ${failed}` : ""}`);
+    text(this.objectives, `${objectivesSay(objectives)}${failed ? ` Objectives cannot be queried: ${failed}` : ""}`);
     this.table.update(pods);
   }
 }
 
-/** Where objectives come from. */
+/** The source of objectives. */
 export const objectivesSay = (source) =>
   ({
-    prometheus: "Objectives are those of all pods together, by Prometheus.",
-    pods: "Objectives are each pod's own, by its own counts; --prometheus gives those of all pods together.",
-    none: "No objectives are known: neither --prometheus nor --pods is given.",
+    prometheus: "Objectives cover all pods together, computed by Prometheus.",
+    pods: "Objectives are each pod's own. Set --prometheus for objectives over all pods.",
+    none: "No objectives are known. Set --prometheus or --pods.",
   })[source];
 
 const storeSays = ({ state, error, read_at: at }) => {
-  if (state === "away") return `it does not answer (${error})${at ? `, what is shown is as of ${time(at, true)}` : ""}`;
+  if (state === "away") return `it does not respond (${error})${at ? `, and the data is from ${time(at, true)}` : ""}`;
   return state === "reading" ? "it is being read" : "up to date";
 };
 
-/** What is wrong with a fleet, as findings: `[key, kind, sentence]`. */
+/** The problems of a fleet, as `[key, kind, sentence]`. */
 export function fleetFindings({ store, pods, objectives_error: failed }) {
   const found = [];
-  if (store.state === "away") found.push(["store", "bad", `The store of finished calls is away: ${storeSays(store)}`]);
+  if (store.state === "away") found.push(["store", "bad", `The store of finished calls is unavailable: ${storeSays(store)}`]);
   else if (store.state === "reading") found.push(["store", "warn", `The store of finished calls is being read: ${plural(store.calls, "call")} so far`]);
   const gone = pods.filter(({ state }) => state === "unreachable");
   if (gone.length > 0) {
@@ -82,6 +82,6 @@ export function fleetFindings({ store, pods, objectives_error: failed }) {
     const more = gone.length > NAMED ? ` and ${count(gone.length - NAMED)} more` : "";
     found.push([`pods ${names}${more}`, "bad", `${plural(gone.length, "pod")} cannot be reached: ${names}${more}`]);
   }
-  if (failed) found.push(["objectives", "warn", `Objectives cannot be asked for: ${failed}`]);
+  if (failed) found.push(["objectives", "warn", `Objectives cannot be queried: ${failed}`]);
   return found;
 }

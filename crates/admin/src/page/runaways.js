@@ -1,11 +1,11 @@
-// Sessions that run away: what of each is above its ceiling.
+// Runaway sessions, and which limit each exceeds.
 import { get } from "./api.js";
 import { sessionHref } from "./address.js";
 import { h, keyed, text } from "./dom.js";
 import { ago, count, plural, short, usd } from "./format.js";
 
-/** How many times what is usual, where the ceiling goes by that. */
-const times = (value, usual) => (usual ? `, ${count(value / usual)} times what is usual` : "");
+/** The multiple of the usual value, if the limit depends on it. */
+const times = (value, usual) => (usual ? `, ${count(value / usual)} times the usual value` : "");
 
 const REASONS = {
   tokens: ({ value, limit, usual }) => `${count(value)} tokens a minute, above ${count(limit)}${times(value, usual)}`,
@@ -13,7 +13,7 @@ const REASONS = {
   same_tool_call: ({ value }) => `the same tool call ${count(value)} times`,
 };
 
-/** What is above its ceiling, in words. */
+/** The exceeded limits, in words. */
 export const why = ({ figures }) => figures.map((figure) => REASONS[figure.reason]?.(figure) ?? figure.reason).join("; ");
 
 export class Runaways {
@@ -24,7 +24,7 @@ export class Runaways {
     host.append(this.section);
   }
 
-  /** Asks for them and shows them; `null` where the proxy does not answer. */
+  /** Loads and shows the runaways; null if the proxy does not respond. */
   async load() {
     try {
       const { total, runaways } = await get("runaways");
@@ -38,7 +38,7 @@ export class Runaways {
 
   show(total, runaways) {
     this.section.hidden = total === 0;
-    text(this.title, `${plural(total, "session runs", "sessions run")} away`);
+    text(this.title, plural(total, "runaway session"));
     keyed(this.list, runaways, ({ session }) => session, ({ session }) => h("li", {}, h("a", { href: sessionHref(session), title: session }, short(session)), h("span")), (item, runaway) => {
       const of = runaway.agent ? ` of ${runaway.agent}` : "";
       text(item.lastElementChild, `${of}: ${why(runaway)} (began ${ago(runaway.since)})`);

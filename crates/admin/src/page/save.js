@@ -1,11 +1,11 @@
-// Saves files, which are made here or by the proxy.
+// Saves files that the page or the proxy creates.
 import { open } from "./api.js";
 import { h, text } from "./dom.js";
 
-/** Characters of a name within a file's name. */
+/** The largest number of characters of a name in a file name. */
 const LONGEST = 120;
 
-/** Saves `blob` under `name`, of which a file's name has the letters and digits, and the time. */
+/** Saves `blob`. The file name has the letters and digits of `name`, and the time. */
 export function saveFile(blob, name, kind) {
   const url = URL.createObjectURL(blob);
   const stamp = new Date().toISOString().slice(0, 19).replaceAll(":", "");
@@ -13,7 +13,7 @@ export function saveFile(blob, name, kind) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A button that saves what `path` of the API answers to `parameters()`, under `name(parameters)`, with what is wrong beside it. */
+/** A button that saves the response of `path` to `parameters()` as `name(parameters)`, and shows errors. */
 function saveButton(label, path, parameters, [name, kind], attributes) {
   const said = h("span", { class: "muted", role: "status" });
   const save = async () => {
@@ -24,23 +24,23 @@ function saveButton(label, path, parameters, [name, kind], attributes) {
       saveFile(await response.blob(), name(asked), kind);
       text(said, "");
     } catch (error) {
-      text(said, ` Cannot be saved: ${error.message}`);
+      text(said, ` Could not export: ${error.message}`);
     }
   };
   return h("span", { class: "save" }, h("button", { type: "button", ...attributes, on: { click: save } }, label), said);
 }
 
-/** A button that saves the incident of `parameters()`, an objective or a time, as one file, for those who were not there. */
-export function capsuleButton(parameters, label = "Save the incident as a file") {
-  const title = "One HTML file with curves, cause, budget, the worst calls, marks, the configuration and commands; without prompts, answers and keys";
+/** A button that exports an incident report: one file about an objective or a time. */
+export function capsuleButton(parameters, label = "Export incident report") {
+  const title = "One HTML file with curves, cause, budget, the worst calls, marks, the configuration and commands; without prompts, responses and keys";
   return saveButton(label, "capsule", parameters, [incident, "html"], { title });
 }
 
-/** The name of an incident: its objective, and its beginning where that is an instant. */
+/** The file name of an incident report: the objective, and the start if it is an instant. */
 const incident = ({ slo, since }) => ["incident", slo, since?.includes("T") ? since.slice(0, 19) : null].filter(Boolean).join(" ");
 
-/** A button that saves the newest calls of `parameters()`, filters and a time, for analysis. */
+/** A button that exports the newest calls of the filters and time in `parameters()`. */
 export function parquetButton(name, parameters) {
-  const title = "The newest 10,000 calls of these filters, with all columns; users as records have them";
-  return saveButton("Parquet", "calls.parquet", parameters, [() => name, "parquet"], { class: "csv", title, "aria-label": `Save ${name} as Parquet` });
+  const title = "The newest 10,000 calls with these filters, with all columns and hashes of users";
+  return saveButton("Parquet", "calls.parquet", parameters, [() => name, "parquet"], { class: "csv", title, "aria-label": `Export ${name} as Parquet` });
 }

@@ -1,4 +1,4 @@
-// One session: its sums, and its calls as a waterfall.
+// The view of one session: its sums, and its calls as a waterfall.
 import { Analysis } from "./analysis.js";
 import { Beside } from "./beside.js";
 import { get } from "./api.js";
@@ -17,7 +17,7 @@ export class Session {
     this.host = host;
   }
 
-  /** Shows `id`; `again` where it is there already and may have grown. `measure` holds the settings. */
+  /** Shows session `id`. With `again`, updates the session if it is shown. `measure` has the settings. */
   async open(id, measure, again = false) {
     if (again && this.id !== id) return;
     if (!again) Object.assign(this, { calls: [], sign: null });
@@ -30,7 +30,7 @@ export class Session {
       this.show(session);
       this.beside.update(session);
     } catch (error) {
-      if (!again && this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Cannot be shown: ${error.message}`)));
+      if (!again && this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Could not load: ${error.message}`)));
     }
   }
 
@@ -81,15 +81,15 @@ function facts(session, calls, measure) {
   const { tokens, seconds: took } = session;
   const unpriced = session.unpriced_calls > 0 ? `${plural(session.unpriced_calls, "call")} without a price` : null;
   const told = [
-    ["Cost", cost(session) ?? (session.unpriced_calls > 0 ? "no price is known" : "nothing to pay for"), unpriced],
+    ["Cost", cost(session) ?? (session.unpriced_calls > 0 ? "no known price" : "no billable calls"), unpriced],
     ["Calls", count(session.total_calls), session.errors > 0 ? h("a", { href: href("calls", { session: session.id, outcome: "failed", from: session.started_at }) }, `${count(session.errors)} failed`) : "none failed"],
-    ["Took", seconds(took.wall), `from ${time(session.started_at, true)}`],
-    ["Waiting for models", seconds(took.model), percent(took.wall > 0 ? took.model / took.wall : null)],
-    ["Between calls", seconds(took.tools), "tools, and people"],
-    ["Output speed", rate(session.tps.output) ? `${rate(session.tps.output)} tok/s` : "–", session.tps.output === null ? "no call with a speed" : "while decoding"],
-    ["First token, p50", seconds(took.ttft_p50) ?? "–"],
-    ["Tokens in", count(tokens.input) ?? "–", tokens.cached_input ? `${count(tokens.cached_input)} from a cache` : null],
-    ["Tokens out", count(tokens.output) ?? "–", tokens.reasoning ? `${count(tokens.reasoning)} reasoning` : null],
+    ["Duration", seconds(took.wall), `started ${time(session.started_at, true)}`],
+    ["Model time", seconds(took.model), percent(took.wall > 0 ? took.model / took.wall : null)],
+    ["Between calls", seconds(took.tools), "tools and people"],
+    ["TPS", rate(session.tps.output) ? `${rate(session.tps.output)} tok/s` : "–", session.tps.output === null ? "no calls with TPS" : "while decoding"],
+    ["TTFT p50", seconds(took.ttft_p50) ?? "–"],
+    ["Input tokens", count(tokens.input) ?? "–", tokens.cached_input ? `${count(tokens.cached_input)} cached` : null],
+    ["Output tokens", count(tokens.output) ?? "–", tokens.reasoning ? `${count(tokens.reasoning)} reasoning` : null],
     ["Agents", list(session.agents, 4) || "–"],
     ["Models", list(session.models, 4) || "–"],
     ["Workload", session.workload],
@@ -97,11 +97,11 @@ function facts(session, calls, measure) {
     ["Experiment", [session.experiment, session.variant].filter(Boolean).join(" / ") || null],
   ];
   const items = told.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
-  const kept = session.store === "memory" ? h("p", { class: "note kept" }, `${inMemory(measure, " of all sessions")}: earlier calls of this session are in no figure.`) : null;
+  const kept = session.store === "memory" ? h("p", { class: "note kept" }, `${inMemory(measure, " of all sessions")}. Earlier calls of this session are not included.`) : null;
   return [h("dl", { class: "facts" }, items), ...(kept ? [kept] : []), ...whereTimeWent(session, calls)];
 }
 
-/** The phases of the calls at hand and the time between them, as one bar. */
+/** The phases of the loaded calls and the time between calls, as one bar. */
 function whereTimeWent(session, calls) {
   const sums = new Map(Object.keys(PHASES).map((name) => [name, 0]));
   calls.forEach((call) => call.phases.forEach(({ name, start, end }) => sums.set(name, (sums.get(name) ?? 0) + end - start)));
@@ -112,7 +112,7 @@ function whereTimeWent(session, calls) {
   const style = (name, sum) => ({ width: `${(sum / all) * 100}%`, ...(name in PHASES ? { background: `var(--${name})` } : {}) });
   const bar = parts.map(([name, sum]) => h("i", { class: name in PHASES ? null : "hatched", style: style(name, sum) }));
   const keys = parts.map(([name, sum]) => h("li", {}, h("i", { class: name in PHASES ? "box" : "box hatched", title: PHASES[name], style: name in PHASES ? { background: `var(--${name})` } : {} }), name, h("b", {}, seconds(sum)), percent(sum / all)));
-  const beside = all > session.seconds.wall * 1.01 ? `, which is more than the ${seconds(session.seconds.wall)} the session took: calls ran side by side` : "";
-  const note = h("p", { class: "muted small added" }, `All calls at hand added up: ${seconds(all)}${beside}.`);
-  return [h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "Where the time went, all calls added up" }, keys), note];
+  const beside = all > session.seconds.wall * 1.01 ? `, more than the session's duration of ${seconds(session.seconds.wall)}, because calls overlapped` : "";
+  const note = h("p", { class: "muted small added" }, `Sum of all loaded calls: ${seconds(all)}${beside}.`);
+  return [h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "Phases, summed over all loaded calls" }, keys), note];
 }

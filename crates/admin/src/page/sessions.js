@@ -1,4 +1,4 @@
-// Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
+// The list of sessions. The server sorts, filters and pages, so that many sessions cost no more than a few.
 import { get } from "./api.js";
 import { address, change, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -21,7 +21,7 @@ export class Sessions {
       param: "sort",
       remote: true,
       key: (session) => session.id,
-      nothing: () => (Object.keys(address.params).length > 0 ? "No session is like that in this window." : "No session yet: a call belongs to one when its agent names it, by x-tokengauge-session or the headers of its SDK."),
+      nothing: () => (Object.keys(address.params).length > 0 ? "No sessions match in this window." : "No sessions yet. A call belongs to a session if its agent sends x-tokengauge-session or the session header of its SDK."),
       columns: COLUMNS,
     });
     this.problem = h("p", { class: "note problem" });
@@ -40,7 +40,7 @@ export class Sessions {
     }, SETTLE);
   }
 
-  /** Shows what the address says. Of the pages before one that a link led to only the first is known. */
+  /** Shows the list of the address. After a link to a later page, only the first page and this one have known cursors. */
   restart() {
     const { q = "", rows = "50", cursor = null, page = "1" } = address.params;
     this.number = cursor ? Math.max(Number(page), 2) : 1;
@@ -48,7 +48,7 @@ export class Sessions {
     if (list !== this.list) this.cursors = [null];
     this.list = list;
     if (cursor) this.cursors[this.number - 1] = cursor;
-    // What is being typed will be in the address.
+    // The text that is being typed will be in the address soon.
     if (!this.timer && this.search.value.trim() !== q) this.search.value = q;
     this.rows.value = rows;
     this.size = Number(rows);
@@ -74,7 +74,7 @@ export class Sessions {
       text(this.tasks, said(tasks));
     } catch (error) {
       if (asking.signal.aborted) return;
-      this.problem.textContent = `Cannot be shown: ${error.message}`;
+      this.problem.textContent = `Could not load: ${error.message}`;
     }
   }
 
@@ -90,30 +90,30 @@ export class Sessions {
   }
 }
 
-/** A session as a task, from its first call to its last. */
+/** Statistics of sessions as tasks, from the first call to the last. */
 const said = ({ tasks, per_minute: often, seconds: took }) =>
-  tasks > 0 ? `${plural(tasks, "task")}${known(often) ? `, ${frequency(often)} a minute` : ""}: half took up to ${seconds(took.p50)}, 95 of 100 up to ${seconds(took.p95)}, from first call to last` : "";
+  tasks > 0 ? `${plural(tasks, "task")}${known(often) ? `, ${frequency(often)} a minute` : ""}: duration p50 ${seconds(took.p50)}, p95 ${seconds(took.p95)}, from first call to last` : "";
 
 const failed = (s) => (s.errors > 0 ? h("span", { class: "tag bad" }, count(s.errors)) : h("span", {}, "0"));
 
 const COLUMNS = [
   { id: "id", label: "Session", head: true, text: (s) => s.id, node: (s) => h("a", { href: sessionHref(s.id), title: s.id }, short(s.id)) },
-  { id: "agents", label: "Agents", wide: true, clip: true, text: (s) => list(s.agents) || null, why: () => "no agent named itself" },
-  { id: "models", label: "Models", wide: true, clip: true, text: (s) => list(s.models) || null, why: () => "no model was named" },
-  { id: "last_at", label: "Last", sort: true, text: (s) => (s.in_flight > 0 ? "in flight" : ago(s.last_at)), node: (s) => (s.in_flight > 0 ? h("span", { class: "tag good" }, "in flight") : h("span", { title: time(s.last_at, true) }, ago(s.last_at))) },
+  { id: "agents", label: "Agents", wide: true, clip: true, text: (s) => list(s.agents) || null, why: () => "no agent is named" },
+  { id: "models", label: "Models", wide: true, clip: true, text: (s) => list(s.models) || null, why: () => "no model is named" },
+  { id: "last_at", label: "Last call", sort: true, text: (s) => (s.in_flight > 0 ? "in flight" : ago(s.last_at)), node: (s) => (s.in_flight > 0 ? h("span", { class: "tag good" }, "in flight") : h("span", { title: time(s.last_at, true) }, ago(s.last_at))) },
   { id: "calls", label: "Calls", num: true, sort: true, wide: true, text: (s) => count(s.calls) },
   { id: "errors", label: "Failed", num: true, sort: true, wide: true, text: (s) => count(s.errors), node: failed },
-  { id: "tokens", label: "Tokens", num: true, sort: true, wide: true, text: (s) => tokens(s), why: () => "no token was counted", hint: "Input → output" },
-  { id: "duration", label: "Took", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.wall) },
-  { id: "share", label: "Model | tools", wide: true, text: (s) => `${s.seconds.model} ${s.seconds.tools}`, node: (s) => split(s.seconds), hint: "Time with a call under way, and between calls" },
-  { id: "ttft", label: "TTFT p50", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.ttft_p50), why: () => "no streamed call" },
-  { id: "tps", label: "TPS", num: true, sort: true, text: (s) => rate(s.tps.output), why: () => "no call with a speed" },
-  { id: "cost", label: "Cost", num: true, sort: true, text: (s) => cost(s), why: (s) => (s.unpriced_calls > 0 ? "no price is known for its models" : "no token to pay for") },
+  { id: "tokens", label: "Tokens", num: true, sort: true, wide: true, text: (s) => tokens(s), why: () => "no tokens were counted", hint: "Input → output" },
+  { id: "duration", label: "Duration", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.wall) },
+  { id: "share", label: "Model | tools", wide: true, text: (s) => `${s.seconds.model} ${s.seconds.tools}`, node: (s) => split(s.seconds), hint: "Time with calls in flight, and between calls" },
+  { id: "ttft", label: "TTFT p50", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.ttft_p50), why: () => "no streamed calls" },
+  { id: "tps", label: "TPS", num: true, sort: true, text: (s) => rate(s.tps.output), why: () => "no calls with TPS" },
+  { id: "cost", label: "Cost", num: true, sort: true, text: (s) => cost(s), why: (s) => (s.unpriced_calls > 0 ? "its models have no known price" : "no billable tokens") },
 ];
 
 const tokens = ({ tokens: { input, output } }) => (input === null && output === null ? null : `${count(input) ?? "–"} → ${count(output) ?? "–"}`);
 
-/** With a sign where calls without a price are not in it. */
+/** The cost, with a + if calls without a price are not included. */
 export const cost = (session) => (session.cost_usd === null ? null : `${usd(session.cost_usd)}${session.unpriced_calls > 0 ? " +" : ""}`);
 
 function split({ wall, model, tools }) {

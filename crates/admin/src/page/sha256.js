@@ -1,13 +1,13 @@
-// SHA-256 by FIPS 180-4. The browser's own is there only over HTTPS and on this computer.
+// SHA-256 by FIPS 180-4. The browser's own implementation needs HTTPS or localhost.
 
 const primes = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199, 211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311];
-/** The first 32 bits behind the point. */
+/** The first 32 bits of the fraction. */
 const fraction = (value) => Math.floor((value - Math.floor(value)) * 2 ** 32);
 const K = primes.map((prime) => fraction(Math.cbrt(prime)));
 const START = primes.slice(0, 8).map((prime) => fraction(Math.sqrt(prime)));
 const turned = (value, by) => (value >>> by) | (value << (32 - by));
 
-/** The digest of a text in UTF-8, in hexadecimal digits. */
+/** The digest of a text (UTF-8) in hexadecimal digits. */
 export function sha256(text) {
   const bytes = new TextEncoder().encode(text);
   const padded = new DataView(new ArrayBuffer(Math.ceil((bytes.length + 9) / 64) * 64));

@@ -1,4 +1,4 @@
-// TPS, TTFT and output over time, with their percentiles.
+// TPS, TTFT and throughput over time, with percentiles.
 import { get } from "./api.js";
 import { Chart, shadeSteps } from "./chart.js";
 import { h, toggle } from "./dom.js";
@@ -10,22 +10,22 @@ import { loadMarks } from "./marks.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
-    const then = { key: "then", label: "p50 then", colour: "--second", width: 1.5, dash: [2, 3], optional: true };
+    const then = { key: "then", label: "p50 previous", colour: "--second", width: 1.5, dash: [2, 3], optional: true };
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
     this.shapes = [];
     this.tps = this.both(tps, {
-      label: "Tokens per second of a call, by the time it began",
+      label: "TPS per call, by the start of calls",
       series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, slow tail", colour: "--tail", width: 1.5 }, then],
       band: ["p90", "p10"],
       write: (value) => rate(value),
-      nothing: "No call with a speed in this window.",
+      nothing: "No calls with TPS in this window.",
     });
     this.ttft = this.both(ttft, {
-      label: "Time to first token, by the time the call began",
+      label: "Time to first token, by the start of calls",
       series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, then],
       band: ["p90", "p50"],
       write: (value) => seconds(value),
-      nothing: "No streamed call in this window.",
+      nothing: "No streamed calls in this window.",
     });
     this.output = new Chart(output, {
       label: "Output tokens, requests and failed calls per second",
@@ -40,20 +40,20 @@ export class Speeds {
     });
   }
 
-  /** Percentiles as curves, and calls as a heat map: one of them is shown. */
+  /** Creates the percentile curves and the heat map of a metric. Only one of them is visible. */
   both(host, { label, write, nothing, ...options }) {
     const [curves, heat] = [h("div"), h("div")];
-    const shape = toggle(`How it is shown: ${label}`, [["curves", "Curves"], ["heat", "Heat map"]], "curves", (shape) => change({ speeds: shape === "heat" ? shape : null }));
+    const shape = toggle(`View: ${label}`, [["curves", "Curves"], ["heat", "Heat map"]], "curves", (shape) => change({ speeds: shape === "heat" ? shape : null }));
     host.append(shape, curves, heat);
     const common = { label, write, nothing, marks: underWay, zoom };
     const drawn = new Chart(curves, { ...common, ...options });
     this.shapes.push({ shape, curves, heat });
-    let made = null; // when it is wanted for the first time
+    let made = null; // created on first use
     const heatMap = () => (made ??= new HeatMap(heat, { ...common, label: `${label}: calls by class` }));
     return { curves: () => drawn, heat: heatMap };
   }
 
-  /** Shows what the address says. */
+  /** Takes the kind of chart from the address. */
   follow() {
     const hot = address.params.speeds === "heat";
     for (const { shape, curves, heat } of this.shapes) {
@@ -63,7 +63,7 @@ export class Speeds {
     return hot;
   }
 
-  /** Shows a window, unless `current` is over by then. */
+  /** Loads a time, unless `current()` is false by then. */
   async load(filters, current) {
     const { against } = address.params;
     const hot = this.follow();
@@ -83,7 +83,7 @@ export class Speeds {
         if (hot) charts.heat().update(settled(spread(now)), range, now.bounds ?? []);
         else charts.curves().update(beside(settled(spread(now)), then, back), range);
       }
-      // A step that is not over has not all of its tokens yet.
+      // The last step does not have all of its tokens yet.
       const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
       this.output.update(over, range);
     } catch (error) {
@@ -94,7 +94,7 @@ export class Speeds {
   }
 }
 
-/** The points with the medians of an earlier time, `back` seconds before, drawn at the steps of this one. */
+/** Adds the medians of the time that is `back` seconds earlier, at the steps of the present time. */
 function beside(points, then, back) {
   if (!then) return points;
   const by = new Map(points.map((point) => [point.at, point]));
@@ -105,14 +105,14 @@ function beside(points, then, back) {
   return [...by.values()].sort((one, other) => one.at - other.at);
 }
 
-/** Shades the steps of which calls are under way. */
+/** Shades the steps with calls in flight. */
 function underWay(plot, chart) {
   const open = chart.points.filter((point) => point.in_flight > 0);
   const calls = open.reduce((sum, point) => sum + point.in_flight, 0);
-  shadeSteps(plot, open, `${plural(calls, "call")} under way`);
+  shadeSteps(plot, open, `${plural(calls, "call")} in flight`);
 }
 
-/** Of calls that began just now only the quick ones have ended: their percentiles are no figures yet. */
+/** Removes the percentiles of steps with calls in flight, since only the fast calls of these steps have ended. */
 const settled = (points) => points.map((point) => (point.in_flight > 0 ? { ...point, p10: null, p50: null, p90: null, p99: null } : point));
 
 const spread = ({ points, step }) => points.map((point) => ({ ...point, step, at: Date.parse(point.at) / 1000, failed_per_second: point.errors / step }));

@@ -1,4 +1,4 @@
-// The calls under way and how fast each is just now.
+// The calls in flight and their present speed.
 import { sessionHref } from "./address.js";
 import { h, meter } from "./dom.js";
 import { placeOf } from "./pods.js";
@@ -18,15 +18,15 @@ export class Streams {
       tall: true,
       param: "streams",
       key: (stream) => stream.id,
-      nothing: () => "No stream is in flight just now.",
+      nothing: () => "No streams are in flight.",
       columns: [
-        { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the request has not named it yet" },
+        { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the model is not known yet" },
         { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
-        { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: sessionHref(s.session), title: s.session }, short(s.session)) },
-        { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, sort: (s) => placeOf(s.pod), text: (s) => placeOf(s.pod), why: () => "the pod does not say" },
-        { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second chunk with tokens on", node: (s) => this.speed(s) },
+        { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the request names no session", node: (s) => h("a", { href: sessionHref(s.session), title: s.session }, short(s.session)) },
+        { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, sort: (s) => placeOf(s.pod), text: (s) => placeOf(s.pod), why: () => "not reported by the pod" },
+        { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known after the second chunk with tokens", node: (s) => this.speed(s) },
         { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
-        { id: "seconds", label: "For", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
+        { id: "seconds", label: "Duration", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },
         { id: "state", label: "State", text: (s) => this.state(s)[0], node: (s) => h("span", { class: `tag ${this.state(s)[1]}` }, this.state(s)[0]) },
       ],
     });
@@ -48,7 +48,7 @@ export class Streams {
     const speeds = streams.map(({ tps }) => tps).filter(known);
     this.fastest = Math.max(this.fastest * 0.98, ...speeds, 60);
     this.table.update(streams.slice(0, SHOWN));
-    this.note.textContent = total > SHOWN ? `The newest ${SHOWN} of ${count(total)}.` : "";
+    this.note.textContent = total > SHOWN ? `The newest ${SHOWN} of ${count(total)} streams are shown.` : "";
   }
 }
 

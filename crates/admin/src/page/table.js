@@ -1,13 +1,13 @@
-// A table whose rows are kept while their figures move.
+// A table that keeps its row elements while their values change.
 import { address, change } from "./address.js";
 import { h, keyed, unknown, unpressed } from "./dom.js";
 
 /**
- * `columns`: `id`, `label`, `text(item)` (null is unknown, and `why(item)` says why);
- * `node(item)` in place of the text, made anew only when `text` changes; `sort(item)` or
- * `true` for one that the server sorts by; `num`, `wide` (left out on a phone), `spare` (left out but on the widest screens), `fleet` (of many
- * processes alone), `head` (names the row), `hint`. `order` is `{id, ascending}`; with `param` it is in the address
- * under this name; with `remote` the caller brings the rows in order.
+ * `columns` have `id`, `label` and `text(item)`. If the text is null, the value is unknown and `why(item)` gives the reason.
+ * `node(item)` replaces the text and is called again only if the text changes. `sort(item)` is the sort key, or `true` if
+ * the server sorts. Other members: `num`, `wide` (hidden on a phone), `spare` (shown only on wide screens), `fleet` (shown
+ * only for a fleet), `head` (the name of the row), `hint`. `order` is `{id, ascending}`; `param` is the parameter of the
+ * address that stores it. With `remote` the caller sorts the rows.
  */
 export class Table {
   constructor(host, { label, columns, key, order, param, remote, tall, nothing, kind = "" }) {
@@ -57,7 +57,7 @@ export class Table {
     });
   }
 
-  /** Unknown values come last, whatever the order. */
+  /** Unknown values come last in both directions. */
   inOrder(items) {
     const column = this.columns.find((column) => column.id === this.order?.id);
     if (this.remote || typeof column?.sort !== "function") return items;
@@ -79,7 +79,7 @@ export class Table {
     const { items } = this;
     this.scroll.hidden = items.length === 0;
     this.empty.hidden = items.length !== 0;
-    this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "Nothing here.") : "";
+    this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "No rows.") : "";
     keyed(this.body, this.inOrder(items), this.key, () => this.row(), (row, item) => this.fill(row, item));
   }
 

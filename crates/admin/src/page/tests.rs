@@ -2,7 +2,6 @@ use super::*;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Every file below `folder` that a browser would ask for, by its name from `root` on.
 fn files(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

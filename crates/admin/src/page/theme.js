@@ -1,4 +1,4 @@
-// Before the first paint, so that nothing flashes. A switch overrides the system's wish.
+// Runs before the first paint, so that the page does not flash. The switch overrides the system setting.
 "use strict";
 (() => {
   const KEY = "tokengauge-theme";
@@ -7,7 +7,7 @@
     try {
       return localStorage.getItem(KEY);
     } catch {
-      return null; // storage can be forbidden
+      return null; // the browser may forbid storage
     }
   };
   const chosen = stored();
@@ -23,7 +23,7 @@
       try {
         localStorage.setItem(KEY, select.value);
       } catch {
-        // it lasts as long as the page
+        // the choice is kept until the page is closed
       }
       tell();
     });

@@ -1,4 +1,4 @@
-// The upstreams: what waits for them, how full they are, and which endpoints are left alone.
+// The upstreams: pending requests, load of the engines, and ejected endpoints.
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { csvButton } from "./csv.js";
@@ -8,13 +8,13 @@ import { count, frequency, percent, rate, seconds } from "./format.js";
 import { Table } from "./table.js";
 import { severity } from "./tiles.js";
 
-const unread = (u) => (u.engine ? (u.engine.up ? "its engine does not report it" : "its engine's metrics cannot be read") : "metrics_url of the upstream is not set");
+const unread = (u) => (u.engine ? (u.engine.up ? "the engine does not report it" : "the engine's metrics cannot be read") : "metrics_url of the upstream is not set");
 
 export class Upstreams {
   constructor(host) {
     this.rows = [];
     this.problem = h("p", { class: "note problem" });
-    host.append(h("div", { class: "head" }, h("p", { class: "note" }, "Connections and engines as they are now; speeds and failures of the calls of the filters."), h("span", { class: "push" }), csvButton("upstreams", () => this.rows)), this.problem);
+    host.append(h("div", { class: "head" }, h("p", { class: "note" }, "Connections and engines show the present state. TPS, TTFT and failures cover the calls that match the filters."), h("span", { class: "push" }), csvButton("upstreams", () => this.rows)), this.problem);
     const calls = (u) => u.of?.calls > 0;
     this.table = new Table(host, {
       label: "Upstreams",
@@ -24,19 +24,19 @@ export class Upstreams {
       nothing: () => "No upstream is configured.",
       columns: [
         { id: "name", label: "Upstream", head: true, clip: true, sort: (u) => u.name, text: (u) => u.name, node: (u) => h("a", { href: other("now", { upstream: u.name }) }, u.name) },
-        { id: "in_flight", label: "In flight", num: true, sort: (u) => u.in_flight, text: (u) => count(u.in_flight), hint: "Requests at its endpoints now" },
-        { id: "pending", label: "Waiting", num: true, sort: (u) => u.pending, text: (u) => count(u.pending), node: (u) => figure(count(u.pending), u.pending > 0 ? "warn" : ""), hint: "Requests that wait here for a connection" },
-        { id: "queue", label: "Engine's queue", num: true, sort: (u) => u.engine?.queue_depth, text: (u) => count(u.engine?.queue_depth), why: unread, node: (u) => figure(count(u.engine.queue_depth), u.engine.queue_depth > 0 ? "warn" : ""), hint: "Requests that wait within the engine, by its own metrics" },
+        { id: "in_flight", label: "In flight", num: true, sort: (u) => u.in_flight, text: (u) => count(u.in_flight), hint: "Requests in flight at the endpoints" },
+        { id: "pending", label: "Pending", num: true, sort: (u) => u.pending, text: (u) => count(u.pending), node: (u) => figure(count(u.pending), u.pending > 0 ? "warn" : ""), hint: "Requests that wait in the proxy for a connection" },
+        { id: "queue", label: "Engine queue", num: true, sort: (u) => u.engine?.queue_depth, text: (u) => count(u.engine?.queue_depth), why: unread, node: (u) => figure(count(u.engine.queue_depth), u.engine.queue_depth > 0 ? "warn" : ""), hint: "Requests that wait in the engine, from the engine's metrics" },
         { id: "running", label: "Running", num: true, wide: true, sort: (u) => u.engine?.running, text: (u) => count(u.engine?.running), why: unread },
-        { id: "kv", label: "KV cache", num: true, sort: (u) => u.engine?.kv_cache, text: (u) => percent(u.engine?.kv_cache), why: unread, node: (u) => figure(percent(u.engine.kv_cache), u.engine.kv_cache > 0.9 ? "bad" : u.engine.kv_cache > 0.75 ? "warn" : ""), hint: "What of the KV cache is in use, by the engine's own metrics" },
+        { id: "kv", label: "KV cache", num: true, sort: (u) => u.engine?.kv_cache, text: (u) => percent(u.engine?.kv_cache), why: unread, node: (u) => figure(percent(u.engine.kv_cache), u.engine.kv_cache > 0.9 ? "bad" : u.engine.kv_cache > 0.75 ? "warn" : ""), hint: "Used part of the KV cache, from the engine's metrics" },
         { id: "endpoints", label: "Endpoints", sort: (u) => ejected(u).length, text: (u) => endpoints(u), node: (u) => h("span", { title: u.endpoints.map(({ name, in_flight: now }) => `${name}: ${now} in flight`).join("\n") }, h("span", { class: ejected(u).length > 0 ? "tag bad" : "" }, endpoints(u))), why: () => "no request has resolved its name yet" },
         { id: "connections", label: "Connections", num: true, wide: true, sort: (u) => u.connections, text: (u) => count(u.connections) },
-        { id: "refused", label: "Refused", num: true, wide: true, sort: (u) => u.refused, text: (u) => count(u.refused), hint: "Requests refused because no connection became free, since the start" },
-        { id: "tps", label: "TPS p50", num: true, sort: (u) => u.of?.tps.p50, text: (u) => rate(u.of?.tps.p50), why: () => "no call with a speed" },
-        { id: "ttft", label: "TTFT p95", num: true, wide: true, sort: (u) => u.of?.ttft.p95, text: (u) => seconds(u.of?.ttft.p95), why: () => "no streamed call" },
-        { id: "rate", label: "Req/s", num: true, wide: true, sort: (u) => u.of?.requests_per_second, text: (u) => frequency(u.of?.requests_per_second), why: () => "no call" },
-        { id: "failed", label: "Failed", num: true, sort: (u) => (calls(u) ? u.of.errors / u.of.calls : null), text: (u) => (calls(u) ? percent(u.of.errors / u.of.calls) : null), why: () => "no call", node: (u) => h("a", { class: `tag ${severity(u.of.errors / u.of.calls)}`, href: other("calls", { upstream: u.name, outcome: "failed" }) }, percent(u.of.errors / u.of.calls)) },
-        { id: "knee", label: "Knee", num: true, wide: true, sort: (u) => u.knee?.concurrency, text: (u) => count(u.knee?.concurrency), why: (u) => u.reason ?? "too little was seen", hint: "Streams from which on more of them bring hardly more throughput" },
+        { id: "refused", label: "Refused", num: true, wide: true, sort: (u) => u.refused, text: (u) => count(u.refused), hint: "Requests refused because no connection became free, since the process started" },
+        { id: "tps", label: "TPS p50", num: true, sort: (u) => u.of?.tps.p50, text: (u) => rate(u.of?.tps.p50), why: () => "no calls with TPS" },
+        { id: "ttft", label: "TTFT p95", num: true, wide: true, sort: (u) => u.of?.ttft.p95, text: (u) => seconds(u.of?.ttft.p95), why: () => "no streamed calls" },
+        { id: "rate", label: "Req/s", num: true, wide: true, sort: (u) => u.of?.requests_per_second, text: (u) => frequency(u.of?.requests_per_second), why: () => "no calls" },
+        { id: "failed", label: "Failed", num: true, sort: (u) => (calls(u) ? u.of.errors / u.of.calls : null), text: (u) => (calls(u) ? percent(u.of.errors / u.of.calls) : null), why: () => "no calls", node: (u) => h("a", { class: `tag ${severity(u.of.errors / u.of.calls)}`, href: other("calls", { upstream: u.name, outcome: "failed" }) }, percent(u.of.errors / u.of.calls)) },
+        { id: "knee", label: "Knee", num: true, wide: true, sort: (u) => u.knee?.concurrency, text: (u) => count(u.knee?.concurrency), why: (u) => u.reason ?? "not enough data", hint: "Concurrency above which throughput hardly grows" },
       ],
     });
   }
@@ -53,11 +53,11 @@ export class Upstreams {
       this.problem.textContent = "";
       this.table.update(this.rows);
     } catch (error) {
-      if (current()) this.problem.textContent = `Cannot be shown: ${error.message}`;
+      if (current()) this.problem.textContent = `Could not load: ${error.message}`;
     }
   }
 }
 
 const figure = (value, kind) => h("span", { class: kind ? `tag ${kind}` : null }, value);
 const ejected = (u) => u.endpoints.filter((endpoint) => endpoint.ejected_seconds !== null);
-const endpoints = (u) => (u.endpoints.length === 0 ? null : ejected(u).length > 0 ? `${ejected(u).length} of ${count(u.endpoints.length)} left alone` : count(u.endpoints.length));
+const endpoints = (u) => (u.endpoints.length === 0 ? null : ejected(u).length > 0 ? `${ejected(u).length} of ${count(u.endpoints.length)} ejected` : count(u.endpoints.length));

@@ -1,11 +1,11 @@
-// Calls against time: a table whose last column draws what the others say in figures.
+// The waterfall of calls: a table whose last column draws the phases over time.
 import { callHref } from "./address.js";
 import { h } from "./dom.js";
 import { count, known, rate, seconds, usd } from "./format.js";
 import { placeOf } from "./pods.js";
 import { PHASES, outcome } from "./words.js";
 
-const LONG = 8; // seconds between calls that can be shortened
+const LONG = 8; // waits between calls above this number of seconds can be shortened
 const SHORTENED = 2;
 
 export class Waterfall {
@@ -14,7 +14,7 @@ export class Waterfall {
     this.squeeze = h("input", { type: "checkbox", on: { change: () => this.draw() } });
     this.option = h("label", { class: "squeeze muted" }, this.squeeze, " shorten long waits between calls");
     this.ticks = h("span", { class: "ticks", "aria-hidden": "true" });
-    const heads = [["Agent and model"], ["Start", "num wide"], ["Waited", "num wide"], ["Took", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
+    const heads = [["Agent and model"], ["Start", "num wide"], ["Wait", "num wide"], ["Duration", "num"], ["TTFT", "num wide"], ["TPS", "num wide"], ["Output", "num wide"], ["Cost", "num wide"]];
     this.body = h("tbody");
     const bars = h("th", { scope: "col" }, h("span", { class: "vh" }, "Phases over time"), this.ticks);
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)), bars);
@@ -22,14 +22,14 @@ export class Waterfall {
     const key = (sign, words) => h("li", { hidden: true }, sign, words);
     this.onPath = key(h("i", { class: "box path" }), "on the critical path");
     this.failed = key(h("b", { class: "problem", "aria-hidden": "true" }, "✕"), "failed");
-    host.append(this.option, h("ul", { class: "keys", "aria-label": "What rows are marked with" }, this.onPath, this.failed), h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
+    host.append(this.option, h("ul", { class: "keys", "aria-label": "Legend" }, this.onPath, this.failed), h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
   }
 
-  /** `path` holds the ids of the calls on the critical path. */
+  /** `path` has the ids of the calls on the critical path. */
   update(session, calls, path) {
     const waits = calls.reduce((sum, call) => sum + ((call.wait_before ?? 0) > LONG ? call.wait_before : 0), 0);
     this.option.hidden = waits === 0;
-    // A session that mostly waited shows nothing else otherwise.
+    // A session that mostly waited would otherwise show only waits.
     if (this.session?.id !== session.id) this.squeeze.checked = waits > session.seconds.wall * 0.4;
     Object.assign(this, { session, calls, path });
     this.draw();
@@ -66,7 +66,7 @@ export class Waterfall {
     return open ? [row, h("tr", { class: "more" }, h("td", { colspan: "9" }, detail(call, this.path.has(call.id))))] : [row];
   }
 
-  /** The agent is told where there are several. */
+  /** The name of a row, which has the agent if there are several. */
   name(call) {
     const agent = this.session.agents.length > 1 ? call.agent : null;
     const pod = new Set(this.calls.map(({ pod: of }) => placeOf(of))).size > 1 ? call.pod?.name : null;
@@ -98,19 +98,19 @@ function detail(call, onPath) {
     ["Pod", placeOf(call.pod)],
     ["Child of", call.parent_agent],
     ["Streamed", call.streamed === null ? null : call.streamed ? "yes" : "no"],
-    ["Tokens in", count(call.tokens.input)],
-    ["From a cache", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
-    ["Reasoning", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
+    ["Input tokens", count(call.tokens.input)],
+    ["Cached input tokens", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
+    ["Reasoning tokens", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
     ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap between tokens", seconds(call.longest_gap)],
-    ["Critical path", onPath ? "on it" : null],
+    ["Critical path", onPath ? "yes" : null],
     ["Call", h("a", { href: callHref(call.id) }, h("code", {}, call.id))],
   ];
   return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
 }
 
-/** How deep each agent stands below the first, by the parents that calls name. */
+/** The depth of each agent in the tree of parent agents. */
 function generations(calls) {
   const parents = new Map(calls.filter((call) => call.parent_agent && call.parent_agent !== call.agent).map((call) => [call.agent, call.parent_agent]));
   const depth = (agent, seen = new Set()) => {
@@ -120,7 +120,7 @@ function generations(calls) {
   return new Map(calls.map(({ agent }) => [agent, depth(agent)]));
 }
 
-/** Seconds to a place on the bar, with long waits cut short where that is wanted. */
+/** Maps seconds to places on the bar, optionally with shortened waits. */
 class Scale {
   constructor(calls, squeezed) {
     this.cuts = [];
@@ -146,7 +146,7 @@ class Scale {
     return `${((this.shown(end) - this.shown(Math.max(0, start))) / this.length) * 100}%`;
   }
 
-  /** Ticks at even places; with cuts they tell the true time there. */
+  /** Ticks at even times. With shortened waits only the ends are labelled. */
   ticks() {
     if (this.cuts.length > 0) return [0, 1].map((share) => [`${share * 100}%`, seconds(this.end * share) ?? "0"]);
     const step = NICE.find((step) => this.end / step <= 5) ?? Math.ceil(this.end / 5);

@@ -1,4 +1,4 @@
-//! The activity of a connection: its requests in progress, and since when it is idle.
+//! The activity of a connection: its requests in flight, and since when it is idle.
 
 use super::Timeouts;
 use axum::body::Body;
@@ -17,20 +17,18 @@ pub(super) struct Activity(Mutex<RequestsInProgress>);
 
 #[derive(Debug)]
 struct RequestsInProgress {
-    /// The instant of the last progress of each request in progress, by number.
     requests: BTreeMap<u64, Instant>,
-    /// The number of requests so far.
     begun: u64,
     idle_since: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Liveness {
-    /// Nothing until this instant.
+    /// Check again at this instant.
     Fine(Instant),
-    /// It has been idle for too long: shut it down gracefully.
+    /// The connection was idle for too long and must shut down gracefully.
     Idle,
-    /// Its peer has not sent a complete request head, or stopped reading or sending: close it.
+    /// The peer did not send a complete request head, or stopped reading or sending. The connection must be closed.
     Stalled,
 }
 
@@ -43,7 +41,6 @@ impl Activity {
         }))
     }
 
-    /// A request head was read.
     pub(super) fn begin(self: &Arc<Self>) -> RequestInProgress {
         let mut state = self.state();
         let number = state.begun;
@@ -56,7 +53,6 @@ impl Activity {
         }
     }
 
-    /// Whether no request is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.state().requests.is_empty()
     }
@@ -84,7 +80,7 @@ impl Activity {
     }
 }
 
-/// A request in progress, until this is dropped.
+/// A request in flight, until this is dropped.
 #[derive(Debug)]
 pub(super) struct RequestInProgress {
     activity: Arc<Activity>,
@@ -106,11 +102,9 @@ impl Drop for RequestInProgress {
     }
 }
 
-/// A response body that notes progress: hyper polls for the next part when there is room for
-/// it, which means that the peer reads.
+/// A response body that records progress. Hyper polls for the next part when it has room, which means that the peer reads.
 pub(super) struct TrackedBody {
     body: Body,
-    /// What is left of its last frame.
     rest: Bytes,
     in_progress: RequestInProgress,
 }
@@ -124,8 +118,8 @@ impl TrackedBody {
         }
     }
 
-    /// The next part of a frame. A frame can be megabytes of metrics, and to write as much at once takes a thread longer
-    /// than a chunk of the traffic on the same core may wait: traffic runs in between.
+    /// The next part of a frame. A frame can be megabytes of metrics. Writing all of it at once would block traffic on the
+    /// same core for too long, so traffic runs in between.
     fn part(&mut self) -> Bytes {
         const AT_ONCE: usize = 32 * 1024;
         self.rest.split_to(AT_ONCE.min(self.rest.len()))

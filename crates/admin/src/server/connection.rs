@@ -1,4 +1,4 @@
-//! A connection: TLS where it is configured, the protocol, and the timeouts.
+//! A connection: TLS if configured, the protocol, and the timeouts.
 
 use super::activity::{Liveness, TrackedBody};
 use super::slots::{Closed, Slot, Source};
@@ -23,10 +23,8 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 32;
 const HEAD_BYTES: u32 = 32 * 1024;
-/// How often an HTTP/2 peer is pinged, and how long its answer may take.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 
@@ -34,11 +32,10 @@ pub(super) struct Connection {
     pub(super) slot: Slot,
     pub(super) service: Router,
     pub(super) timeouts: Timeouts,
-    /// Becomes `true` when the server shuts down.
     pub(super) ending: watch::Receiver<bool>,
 }
 
-/// The protocol. It is never detected by the first bytes, which may not come.
+/// The protocol. It is not detected from the first bytes, since they may never come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
@@ -93,7 +90,7 @@ impl Connection {
         };
         let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
         let mut ending = self.ending.clone();
-        // Set when a graceful shutdown has begun: the instant at which the connection is closed.
+        // Once a graceful shutdown has begun, the instant at which the connection is closed.
         let mut ends_by: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -110,7 +107,7 @@ impl Connection {
                 (end, Liveness::Fine(until)) => end.map_or(until, |end| end.min(until)),
             };
             tokio::select! {
-                // A client that disconnects is no error.
+                // A client that disconnects is not an error.
                 _ = connection.as_mut() => return,
                 _ = ending.wait_for(|ending| *ending), if ends_by.is_none() => {
                     connection.as_mut().graceful_shutdown();
@@ -142,7 +139,7 @@ fn builder(protocol: Protocol, keep_alive: bool) -> Builder<TokioExecutor> {
     }
 }
 
-/// Serves requests, each of which is in progress until its answer has been read.
+/// Serves requests. Each request is in flight until its response has been read.
 struct Tracked<'a> {
     slot: &'a Slot,
     service: TowerToHyperService<Router>,
@@ -173,7 +170,7 @@ impl Service<Request<Incoming>> for Tracked<'_> {
 }
 
 fn no_room() -> Response<axum::body::Body> {
-    let message = "too many connections are open here; close some, or ask again in a while";
+    let message = "too many connections are open; close some, or try again later";
     let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);

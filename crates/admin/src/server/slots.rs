@@ -1,7 +1,6 @@
-//! Bounds on open connections: in all, and from one source address. Where there is no slot,
-//! a new connection evicts an idle one; where none is idle, it gets a reserved slot, which
-//! answers at the health paths only. So health checks are answered however many connections
-//! other clients hold.
+//! Bounds on open connections, in total and from one source address. Without a free slot, a new connection evicts an idle
+//! one. If none is idle, it gets a reserved slot, which serves only the health paths. So health checks are answered
+//! regardless of how many connections other clients hold.
 
 use super::activity::Activity;
 use parking_lot::{Mutex, MutexGuard};
@@ -12,14 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many connections an address may have open.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections in all, without those reserved for health checks.
     connections: usize,
-    /// Connections from one source address.
     per_source: usize,
-    /// Additional connections for health checks.
     reserved: usize,
 }
 
@@ -30,8 +25,8 @@ impl Bounds {
         per_source: 64,
         reserved: 64,
     };
-    /// The bounds of the metrics address. Together they are less than the file descriptors that
-    /// are reserved from traffic.
+    /// The bounds of the metrics address. Both addresses together need fewer file descriptors than are reserved from
+    /// traffic.
     pub const METRICS: Bounds = Bounds {
         connections: 64,
         per_source: 32,
@@ -39,8 +34,8 @@ impl Bounds {
     };
 }
 
-/// The source of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, since
-/// a host may choose the others.
+/// The source of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, since a host can choose the other
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
 
@@ -59,11 +54,10 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Closed {
-    /// A new connection took its slot.
     Evicted,
-    /// Its peer sent no request, or did not read the answer, in time.
+    /// The peer did not send a request, or did not read the response, in time.
     Timeout,
-    /// It had a reserved slot, and requested more than health.
+    /// The connection had a reserved slot and requested something other than health.
     Refused,
 }
 
@@ -75,11 +69,10 @@ impl Closed {
     }
 }
 
-/// The open connections.
 #[derive(Debug)]
 pub struct Slots {
     bounds: Bounds,
-    /// By number, which is the order in which they came.
+    /// Open connections by number, which is the order in which they came.
     open: Mutex<BTreeMap<u64, Open>>,
     next: AtomicU64,
     closed: [AtomicU64; Closed::ALL.len()],
@@ -93,13 +86,11 @@ struct Open {
     evicted: Arc<Notify>,
 }
 
-/// A slot for one connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     pub(super) source: Source,
-    /// Whether it may request health only.
     pub(super) reserved: bool,
     pub(super) activity: Arc<Activity>,
     evicted: Arc<Notify>,
@@ -125,7 +116,6 @@ impl Slots {
         self.state().len()
     }
 
-    /// How many have requests in progress.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         let open = self.state();
@@ -172,8 +162,8 @@ impl Slots {
         }
     }
 
-    /// Evicts an idle connection where there is no slot for `source`; `false` where all
-    /// connections that could be evicted have requests in progress.
+    /// Evicts an idle connection if there is no slot for `source`. `false` if all connections that could be evicted have
+    /// requests in flight.
     fn make_room(&self, open: &mut BTreeMap<u64, Open>, source: Source) -> bool {
         let counted = |of: &dyn Fn(&Open) -> bool| {
             let others = open.values().filter(|open| !open.reserved);
@@ -204,7 +194,7 @@ impl Slots {
     }
 }
 
-/// The connection that has been idle for longest; those that never sent a request come first.
+/// The connection that has been idle longest. Connections that never sent a request come first.
 fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
     let idle = open
         .iter()
@@ -214,7 +204,6 @@ fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
 }
 
 impl Slot {
-    /// Waits until another connection has taken this slot.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

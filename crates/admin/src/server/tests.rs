@@ -11,10 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What takes longer hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Long enough for peers that do as they should on a busy machine.
+/// Long enough for well-behaved peers on a busy machine.
 const SHORT: Timeouts = Timeouts {
     head: Duration::from_secs(1),
     idle: Duration::from_secs(1),
@@ -33,7 +32,6 @@ impl Drop for Server {
     }
 }
 
-/// A response body without end.
 async fn endless() -> Body {
     let piece = || async { Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; 65_536])), ())) };
     Body::from_stream(stream::unfold((), move |()| piece()))
@@ -85,7 +83,6 @@ impl Server {
         self.has(count, Slots::open).await;
     }
 
-    /// Waits until there are so many connections of this kind.
     async fn has(&self, count: usize, counted: fn(&Slots) -> usize) {
         let reached = async {
             while counted(&self.slots) != count {
@@ -110,7 +107,6 @@ async fn head(tcp: &mut TcpStream) -> String {
     String::from_utf8(head).expect("text")
 }
 
-/// Waits until the connection is closed, and returns how long that took.
 async fn closed(tcp: &mut TcpStream) -> Duration {
     let began = Instant::now();
     let ended = async {
@@ -217,7 +213,6 @@ async fn an_answer_that_is_read_goes_on_for_longer_than_any_limit() {
     }
 }
 
-/// The HTTP/2 preface with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0pingpong";
 
@@ -246,7 +241,6 @@ async fn http2_without_a_request_is_disconnected_whatever_else_it_says() {
     }
 }
 
-/// An HTTP/2 connection, and the client's side of it.
 fn http2(slots: &Arc<Slots>, timeouts: Timeouts) -> (tokio::io::DuplexStream, JoinHandle<()>) {
     let (client, io) = tokio::io::duplex(65_536);
     let (ending, ended) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! A backend that streams chats, and changes while it is measured.
+//! A backend that streams chats and changes during the measurement.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// How it behaves, by the seconds since it began or by the number of a call.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     pub ttft: fn(f64) -> f64,
-    /// Whether no token is sent at that time.
+    /// Returns whether no token is sent at this time.
     pub stands_still: fn(f64) -> bool,
-    /// Whether the connection is closed amid that call.
+    /// Returns whether the connection closes in the middle of this call.
     pub fails: fn(u64) -> bool,
 }
 
@@ -60,7 +59,6 @@ impl Changing {
     }
 }
 
-/// Answers one request after the other.
 async fn serve(mut socket: TcpStream, shared: &Shared) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut received = Vec::new();
@@ -77,7 +75,7 @@ async fn serve(mut socket: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// Whether a request has come whole; the client sends none before it has the answer to the last.
+/// Returns whether a request is complete. The client sends the next request only after the response.
 fn whole(received: &[u8]) -> bool {
     let text = String::from_utf8_lossy(received).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -89,7 +87,6 @@ fn whole(received: &[u8]) -> bool {
     length.and_then(|length| length.parse().ok()) == Some(body.len())
 }
 
-/// Streams an answer; returns whether the connection stays open.
 async fn answer(socket: &mut TcpStream, shared: &Shared) -> std::io::Result<bool> {
     let elapsed = || shared.began.elapsed().as_secs_f64();
     let number = shared.calls.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! Whole runs against the simulator, whose truth is known, and against backends that change while they are measured.
+//! Complete runs against the simulator, whose truth is known, and against backends that change during the measurement.
 //!
-//! Their clock moves only while everything waits for it, so a busy machine changes no figure.
+//! The clock advances only while all tasks wait for it, so a busy machine does not change figures.
 
 mod changing;
 mod stopped;
@@ -22,7 +22,6 @@ use tokengauge_sim::{Ending, Profile, Simulator};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Loads, on trials of 50 intervals each.
 fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
     Plan {
         client: ClientSettings {
@@ -81,7 +80,7 @@ fn closed(streams: u32) -> Levels {
 
 const TENTH: Duration = Duration::from_millis(100);
 
-/// The figures are the simulator's, measured by its side of the connection; a timer fires up to a millisecond late.
+/// The figures match the simulator, measured at its end of the connection. A timer fires up to a millisecond late.
 #[tokio::test(start_paused = true)]
 async fn closed_loop_figures_are_the_simulators() {
     let (simulator, address) = simulator("ttft=150ms,gap=8ms,tokens=60").await;
@@ -110,7 +109,7 @@ async fn closed_loop_figures_are_the_simulators() {
         value(Metric::TpsMean)
     );
     assert_eq!(value(Metric::OutputTokens), 60.0);
-    // Four streams, each with 60 tokens in the time of a call.
+    // Four streams with 60 tokens each in the time of a call.
     let throughput = 4.0 * 60.0 / value(Metric::LatencyMean);
     assert!(
         (value(Metric::OutputThroughput) / throughput - 1.0).abs() < 0.03,
@@ -127,7 +126,7 @@ async fn an_open_loop_has_its_rate_and_is_timed_from_the_intended_start() {
     assert_eq!(level.withheld, []);
     let rate = level.value(Metric::RequestThroughput).expect("known");
     assert!((rate / 20.0 - 1.0).abs() < 0.05, "{rate}");
-    // By Little's law as many calls are under way as begin within a latency.
+    // By Little's law, the number of calls in flight equals the number that begin within a latency.
     let latency = level.value(Metric::LatencyMean).expect("known");
     assert!(
         (level.trials[0].in_flight / (20.0 * latency) - 1.0).abs() < 0.05,
@@ -140,7 +139,7 @@ async fn the_knee_is_found_within_a_step() {
     let (_simulator, address) = simulator("ttft=20ms,gap=12ms,tokens=40,knee=4").await;
     let levels = [2, 4, 8].map(Load::Concurrency).to_vec();
     let mut wanted = plan(address, Levels::All(levels), TENTH);
-    // What is measured of five seconds has to be five seconds; MSER-5 may leave some out.
+    // Five seconds of measurement must be five seconds, although MSER-5 may discard some.
     wanted.trials = 2;
     let results = run(wanted).await;
     assert_eq!(results.without_figures().count(), 0, "{results:#?}");
@@ -157,7 +156,7 @@ async fn the_highest_load_that_keeps_an_objective_is_found() {
     wanted.usd_per_hour = Some(3.6);
     let results = run(wanted).await;
     let highest = results.highest.expect("some load keeps it");
-    // 125 tokens/s alone, a little less at the knee; 60 are left where twice as many share.
+    // A single stream has 125 tokens/s, slightly less at the knee, and 60 tokens/s with twice the concurrency.
     let load = highest.load.concurrency.expect("a closed loop");
     assert!((6..=8).contains(&load), "{load}");
     assert_eq!(
@@ -171,7 +170,6 @@ async fn the_highest_load_that_keeps_an_objective_is_found() {
     assert!((price.expect("a price") * tps.expect("a throughput") - 1000.0).abs() < 1e-6);
 }
 
-/// One and two calls at once have too few calls: the search continues above them and says what is missing.
 #[tokio::test(start_paused = true)]
 async fn a_search_does_not_end_at_a_load_with_too_few_calls() {
     let (_simulator, address) = simulator("ttft=20ms,gap=8ms,tokens=40,knee=4").await;
@@ -192,7 +190,7 @@ async fn a_search_does_not_end_at_a_load_with_too_few_calls() {
     assert_eq!(lowest.load.concurrency, Some(1));
     let reason = lowest.objectives[0].reason.as_deref().unwrap_or_default();
     assert!(
-        reason.contains(" of 64 calls needed: measure for ") && reason.contains("3 trials"),
+        reason.contains(" of the 64 needed calls; measure for ") && reason.contains("3 trials"),
         "{reason}"
     );
     let text = tokengauge_bench::text::table(&results);
@@ -252,7 +250,7 @@ async fn a_stall_is_not_steady() {
     let found = reasons(stall, 2.0).await;
     let stalled = |(reason, message): &(Reason, String)| {
         *reason == Reason::NotSteady
-            && (message.contains("no tokens came for") || message.contains("MSER-5"))
+            && (message.contains("of the streams stalled for") || message.contains("MSER-5"))
     };
     assert!(found.iter().any(stalled), "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! A client that does not get the processor for a part of the time: a process that is stopped again and again.
+//! A client that is stopped again and again, so that it does not get the processor for a part of the time.
 
 use super::{TENTH, closed, plan, run, simulator};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokengauge_bench::steady::Reason;
 use tokio::time::sleep;
 
-/// The address of the simulator, for the process that is stopped.
+/// The environment variable with the address of the simulator, for the process that is stopped.
 const BACKEND: &str = "TOKENGAUGE_TEST_BACKEND";
 
-/// The process that the next test starts: a benchmark that allows a lag of 30 ms and prints why it withholds figures.
+/// Runs in the process that the next test starts: a benchmark that allows a lag of 30 ms and prints why it withholds
+/// figures.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a_client_that_is_stopped_has_no_figures runs it as a process"]
 async fn benchmark() {
@@ -38,7 +39,7 @@ async fn a_client_that_is_stopped_has_no_figures() {
     let id = Pid::from_raw(id).expect("an id");
     while client.try_wait().expect("asked").is_none() {
         for (signal, milliseconds) in [(Signal::STOP, 100), (Signal::CONT, 500)] {
-            // It may have ended since.
+            // The process may have ended already.
             let _ = kill_process(id, signal);
             sleep(Duration::from_millis(milliseconds)).await;
         }

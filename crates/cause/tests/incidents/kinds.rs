@@ -21,13 +21,12 @@ const fn phases(errors: bool, first_token: bool, decode: bool) -> Phases {
     }
 }
 
-/// An incident: how calls change from its onset on, and what is right to say.
+/// An incident: how calls change from its onset on, and the right answer.
 pub(crate) struct Incident {
     pub(crate) name: &'static str,
     pub(crate) phases: Phases,
-    /// Changes the traffic from the onset on.
     pub(crate) change: fn(&mut Traffic, &mut Call),
-    /// The rate at which the agent `crawler` calls, from the onset on, of all other calls.
+    /// The call rate of the agent `crawler` from the onset on, relative to all other calls.
     pub(crate) crawler: f64,
     pub(crate) value: Option<(Dimension, &'static str)>,
     pub(crate) mechanism: Mechanism,

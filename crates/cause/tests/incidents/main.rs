@@ -1,4 +1,4 @@
-//! Constructed incidents: the sentence names the right cause, or says that it is not known.
+//! Simulated incidents: the sentence names the right cause, or says that the cause is not known.
 
 mod kinds;
 mod throughput;
@@ -14,9 +14,7 @@ use tokengauge_core::time::since_1970;
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
 const FIRST: u64 = 9_000;
-/// Runs of each incident, each with its own seed.
 const SEEDS: u64 = 20;
-/// Of these so many must be right.
 const RIGHT: u64 = 18;
 
 fn answer(calls: &[Call], phases: Phases) -> Cause {
@@ -29,7 +27,6 @@ fn play(incident: &Incident, seed: u64) -> Cause {
     play_for(incident, seed, 600.0, 1.0)
 }
 
-/// The incident after so many seconds, with a share of the traffic.
 fn play_for(incident: &Incident, seed: u64, seconds: f64, share: f64) -> Cause {
     let mut traffic = Traffic::new(seed);
     let mut calls = traffic.calls(BEGIN, ONSET, 0.0);
@@ -45,7 +42,7 @@ fn play_for(incident: &Incident, seed: u64, seconds: f64, share: f64) -> Cause {
 
 fn is_right(incident: &Incident, cause: &Cause) -> bool {
     let value = cause.dimension.zip(cause.value.as_deref());
-    // Where all calls are alike, those that were near the threshold before may stand out.
+    // If all calls are alike, the calls that were near the threshold before may stand out.
     let value_is = match incident.value {
         Some(_) => value == incident.value,
         None => value.is_none_or(|value| Dimension::CLASSES.contains(&value.0)),
@@ -89,7 +86,7 @@ fn the_sentence_names_the_right_cause() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Whether something is named that is not so. Not to know, or not all of it, is not wrong.
+/// Whether the answer names something false. An unknown or incomplete answer is not wrong.
 fn is_wrong(incident: &Incident, cause: &Cause) -> bool {
     let value = cause.dimension.zip(cause.value.as_deref());
     let other_value = value.is_some_and(|value| {
@@ -137,7 +134,6 @@ fn soon_after_the_onset_and_with_few_calls_hardly_a_wrong_cause_is_named() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Calls that are bad without regard to anything that is known of them.
 fn at_random(seed: u64, before: f64, after: f64) -> Cause {
     let mut traffic = Traffic::new(seed);
     let mut calls = traffic.calls(BEGIN, ONSET + 600.0, 0.0);
@@ -187,7 +183,7 @@ fn few_calls_say_nothing() {
         judge(&mut calls, incident.phases);
         let cause = answer(&calls, incident.phases);
         assert!(!cause.known, "{}", cause.sentence);
-        let told = "The cause is not known: too few calls to tell";
+        let told = "The cause is not known: there are too few calls";
         assert!(cause.sentence.starts_with(told), "{}", cause.sentence);
     }
     assert!(!answer(&[], ALL).known);

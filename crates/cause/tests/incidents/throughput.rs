@@ -1,5 +1,5 @@
-//! Constructed incidents of an objective on throughput: agents that call in a loop, each with a few calls at a time, and what
-//! becomes of the tokens per second of their upstream.
+//! Simulated incidents of an objective on throughput: agents that call in a loop, and the tokens per second of their
+//! upstream.
 
 use crate::traffic::{BEGIN, ONSET, PER_TOKEN, Traffic};
 use crate::{FIRST, RIGHT, SEEDS};
@@ -11,14 +11,10 @@ use tokengauge_cause::Mechanism::{Decode, Errors, FewerCalls, Prefill, Queue, Sh
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Minute, find_throughput};
 use tokengauge_core::time::since_1970;
 
-/// Seconds after the onset.
 const FOR: f64 = 900.0;
-/// A minute with less than this share of the usual tokens is bad.
 const ENOUGH: f64 = 0.8;
-/// Calls of a minute that are kept.
 const PER_MINUTE: usize = 120;
 
-/// A loop of an agent: call after call.
 #[derive(Clone, Copy)]
 struct Loop {
     agent: &'static str,
@@ -26,7 +22,7 @@ struct Loop {
     route: &'static str,
 }
 
-/// A call, when its tokens came and how long the agent waits after it.
+/// A call, when its first token came, and how long the agent pauses after it.
 struct Made {
     call: Call,
     first: f64,
@@ -35,14 +31,14 @@ struct Made {
 
 struct Incident {
     name: &'static str,
-    /// What becomes of a call; `None` where it is not made.
+    /// Changes a call. `None` if the call is not made.
     change: fn(&mut Traffic, &Loop, Made) -> Option<Made>,
     value: Option<(Dimension, &'static str)>,
-    /// `None` where it must not be named.
+    /// `None` if no mechanism may be named.
     mechanism: Option<Mechanism>,
 }
 
-/// Half of the loops are those of the agent `crawler`; each agent has as many of either model.
+/// Half of the loops belong to the agent `crawler`. Each agent uses both models equally often.
 fn loops() -> Vec<Loop> {
     let agents = ["crawler", "crawler", "coder", "support"];
     (0..24)
@@ -80,7 +76,7 @@ fn call(traffic: &mut Traffic, of: &Loop) -> Made {
     }
 }
 
-/// The calls of all loops, and for each of them since when and until when its tokens came.
+/// The calls of all loops, and when each call began and had its first token.
 fn traffic(seed: u64, incident: &Incident) -> Vec<(Call, f64, f64)> {
     let mut traffic = Traffic::new(seed);
     let mut made = Vec::new();
@@ -140,11 +136,11 @@ fn minutes(made: &[(Call, f64, f64)]) -> Vec<Minute> {
     for minute in &mut minutes {
         minute.bad = minute.throughput < ENOUGH * usual;
     }
-    // The first one begins without calls.
+    // The first minute begins without calls.
     minutes.split_off(1)
 }
 
-/// Calls as they are kept: some of each minute, with their weight.
+/// A sample of the calls of each minute, with their weight.
 fn kept(made: &[(Call, f64, f64)], until: f64) -> Vec<Call> {
     let ended = made.iter().map(|(call, ..)| call);
     let calls: Vec<&Call> = ended.filter(|call| call.at < until).collect();
@@ -164,7 +160,6 @@ fn kept(made: &[(Call, f64, f64)], until: f64) -> Vec<Call> {
         .collect()
 }
 
-/// The cause so many seconds after the onset.
 fn cause(made: &[(Call, f64, f64)], after: f64) -> Cause {
     let mut minutes = minutes(made);
     minutes.retain(|minute| minute.begin + 60.0 <= ONSET + after);
@@ -278,7 +273,7 @@ fn incidents() -> Vec<Incident> {
     ]
 }
 
-/// Whether something is named that is not so. Not to know, or not all of it, is not wrong.
+/// Whether the answer names something false. An unknown or incomplete answer is not wrong.
 fn is_wrong(incident: &Incident, cause: &Cause) -> bool {
     let value = cause.dimension.zip(cause.value.as_deref());
     let part = match incident.mechanism {
@@ -308,7 +303,7 @@ fn a_loss_of_throughput_is_told_by_its_cause_or_not_at_all() {
             if seed == FIRST {
                 println!("{}: {}", incident.name, last.sentence);
             }
-            // Soon after the onset it may not be known yet.
+            // Soon after the onset the cause may be unknown.
             let soon = [120.0, 240.0, 360.0].map(|after| cause(&made, after));
             let all = soon.into_iter().chain([last.clone()]);
             wrong.extend(all.filter(|cause| is_wrong(incident, cause)));

@@ -1,15 +1,13 @@
-//! Made-up traffic: three upstreams with some nodes each, two models, two routes, four agents.
+//! Simulated traffic: three upstreams with several nodes each, two models, two routes, four agents.
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use std::sync::Arc;
 use tokengauge_cause::{Call, Phases};
 
-/// When the traffic begins, seconds since 1970.
 pub(crate) const BEGIN: f64 = 1_764_000_000.0;
 pub(crate) const ONSET: f64 = BEGIN + 3_000.0;
-/// Seconds of prefill of a prompt token.
+/// Seconds of prefill per prompt token.
 pub(crate) const PER_TOKEN: f64 = 0.000_08;
-/// Mean seconds between calls.
 const APART: f64 = 0.8;
 
 pub(crate) struct Traffic {
@@ -23,7 +21,7 @@ impl Traffic {
         }
     }
 
-    /// Calls from one instant to another, and so many times as many of the agent `crawler`.
+    /// Calls between two instants. The agent `crawler` adds `crawler` times as many calls.
     pub(crate) fn calls(&mut self, from: f64, to: f64, crawler: f64) -> Vec<Call> {
         let mut calls = Vec::new();
         let mut at = from;
@@ -96,7 +94,7 @@ impl Traffic {
         -mean * (1.0 - self.random.random_range(0.0..1.0_f64)).ln()
     }
 
-    /// A factor with a median of 1.
+    /// A log-normal factor with a median of 1.
     pub(crate) fn lognormal(&mut self, deviation: f64) -> f64 {
         let (one, other): (f64, f64) = (
             1.0 - self.random.random_range(0.0..1.0_f64),
@@ -107,8 +105,8 @@ impl Traffic {
     }
 }
 
-/// Judges calls by an objective on what `phases` says: no error, a first token within 1.2 s, gaps of at most 40 ms and
-/// no stall, or 20 s in all.
+/// Judges calls by an objective that depends on `phases`. A good call has no error, a first token within 1.2 s, gaps of at
+/// most 40 ms and no stall, or takes at most 20 s in all.
 pub(crate) fn judge(calls: &mut [Call], phases: Phases) {
     for call in calls {
         let first = call.first_token.unwrap_or(0.0) + call.connect.unwrap_or(0.0);

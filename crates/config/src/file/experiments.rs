@@ -1,5 +1,3 @@
-//! The tables of experiments.
-
 use super::super::scalar::Span;
 use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
@@ -9,13 +7,12 @@ use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER};
 
-/// The highest probability of a false alarm.
+/// Highest probability of a false alarm.
 pub(crate) const HIGHEST_ALPHA: f64 = 0.5;
 const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
 const MAX_ARMS: usize = 10;
-/// The shortest block of time: calls of one block are to end within it, most of them.
+/// Most calls that start in a block should also end in it.
 const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
-/// The least number of units that may be asked for.
 pub(crate) const SMALLEST_MIN_UNITS: u64 = 10;
 
 /// An experiment on live traffic ([experiments](experiments.md)). With two or more `arms`, the calls of a route are

@@ -1,5 +1,3 @@
-//! The tables of gates.
-
 use super::super::scalar::Span;
 use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;

@@ -13,7 +13,7 @@ use tokengauge_core::caller::{Mode, OnUnreadable};
 
 pub(crate) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
-/// The highest price of a million tokens or of a GPU hour.
+/// For a million tokens or a GPU hour, in US dollars.
 pub(crate) const HIGHEST_PRICE: f64 = 1e6;
 
 /// A price in US dollars per million tokens ([cost](cost.md)). It overrides the list prices in the binary. The first

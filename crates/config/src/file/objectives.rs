@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokengauge_slo::{ReceiverKind, Severity, Weight};
 
 pub(crate) const DEFAULT_MIN_EVENTS: u64 = 10;
-/// Minutes without calls have no throughput to judge.
+/// Minutes without calls have no throughput to evaluate.
 pub(crate) const DEFAULT_MIN_STREAMS: u32 = 1;
 pub(crate) const DEFAULT_OBJECTIVE: f64 = 0.99;
 pub(crate) const DEFAULT_SLICE_TARGET: f64 = 0.99;
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The longest window, for which counts are kept in memory.
+/// The counts of a window are kept in memory.
 const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
-/// The shortest window; alerts need several windows within it.
+/// Alerts divide the window into several shorter ones.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
 
 /// A service level objective ([objectives](slo.md)). It needs exactly one indicator, from `availability` to

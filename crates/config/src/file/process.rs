@@ -24,9 +24,9 @@ const MIN_AGE: Duration = Duration::from_secs(3_600);
 const MIN_BYTES: u64 = 16 << 20;
 pub const DEFAULT_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
-/// The most model names; each becomes a set of series.
+/// Each model name becomes a set of metric series.
 const MAX_MODELS: usize = 10_000;
-/// The least limit on heads, which ordinary requests need.
+/// Ordinary requests have heads up to this size.
 const MIN_HEAD_BYTES: usize = 8192;
 
 /// One address or several.

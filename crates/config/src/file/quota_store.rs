@@ -1,5 +1,3 @@
-//! The table of the quota store.
-
 use super::super::scalar::Span;
 use super::super::schema_types::EnumNames;
 use super::super::spanned::Spanned;
@@ -15,7 +13,7 @@ pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(1);
 pub(crate) const DEFAULT_PREFIX: &str = "tokengauge:";
 pub(crate) const QUOTA_STORE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_LEASE: Duration = Duration::from_secs(60);
-/// The store is asked four times in a lease.
+/// The store is queried four times during a lease.
 const MIN_LEASE: Duration = Duration::from_millis(100);
 
 /// A Valkey or Redis server through which several processes share quotas, budgets and the sending of alerts

@@ -1,5 +1,3 @@
-//! The table of sessions that run away.
-
 use super::super::scalar::Span;
 use super::super::spanned::Spanned;
 use schemars::JsonSchema;
@@ -7,7 +5,6 @@ use serde::Deserialize;
 use std::time::Duration;
 use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
-/// The longest time in which sessions say what is usual.
 const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);

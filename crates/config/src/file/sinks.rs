@@ -1,5 +1,3 @@
-//! The tables of sinks.
-
 use super::super::scalar::Span;
 use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
@@ -14,7 +12,7 @@ pub(crate) const DEFAULT_DATABASE: &str = "default";
 pub(crate) const DEFAULT_QUEUE: usize = 10_000;
 pub(crate) const DEFAULT_TABLE: &str = "tokengauge_calls";
 pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most calls of a batch, which is in memory: some 3 KB each.
+/// A batch is in memory, with about 3 KB per call.
 const MAX_BATCH: usize = 100_000;
 const MAX_QUEUE: usize = 1_000_000;
 

@@ -18,9 +18,8 @@ use tokengauge_proxy::settings::{
 };
 
 const WORKLOADS: usize = 64;
-/// The default interval of scraping an upstream's metrics.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-/// The shortest interval; engines do not update their metrics more often.
+/// Engines do not update their metrics more often.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) const MAX_WORKLOADS: usize = WORKLOADS;

@@ -1,33 +1,32 @@
-//! A buffer that grows within its own limit and the memory that all calls share.
+//! A buffer that grows within its own limit and within a shared memory limit.
 
 use super::{Memory, Share};
 use memmap2::{MmapMut, MmapOptions};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A buffer longer than this is memory-mapped: its pages return to the system as soon as it is
-/// dropped, on any thread, and it grows without being copied.
+/// The length in bytes above which a buffer is memory-mapped. A mapping grows without copying, and
+/// its pages return to the system as soon as it is dropped on any thread.
 const HEAP: usize = 64 * 1024;
-/// The granularity at which mapped pages are accounted.
 const STEP: usize = 64 * 1024;
 
 /// Why a buffer cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferError {
-    /// It would exceed the buffer's own limit.
+    /// The buffer would exceed its own limit.
     Limit,
-    /// It would exceed the memory that all calls share, or the system has none.
+    /// The shared memory limit would be exceeded, or the system has no memory.
     Memory,
 }
 
-/// A growable byte buffer. All but its first `free` bytes are accounted against the shared memory.
+/// A growable byte buffer. Everything except its first `free` bytes counts towards the shared
+/// memory limit.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: BufferMemory,
     share: Share,
     limit: usize,
     free: usize,
-    /// Bytes that are accounted for in advance.
     reserved: usize,
 }
 
@@ -37,7 +36,8 @@ enum BufferMemory {
     Pages(Box<Pages>),
 }
 
-/// An anonymous mapping as long as the limit; the system backs only the pages written to.
+/// An anonymous mapping with the length of the limit. The system provides only the pages that are
+/// written to.
 #[derive(Debug)]
 struct Pages {
     map: MmapMut,
@@ -50,8 +50,8 @@ impl Buffer {
         Buffer::with_free(memory, limit, 0)
     }
 
-    /// An empty buffer whose first `free` bytes are not accounted for: many streams hold a few
-    /// bytes each.
+    /// An empty buffer whose first `free` bytes do not count towards the shared limit, because many
+    /// streams hold a few bytes each.
     pub fn with_free(memory: &Arc<Memory>, limit: usize, free: usize) -> Buffer {
         Buffer {
             bytes: BufferMemory::Heap(Vec::new()),
@@ -62,11 +62,11 @@ impl Buffer {
         }
     }
 
-    /// Accounts for `bytes` in advance.
+    /// Reserves `bytes` in advance.
     ///
     /// # Errors
-    /// [`BufferError::Limit`] if so many can never be had, [`BufferError::Memory`] if they cannot
-    /// be had now.
+    /// [`BufferError::Limit`] if `bytes` exceeds a limit, [`BufferError::Memory`] if the memory is
+    /// in use now.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), BufferError> {
         if !self.could_hold(bytes) {
             return Err(BufferError::Limit);
@@ -84,30 +84,30 @@ impl Buffer {
         self.limit = self.limit.min(limit);
     }
 
-    /// Whether `bytes` can ever be held.
+    /// Whether `bytes` could fit if no other buffer used memory.
     pub fn could_hold(&self, bytes: usize) -> bool {
         bytes <= self.limit && self.share.fits_limit(bytes)
     }
 
-    /// Announces to holders of the same memory that `bytes` of it are waited for, until the
-    /// result is dropped.
+    /// Announces to other buffers of the same memory that a reservation of `bytes` is waiting,
+    /// until the result is dropped.
     pub fn pending_reservation(&self, bytes: usize) -> PendingReservation {
         let memory = Arc::clone(&self.share.memory);
         *memory.pending().entry(bytes).or_default() += 1;
         PendingReservation { memory, bytes }
     }
 
-    /// Whether any reservation of its memory is pending.
+    /// Whether a reservation of the same memory is waiting.
     pub fn has_pending_reservations(&self) -> bool {
         !self.share.memory.pending().is_empty()
     }
 
-    /// Whether a reservation of less than `bytes` of its memory is pending.
+    /// Whether a reservation of the same memory for less than `bytes` is waiting.
     pub fn has_smaller_pending_reservation(&self, bytes: usize) -> bool {
         self.share.memory.pending().range(..bytes).next().is_some()
     }
 
-    /// The bytes that are accounted for a content of `length` bytes.
+    /// The number of bytes to count for a content of `length` bytes.
     fn room(&self, length: usize) -> usize {
         match &self.bytes {
             BufferMemory::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
@@ -115,17 +115,17 @@ impl Buffer {
         }
     }
 
-    /// An empty share of the memory that the buffer is accounted against.
+    /// An empty share of the same memory.
     pub fn empty_share(&self) -> Share {
         self.share.sibling()
     }
 
-    /// The most bytes it can hold.
+    /// The maximum number of bytes in the buffer.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The number of bytes it holds.
+    /// The number of bytes in the buffer.
     pub fn len(&self) -> usize {
         match &self.bytes {
             BufferMemory::Heap(bytes) => bytes.len(),
@@ -133,12 +133,12 @@ impl Buffer {
         }
     }
 
-    /// Whether it holds no bytes.
+    /// Whether the buffer contains no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All bytes held.
+    /// The bytes in the buffer.
     pub fn as_slice(&self) -> &[u8] {
         match &self.bytes {
             BufferMemory::Heap(bytes) => bytes,
@@ -146,7 +146,7 @@ impl Buffer {
         }
     }
 
-    /// All bytes held, mutably.
+    /// The bytes in the buffer, mutably.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.bytes {
             BufferMemory::Heap(bytes) => bytes,
@@ -154,10 +154,10 @@ impl Buffer {
         }
     }
 
-    /// Adds `bytes`.
+    /// Appends `bytes`.
     ///
     /// # Errors
-    /// [`BufferError`] if a limit does not allow it; the buffer is unchanged then.
+    /// [`BufferError`] if a limit is exceeded. The buffer is unchanged then.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         if let BufferMemory::Heap(heap) = &mut self.bytes
             && bytes.len() <= heap.capacity() - heap.len()
@@ -194,7 +194,6 @@ impl Buffer {
         Ok(())
     }
 
-    /// Makes room for `length` bytes: a capacity of `room` on the heap, else a mapping.
     fn make_room(&mut self, length: usize, room: usize) -> Result<(), BufferError> {
         let BufferMemory::Heap(heap) = &mut self.bytes else {
             return Ok(());
@@ -204,10 +203,10 @@ impl Buffer {
             return Ok(());
         }
         let mut pages = MmapOptions::new();
-        // A limit is no promise: what is not written to is not reserved.
+        // Most buffers never reach their limit, so no swap space is reserved for it.
         let pages = pages.len(self.limit).no_reserve_swap().map_anon();
         let mut map = pages.map_err(|_| BufferError::Memory)?;
-        // A huge page would be many times what a body needs.
+        // A huge page would be much larger than most bodies.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::NoHugePage);
         map[..heap.len()].copy_from_slice(heap);
@@ -216,7 +215,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Empties the buffer and returns what it accounted for.
+    /// Empties the buffer and returns its memory.
     pub fn clear(&mut self) {
         match &mut self.bytes {
             BufferMemory::Heap(heap) if heap.capacity() <= self.free => heap.clear(),
@@ -243,7 +242,8 @@ impl Buffer {
     }
 }
 
-/// A wait for memory that its holders can see; withdrawn when dropped.
+/// Announces a waiting reservation to other buffers of the same memory. Dropping it withdraws the
+/// announcement.
 #[derive(Debug)]
 pub struct PendingReservation {
     memory: Arc<Memory>,

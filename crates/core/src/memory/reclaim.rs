@@ -1,7 +1,7 @@
 //! Returns freed memory to the system.
 //!
-//! The allocator keeps freed pages for a second, and then until some thread allocates or
-//! exits: an idle process would keep them. So a short-lived thread is started and ended.
+//! The allocator keeps freed pages for a second, and then until a thread allocates or exits. An
+//! idle process would keep them forever, so a short-lived thread is started.
 
 use super::Memory;
 use std::hint::black_box;
@@ -10,19 +10,20 @@ use std::sync::atomic::Ordering;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Returns freed pages to the system once calls have ended.
+/// Returns freed pages to the system after calls have ended.
 pub struct Reclaim {
     memory: Arc<Memory>,
-    /// Calls ended before the last tick, so that the allocator has kept their pages for long
+    /// Whether calls ended before the last tick, so that the allocator has kept their pages long
     /// enough.
     due: bool,
 }
 
 impl Reclaim {
-    /// How long the allocator must have kept pages before they are given back.
+    /// The interval between ticks. The allocator must have kept pages this long before they can be
+    /// returned.
     pub const EVERY: Duration = Duration::from_secs(2);
 
-    /// Watches the calls that are accounted against `memory`.
+    /// Watches the end of calls that use `memory`.
     pub fn new(memory: &Arc<Memory>) -> Reclaim {
         Reclaim {
             memory: Arc::clone(memory),
@@ -30,7 +31,7 @@ impl Reclaim {
         }
     }
 
-    /// To be called after every [`Reclaim::EVERY`] without work.
+    /// Must be called after every [`Reclaim::EVERY`] without work.
     pub fn tick(&mut self) {
         if self.due {
             give_back();
@@ -39,8 +40,8 @@ impl Reclaim {
     }
 }
 
-/// Starts and ends a thread that allocates something, which makes the allocator purge its
-/// free pages. If no thread can be started, they are returned at the next tick.
+/// Runs a thread that allocates, which makes the allocator purge its free pages. If no thread can
+/// be started, the next tick tries again.
 fn give_back() {
     let ended = Builder::new()
         .name("reclaim".to_owned())

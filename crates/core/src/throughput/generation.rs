@@ -1,4 +1,4 @@
-//! The throughput of one generation, reported while it runs and at its end.
+//! Throughput of one generation, which is reported during the stream and at its end.
 
 use super::ring::READ;
 use super::{MAX_PARTS, RateSeries, Throughput};
@@ -6,64 +6,62 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reports the tokens and the time of one generation to its series.
+/// Reports the tokens and the busy time of one generation to its series.
 #[derive(Default)]
 pub struct GenerationThroughput {
     series: Option<Arc<RateSeries>>,
-    /// The first chunk with tokens.
     first: Option<Instant>,
-    /// Tokens of the first chunk that a later chunk may still change.
+    /// Tokens of the first chunk that are not certain yet.
     uncertain_first: u32,
-    /// Tokens after the first chunk.
     after_first: u32,
-    /// Up to when its time is counted: whole milliseconds after its request was sent.
+    /// The instant up to which busy time is counted: whole milliseconds after the request was sent.
     pub counted: Option<Instant>,
-    /// Tokens that are not reported yet because all of them may be one burst.
+    /// Tokens that are held back because all of them may belong to one burst.
     pending: Vec<SecondTokens>,
-    /// Whether its tokens arrive slowly enough to have been generated as they arrived.
+    /// Whether tokens arrive slowly enough to be generated as they arrive.
     paced: bool,
-    /// Milliseconds since the first chunk with tokens that chunks were given.
+    /// Milliseconds since the first chunk with tokens that are already assigned to chunks.
     decode_millis: u32,
-    /// Tokens that were reported.
     reported: u64,
-    /// The same by second, for the newest seconds.
+    /// Reported tokens by second, for the newest seconds.
     by_second: VecDeque<(u32, u32)>,
 }
 
 struct SecondTokens {
     second: u64,
     tokens: u64,
-    /// Those after the first chunk, and the milliseconds that they took.
     decoded: u64,
     millis: u64,
 }
 
-/// A finished generation, as far as throughput goes.
+/// A finished generation as throughput counts it.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedGeneration {
-    /// When its request had been sent.
+    /// When the request was completely sent.
     pub sent: Instant,
-    /// The last byte of the response.
+    /// When the last byte of the response arrived.
     pub ended: Instant,
-    /// Tokens of all channels; `None` if they are unknown.
+    /// Tokens of all channels. `None` if unknown.
     pub tokens: Option<u64>,
-    /// Whether it arrived at one instant, having been generated since `sent`.
+    /// Whether the response arrived at one instant. Its tokens count as generated evenly since
+    /// `sent`.
     pub whole: bool,
 }
 
 impl GenerationThroughput {
-    /// Whether the series in which its tokens are counted is set.
+    /// Whether a series is set.
     pub fn has_series(&self) -> bool {
         self.series.is_some()
     }
 
-    /// Sets the series in which its tokens are counted.
+    /// Sets the series that counts the tokens.
     pub fn count_in(&mut self, series: Arc<RateSeries>) {
         self.series = Some(series);
     }
 
-    /// A chunk with generated text arrived. `tokens` more became certain, of `running` so far.
-    /// More than `buffered_above` tokens per second are a burst. Without a series they wait.
+    /// Records a chunk with generated text. `tokens` is the number of tokens that became certain,
+    /// and `running` is the total so far. A rate above `buffered_above` tokens per second is a
+    /// burst. Tokens are held back until the series is set.
     pub fn chunk(
         &mut self,
         throughput: &Throughput,
@@ -74,7 +72,7 @@ impl GenerationThroughput {
         self.count_time(throughput, at);
         let is_first = self.first.is_none();
         let first = *self.first.get_or_insert(at);
-        // Its time may be counted later, when its series is known.
+        // The busy time may be counted later, once the series is known.
         let since = at.saturating_duration_since(first);
         let until = u32::try_from(since.as_millis()).unwrap_or(u32::MAX);
         let millis = until.saturating_sub(self.decode_millis);
@@ -105,7 +103,7 @@ impl GenerationThroughput {
         }
     }
 
-    /// The stream has ended.
+    /// Ends the generation.
     pub fn end(&mut self, throughput: &Throughput, ended: FinishedGeneration) {
         if !ended.whole {
             return self.release(throughput);
@@ -118,8 +116,8 @@ impl GenerationThroughput {
         }
     }
 
-    /// Moves what was reported to another series, because its tokens are of another model than it
-    /// seemed, or takes it back, because how many there are is unknown after all.
+    /// Moves the reported tokens to another series when the response turns out to come from another
+    /// model. Takes the tokens back if their number turns out to be unknown.
     pub fn relabel(
         &mut self,
         throughput: &Throughput,
@@ -182,7 +180,6 @@ impl GenerationThroughput {
         (upstream.decode_millis).add(held.second, held.millis as i64);
     }
 
-    /// Counts its time up to `at`, in whole milliseconds.
     fn count_time(&mut self, throughput: &Throughput, at: Instant) {
         let since = *self.counted.get_or_insert(at);
         let millis = at.saturating_duration_since(since).as_millis() as u64;

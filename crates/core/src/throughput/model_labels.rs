@@ -1,16 +1,16 @@
-//! The bound on model names that become labels.
+//! Limits the number of model names that are used as labels.
 
 use crate::hash::FastSet;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The model of calls whose model is unknown.
+/// The label of calls whose model is unknown.
 pub const UNKNOWN: &str = "unknown";
-/// The model of calls beyond the bound.
 const OTHER: &str = "other";
 
-/// The model names that are labels. They come off the wire, so their number is bounded.
+/// The model names that are used as labels. The names come from traffic, so their number is
+/// limited.
 #[derive(Debug)]
 pub struct ModelLabels {
     known: RwLock<FastSet<Arc<str>>>,
@@ -21,7 +21,7 @@ pub struct ModelLabels {
 }
 
 impl ModelLabels {
-    /// At most `max` names; further ones become `other`.
+    /// At most `max` names. Calls of further models get the label `other`.
     pub fn new(max: usize) -> ModelLabels {
         ModelLabels {
             known: RwLock::default(),
@@ -32,8 +32,8 @@ impl ModelLabels {
         }
     }
 
-    /// The label for `model`. Only a model that the upstream accepted can become a new
-    /// one; beyond the bound it is `other`.
+    /// The label for `model`. Only a model that the upstream `accepted` can become a new label.
+    /// Beyond the limit, the label is `other`.
     pub fn label(&self, model: Option<&str>, accepted: bool) -> Arc<str> {
         let Some(model) = model else {
             return Arc::clone(&self.unknown);
@@ -53,7 +53,8 @@ impl ModelLabels {
         label
     }
 
-    /// As [`ModelLabels::label`], for a finished call: counts it if its label is `other`.
+    /// The label for the model of a finished call, as [`ModelLabels::label`]. Counts the call if
+    /// its label is `other`.
     pub fn label_finished(&self, model: Option<&str>, accepted: bool) -> Arc<str> {
         let label = self.label(model, accepted);
         if Arc::ptr_eq(&label, &self.other) {
@@ -62,7 +63,7 @@ impl ModelLabels {
         label
     }
 
-    /// Calls that were labelled `other`.
+    /// The number of finished calls with the label `other`.
     pub fn collapsed(&self) -> u64 {
         self.collapsed.load(Ordering::Relaxed)
     }

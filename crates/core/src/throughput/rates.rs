@@ -10,26 +10,25 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The window of the current rate, in seconds.
+// Seconds.
 const WINDOW: u64 = 10;
-/// The window of the peak and the mean, in seconds.
 const PEAK_WINDOW: u64 = 300;
 
-/// Selects series of tokens. Absent parts match everything.
+/// Selects series of tokens. Absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RateFilter {
-    /// The route.
+    /// Name of the route.
     pub route: Option<String>,
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: Option<String>,
-    /// The model.
+    /// Name of the model.
     pub model: Option<String>,
-    /// The workload.
+    /// Name of the workload.
     pub workload: Option<String>,
 }
 
 impl RateFilter {
-    /// Whether it selects the tokens of `key`.
+    /// Whether the filter selects the series with this key.
     pub fn matches(&self, key: &RateKey) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
@@ -41,33 +40,35 @@ impl RateFilter {
     }
 }
 
-/// Tokens per second of all streams together, whole answers spread over the time in which they
-/// were generated. Up to the last whole second of which everything is measured.
+/// Tokens per second of all selected streams together, up to the last completely measured second.
+/// Tokens of responses that were not streamed are spread over the time in which they were
+/// generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Throughput")]
 pub struct Rates {
-    /// Over the last 10 seconds.
+    /// Tokens per second over the last 10 seconds.
     pub now: f64,
-    /// The largest over 10 seconds on end within the last 5 minutes.
+    /// Highest 10-second average in the last 5 minutes.
     pub peak: f64,
-    /// Over the last 5 minutes, or since the first call where that is less.
+    /// Tokens per second over the last 5 minutes, or since the first call if that is shorter.
     pub sustained: f64,
-    /// What of them is of whole answers, of which nothing is known before they end.
+    /// The part of these rates from responses that were not streamed. It is only known after such a
+    /// response ends.
     pub spread: SpreadRates,
 }
 
-/// Tokens per second of whole answers.
+/// Tokens per second of responses that were not streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "SpreadThroughput")]
 pub struct SpreadRates {
-    /// Over the last 10 seconds.
+    /// Tokens per second over the last 10 seconds.
     pub now: f64,
-    /// Over the last 5 minutes, or since the first call where that is less.
+    /// Tokens per second over the last 5 minutes, or since the first call if that is shorter.
     pub sustained: f64,
 }
 
 impl Throughput {
-    /// The throughput of everything that `filter` selects; the peak is that of the sum.
+    /// The rates of all series that `filter` selects, added up. The peak is the peak of the sum.
     pub fn rates(&self, now: Instant, filter: &RateFilter) -> Rates {
         let all = self.all();
         let selected: Vec<_> = all
@@ -90,8 +91,8 @@ impl Throughput {
         rates(&sums)
     }
 
-    /// Tokens of some seconds, in seconds since 1970, of the series that are selected. Those of whole
-    /// answers are known when they end.
+    /// The tokens of the selected series in a range of seconds since 1970. Tokens of responses that
+    /// are not streamed appear when the response ends.
     pub fn sum(&self, seconds: Range<u64>, selected: impl Fn(&RateKey) -> bool) -> u64 {
         let series = self.all();
         let series = series.iter().filter(|series| selected(&series.key));
@@ -104,7 +105,8 @@ impl Throughput {
         series.map(of).sum()
     }
 
-    /// The throughput of streams alone, by key: a scrape cannot correct what it has read before.
+    /// The rates of streamed tokens only, by key. Other responses change past seconds, which a
+    /// scrape cannot correct.
     pub fn streamed(&self, now: Instant) -> BTreeMap<RateKey, Rates> {
         let end = self.measured_until(now);
         let first = self.begun().max(end.saturating_sub(PEAK_WINDOW));
@@ -115,13 +117,12 @@ impl Throughput {
         self.all().iter().map(of).collect()
     }
 
-    /// The second of the first call.
     fn begun(&self) -> u64 {
         let first = self.origin.get();
         first.map_or(0, |(at, _)| self.second(*at))
     }
 
-    /// The second up to which everything is measured.
+    /// The second before which everything is measured.
     pub(super) fn measured_until(&self, now: Instant) -> u64 {
         let measured = now.checked_sub(MAX_MEASURE_DELAY).unwrap_or(now);
         self.second(measured)
@@ -133,13 +134,11 @@ impl RateSeries {
         self.streamed.of(second)
     }
 
-    /// Tokens of whole answers that were generated in a second.
     pub(super) fn spread(&self, second: u64) -> u64 {
         self.spread.get().map_or(0, |ring| ring.of(second))
     }
 }
 
-/// The rates of streamed and spread tokens by second, the oldest first.
 fn rates(seconds: &[(u64, u64)]) -> Rates {
     let both = |part: &[(u64, u64)]| part.iter().map(|(one, other)| one + other).sum::<u64>();
     let spread = |part: &[(u64, u64)]| part.iter().map(|(_, spread)| spread).sum::<u64>() as f64;

@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of consecutive seconds in a ring.
 pub(super) const SECONDS: u64 = 320;
-/// The number of them that are read, so that no slot is read while it is reused for a new
-/// second.
+/// The number of seconds that are read. It is smaller than the ring, so that a slot that is being
+/// reused is never read.
 pub(super) const READ: u64 = 310;
 
-/// Amounts by second. Each slot holds a second (upper half) and its amount (lower half).
+/// Amounts by second. Each slot holds a second in its upper half and the amount in its lower half.
 #[derive(Debug)]
 pub(super) struct Ring {
     slots: Box<[AtomicU64]>,
@@ -24,8 +23,8 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds to a second, or takes from it what was added before; `false` if its slot has been
-    /// reused for a later one.
+    /// Adds an amount, which may be negative, to a second. Returns `false` if the slot already
+    /// holds a later second.
     pub(super) fn add(&self, second: u64, amount: i64) -> bool {
         let add = |held: u64| {
             let before = match (held >> 32).cmp(&second) {
@@ -46,7 +45,6 @@ impl Ring {
     }
 }
 
-/// The lower half of a slot.
 const HALF: u64 = u32::MAX as u64;
 
 pub(super) fn slot_of(second: u64) -> usize {

@@ -1,6 +1,6 @@
-//! Tokens by steps of time.
+//! Tokens in consecutive time steps.
 
-/// Tokens by consecutive steps of whole seconds.
+/// Tokens in consecutive steps of whole seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
     from: u64,
@@ -8,30 +8,30 @@ pub struct Steps {
     sums: Vec<Sum>,
 }
 
-/// Tokens of a step.
+/// Tokens in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// Tokens of streams.
+    /// Tokens of streamed responses.
     pub streamed: f64,
-    /// Those of whole answers.
+    /// Tokens of responses that were not streamed.
     pub spread: f64,
 }
 
-/// What one call generated, and when. Times are seconds since 1970.
+/// The tokens of one call, and the time in which they were generated. Times are seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Generated {
-    /// The first token.
+    /// The time of the first token.
     pub from: f64,
-    /// The last one.
+    /// The time of the last token.
     pub to: f64,
     /// The number of tokens.
     pub tokens: f64,
-    /// Whether it came at one instant.
+    /// Whether the response arrived at one instant.
     pub whole: bool,
 }
 
 impl Steps {
-    /// `count` steps of `step` seconds from `from` on, in seconds since 1970.
+    /// `count` steps of `step` seconds, starting at `from` in seconds since 1970.
     pub fn new(from: u64, step: u64, count: usize) -> Steps {
         Steps {
             from,
@@ -40,7 +40,7 @@ impl Steps {
         }
     }
 
-    /// Adds tokens of a second that lies within one step.
+    /// Adds tokens in a second to its step.
     pub fn add(&mut self, second: u64, streamed: f64, spread: f64) {
         let at = second.checked_sub(self.from).map(|since| since / self.step);
         if let Some(sum) = at.and_then(|at| self.sums.get_mut(at as usize)) {
@@ -49,7 +49,7 @@ impl Steps {
         }
     }
 
-    /// Adds the tokens of one call, evenly over the time in which it generated.
+    /// Adds the tokens of one call, evenly over the time in which they were generated.
     pub fn add_call(&mut self, call: &Generated) {
         let (from, step) = (self.from as f64, self.step as f64);
         let length = call.to - call.from;
@@ -77,7 +77,7 @@ impl Steps {
         }
     }
 
-    /// Tokens per second of a step, and how many of them are of whole answers.
+    /// Tokens per second in a step, and the part of them from responses that were not streamed.
     pub fn rate(&self, at: usize) -> (f64, f64) {
         let sum = self.sums.get(at).copied().unwrap_or_default();
         let step = self.step as f64;

@@ -1,4 +1,4 @@
-//! What is collected once a second for the ledger, the time series in memory and the capacity
+//! Collects throughput once a second for the ledger, the time series in memory and the capacity
 //! curve.
 
 use super::ring::{READ, Ring, slot_of};
@@ -10,54 +10,55 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long after a second its generations are taken to be final: a stream that was silent for
-/// so long does not count as in flight for the capacity curve.
+/// How long after a second its busy time is final. A stream that is silent for longer does not
+/// count as in flight in the capacity curve.
 const SETTLES_AFTER: Duration = Duration::from_secs(5).saturating_add(MAX_MEASURE_DELAY);
 
-/// Tokens of a second in addition to those collected before. Negative where tokens turned out to
-/// be of another model.
+/// Tokens of a second that were not collected before. Negative if tokens were moved to the series
+/// of another model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThroughputDelta {
-    /// The labels under which they count.
+    /// The labels of the series.
     pub key: RateKey,
-    /// Seconds since 1970, by the wall clock when it was that second.
+    /// Seconds since 1970, by the wall clock at that time.
     pub second: u64,
-    /// Tokens of streams that arrived in it.
+    /// Tokens of streams that arrived in this second.
     pub streamed: i64,
-    /// Tokens of whole answers that were generated in it.
+    /// Tokens of non-streamed responses that are spread over this second.
     pub spread: i64,
 }
 
-/// A second in which an upstream had generations in flight, about as many as in the seconds
-/// around it. Collected once, when all of it is known.
+/// A second in which an upstream had generations in flight, about as many as in the neighbouring
+/// seconds. Collected once, when the second is final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusySecond {
-    /// The upstream.
+    /// Name of the upstream.
     pub upstream: Arc<str>,
-    /// Seconds since 1970, by the wall clock when it was that second.
+    /// Seconds since 1970, by the wall clock at that time.
     pub second: u64,
-    /// The time of all its generations in it, from the request to the last token.
+    /// Milliseconds that generations were in flight, from the request to the last token, added up
+    /// over generations.
     pub millis: u64,
-    /// Tokens, those of whole answers included.
+    /// Tokens of streamed and other responses.
     pub tokens: u64,
     /// Tokens after first chunks.
     pub decoded: u64,
-    /// The milliseconds they took, all streams together.
+    /// Milliseconds that the tokens in `decoded` took, added up over streams.
     pub decode_millis: u64,
 }
 
-/// What was added since the last tick.
+/// Everything that was collected since the previous tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThroughputTick {
-    /// Tokens by second.
+    /// Tokens by series and second.
     pub deltas: Vec<ThroughputDelta>,
-    /// Seconds of upstreams.
+    /// Busy seconds by upstream.
     pub busy: Vec<BusySecond>,
 }
 
 impl Throughput {
-    /// Collects what is new. `unanswered` says since when an upstream has had generations that
-    /// have sent nothing yet: seconds after that are not final.
+    /// Collects new data. `unanswered` returns the time since which an upstream has had requests in
+    /// flight without any output. Later seconds of that upstream are not final.
     pub fn tick(
         &self,
         now: Instant,
@@ -104,7 +105,6 @@ impl RateSeries {
         self.streamed(second) + self.spread(second)
     }
 
-    /// Collects what was added to whole seconds since the last time.
     fn collect_deltas(&self, end: u64, deltas: &mut Vec<ThroughputDelta>) {
         if !self.dirty.swap(false, Ordering::Acquire) {
             return;
@@ -138,7 +138,6 @@ impl RateSeries {
 }
 
 impl Upstream {
-    /// Collects its seconds before `until` that were not collected yet.
     fn collect_busy(
         &self,
         name: &Arc<str>,
@@ -150,7 +149,7 @@ impl Upstream {
         let oldest = end.saturating_sub(READ);
         let next = self.next.load(Ordering::Relaxed).max(oldest);
         let of = |ring: &Ring, second| ring.of(second);
-        // Whether the streams of the last second went on is not known yet.
+        // The last second is not final until it is known whether its streams continue.
         let until = until.saturating_sub(1);
         for second in next..until {
             let around =
@@ -172,8 +171,9 @@ impl Upstream {
     }
 }
 
-/// Whether about as many generations were in flight in a second as before and after it, given
-/// the milliseconds of all of them: otherwise the mean says nothing about the concurrency.
+/// Whether the number of generations in flight was about the same in three consecutive seconds.
+/// Takes the busy milliseconds of each second. Without this, the average says nothing about
+/// concurrency.
 fn steady([before, at, after]: [u64; 3]) -> bool {
     let change = (at / 10).max(1_000);
     at.abs_diff(before) < change && at.abs_diff(after) < change

@@ -1,23 +1,22 @@
-//! Seconds of the wall clock by seconds of the monotonic clock.
+//! Converts seconds of the monotonic clock to seconds of the wall clock.
 
 use std::collections::VecDeque;
 
-/// By how many seconds the wall clock may differ before it counts as set. Two readings of one
-/// moment may lie in neighbouring seconds.
+/// The difference in seconds beyond which the wall clock counts as set. Two readings of the same
+/// moment may be in neighbouring seconds.
 const MAX_DRIFT: i64 = 2;
-/// Times at which the wall clock was set that are remembered, the newest.
 const MAX_SETTINGS: usize = 64;
 
-/// How far the wall clock is from the monotonic one, by when it was set.
+/// The offset of the wall clock from the monotonic clock over time.
 #[derive(Debug, Default)]
 pub(super) struct WallSeconds {
-    /// From which second on it is ahead by how many seconds, the oldest first.
+    /// The monotonic second from which an offset applies, and the offset in seconds. Oldest first.
     settings: VecDeque<(u64, i64)>,
 }
 
 impl WallSeconds {
-    /// Notices that the wall clock was set. `second` and `wall` are the same moment on two
-    /// clocks. Seconds before `second` keep the time that the wall clock had.
+    /// Detects a change of the wall clock. `second` and `wall` are the same moment on the two
+    /// clocks. Seconds before `second` keep their previous offset.
     pub(super) fn follow(&mut self, second: u64, wall: u64) {
         let ahead = wall.wrapping_sub(second).cast_signed();
         if (ahead - self.ahead(second)).abs() <= MAX_DRIFT {
@@ -29,7 +28,6 @@ impl WallSeconds {
         }
     }
 
-    /// The second of the wall clock.
     pub(super) fn of(&self, second: u64) -> u64 {
         second.saturating_add_signed(self.ahead(second))
     }

@@ -1,4 +1,4 @@
-//! Standardised references and decompositions of data small enough to compute by hand.
+//! Standardised references and decompositions that are small enough to compute by hand.
 
 use crate::traffic::{Hours, MONDAY};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ fn at(hour: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs((MONDAY + hour) * 3_600)
 }
 
-/// Calls of the first and the fourth class of prompts, with their times to the first token.
+/// Calls of the first and the fourth prompt length class, with their times to the first token.
 fn hour(short: (u32, f64), long: (u32, f64)) -> Distributions {
     let mut hour = Distributions::default();
     for (class, (calls, ttft)) in [(0, short), (3, long)] {
@@ -63,7 +63,7 @@ fn the_parts_of_a_mean_are_those_of_the_construction() {
 
 #[test]
 fn hours_of_the_reference_weigh_as_much_as_they_do_now() {
-    // At 0 o'clock 100 short calls, at 1 o'clock 10 long ones; today the other way round, at equal times by hour.
+    // Before: 100 short calls at 00:00 and 10 long ones at 01:00. Today: the reverse, with equal times by hour.
     let mut hours = Hours::new();
     for day in 0..4 {
         hours.insert(at(24 * day), hour((1_000, 0.5), (0, 0.0)));

@@ -1,4 +1,4 @@
-//! How calls end.
+//! Drift in how calls end.
 
 use crate::traffic::{Level, WEEK, hours, seen, signal};
 use tokengauge_drift::{DriftState, Settings, SignalName};
@@ -24,7 +24,7 @@ fn failures_are_a_drift_of_outcomes_alone() {
     assert!(
         series
             .sentence
-            .contains("of calls end in another way (complete: 99 % → 8"),
+            .contains("of calls end differently (complete: 99 % → 8"),
         "{}",
         series.sentence
     );

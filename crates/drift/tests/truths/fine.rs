@@ -1,4 +1,4 @@
-//! Change points to five minutes: found, when, and rightly not.
+//! Change points to five minutes: which are found, when, and which are not.
 
 use crate::traffic::{Hours, Level, MONDAY, WEEK, at, hours, seen, spread};
 use std::collections::BTreeMap;
@@ -7,12 +7,10 @@ use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, STEP, Season, Settings, SignalName, Steps, refine};
 use tokengauge_stats::{Generator, seeded};
 
-/// Steps of a day.
 const DAY: u32 = 288;
-/// Hours before the day that is looked at.
 const BEFORE: u64 = 4 * WEEK;
 
-/// The steps of the day after [`BEFORE`], up to a number of them; `level` says the median of each by its number.
+/// The first `count` steps of the day after [`BEFORE`]. `level` returns the median of a step.
 fn day(random: &mut Generator, count: u32, level: impl Fn(u32) -> f64) -> Steps {
     let begin = at(BEFORE);
     let medians: BTreeMap<SystemTime, f64> = (0..count)
@@ -91,7 +89,7 @@ fn forty_days_without_a_change_have_none_and_nights_are_no_change() {
 fn what_the_hours_show_is_dated_more_finely_and_is_one_change() {
     let settings = Settings::new("all");
     let mut random = seeded(43);
-    // Slower from ten hours before the last one on.
+    // Slower from ten hours before the last hour.
     let level = |hour: u64| Level {
         tps: if hour < BEFORE + 13 { 50.0 } else { 35.0 },
         ..Level::default()

@@ -1,4 +1,4 @@
-//! Drift found in made-up traffic, where the right answer is known: what is found, and how soon.
+//! Drift in simulated traffic with a known answer: what is found, and how soon.
 
 mod decomposition;
 mod faults;

@@ -1,4 +1,4 @@
-//! A model that took the place of another one.
+//! A model that replaced another one.
 
 use crate::traffic::{Hours, Level, WEEK, at, documented, hours};
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn named(model: &str) -> DistributionSeries {
     }
 }
 
-/// The new model at the end of an hour; an old model had calls up to another hour.
+/// The new model's series at the end of an hour. The old model had calls until hour `old_until`.
 fn seen(number: u64, old_until: u64, calls: u32) -> Series {
     let level = |_| Level {
         calls,

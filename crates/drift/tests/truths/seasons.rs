@@ -1,4 +1,4 @@
-//! Traffic that repeats itself by day and by week is not drift.
+//! Traffic that repeats by day and by week is not drift.
 
 use crate::traffic::{Level, WEEK, at, drifted, hours, seen, signal};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use tokengauge_drift::{DriftState, Season, Settings, SignalName, assess};
 use tokengauge_stats::seeded;
 use tokengauge_store::query::DistributionSeries;
 
-/// Nights are quiet, mornings have long prompts; weekends another use and less load.
+/// Nights are quiet, mornings have long prompts, and weekends have other calls and less load.
 fn season(number: u64) -> Level {
     let (day, hour) = (number / 24 % 7, number % 24);
     let wave = (hour as f64 / 24.0 * std::f64::consts::TAU).sin();
@@ -104,7 +104,7 @@ fn few_sessions_are_no_drift_however_many_calls_they_have() {
     let series = seen(&hours, 4 * WEEK + 5, &Settings::new("all"));
     assert_eq!(series.state, DriftState::Learning);
     assert!(
-        series.sentence.contains("of the 5 sessions"),
+        series.sentence.contains("of the 5 required sessions"),
         "{}",
         series.sentence
     );

@@ -1,4 +1,4 @@
-//! Steps and ramps: found, how soon, and said in a sentence.
+//! Steps and ramps: whether they are found, how soon, and in which words.
 
 use crate::traffic::{Level, WEEK, at, documented, drifted, first_drift, hours, seen, signal};
 use tokengauge_core::lengths::prompt_length_class;
@@ -7,7 +7,7 @@ use tokengauge_stats::seeded;
 
 const CHANGE: u64 = 4 * WEEK + 14;
 
-/// The default level, and another from `CHANGE` on.
+/// The default level, and `then` from hour `CHANGE` on.
 fn step(then: Level) -> impl Fn(u64) -> Level {
     move |number| {
         if number < CHANGE {
@@ -18,7 +18,6 @@ fn step(then: Level) -> impl Fn(u64) -> Level {
     }
 }
 
-/// Seconds that depend on the class of length alone.
 fn by_class(tokens: f64) -> f64 {
     [0.3, 0.6, 1.5, 4.0, 9.0][prompt_length_class(tokens as u64)]
 }
@@ -37,7 +36,7 @@ fn prompts_that_doubled_are_found_within_two_hours_and_dated_after_ten() {
     assert!(delay <= 2, "after {delay} hours");
     let early = seen(&hours, CHANGE + 5, &settings);
     assert!(
-        early.sentence.contains("since when is not known"),
+        early.sentence.contains("start unknown"),
         "{}",
         early.sentence
     );
@@ -87,7 +86,7 @@ fn a_backend_that_became_slower_is_not_put_down_to_prompts() {
 
 #[test]
 fn load_and_speed_at_equal_load_are_kept_apart() {
-    // Half of the hours had much load before, all of them now: the same speeds at each load.
+    // At first half of the hours have a high load, later all hours. The speed at each load stays constant.
     let level = |number: u64| {
         let loaded = number >= CHANGE || number.is_multiple_of(7);
         Level {
@@ -102,7 +101,7 @@ fn load_and_speed_at_equal_load_are_kept_apart() {
     assert!(
         series
             .sentence
-            .contains("at equal concurrency TPS is unchanged"),
+            .contains("at equal concurrency, TPS is unchanged"),
         "{}",
         series.sentence
     );
@@ -119,13 +118,13 @@ fn prompts_that_grew_within_one_class_leave_the_reason_open() {
     let series = seen(&hours, CHANGE + 5, &Settings::new("all"));
     assert!(drifted(&series).contains(&SignalName::Ttft));
     let sentence = &series.sentence;
-    let open = sentence.contains("so that TTFT at equal length is not known");
+    let open = sentence.contains("so TTFT at equal length is not known");
     assert!(open, "{sentence}");
 }
 
 #[test]
 fn a_ramp_is_found_before_it_reaches_half_as_much_again() {
-    // 10 % a day from the fourth week on.
+    // A growth of 10 % a day from the fourth week on.
     let level = |number: u64| {
         let days = number.saturating_sub(4 * WEEK) as f64 / 24.0;
         Level {

@@ -1,4 +1,4 @@
-//! Made-up hours of one series.
+//! Simulated hours of one series.
 
 use rand::RngExt;
 use std::collections::BTreeMap;
@@ -9,7 +9,6 @@ use tokengauge_drift::{DriftState, Series, Settings, SignalDrift, SignalName, as
 use tokengauge_stats::Generator;
 use tokengauge_store::query::{DistributionSeries, Distributions, Signal};
 
-/// A Monday, 00:00 UTC.
 pub const MONDAY: u64 = 1_762_732_800 / 3_600;
 pub const WEEK: u64 = 168;
 
@@ -18,15 +17,14 @@ pub type Hours = BTreeMap<SystemTime, Distributions>;
 #[derive(Clone, Copy)]
 pub struct Level {
     pub calls: u32,
-    /// The sessions that the calls of half a day are of; 0 for calls without one.
+    /// The number of sessions in half a day; 0 for calls without a session.
     pub sessions: u32,
     pub input: f64,
     pub output: f64,
-    /// Seconds to the first token by tokens of the prompt.
+    /// Seconds to the first token as a function of prompt tokens.
     pub ttft: fn(f64) -> f64,
     pub tps: f64,
     pub streams: u32,
-    /// The share of calls that fail.
     pub failed: f64,
 }
 
@@ -45,7 +43,7 @@ impl Default for Level {
     }
 }
 
-/// Hours from the Monday on; `level` says what each is like by its number, each with calls of its own.
+/// `count` hours from the Monday on. `level` describes each hour by its number.
 pub fn hours(random: &mut Generator, count: u64, level: impl Fn(u64) -> Level) -> Hours {
     let hours = (0..count).map(|number| (at(number), one(random, number, level(number))));
     hours.collect()
@@ -57,7 +55,7 @@ pub fn at(number: u64) -> SystemTime {
 
 fn one(random: &mut Generator, number: u64, level: Level) -> Distributions {
     let mut hour = Distributions::default();
-    // What all calls of an hour have in common, such as the people who are there.
+    // A factor that all calls of an hour have in common.
     let hourly = spread(random, 0.05);
     for call in 0..level.calls {
         let input = (level.input * hourly * spread(random, 0.6)).round();
@@ -81,13 +79,13 @@ fn one(random: &mut Generator, number: u64, level: Level) -> Distributions {
     hour
 }
 
-/// A factor around 1: log-normal with this standard deviation of its logarithm.
+/// A log-normal factor with a median of 1 and this standard deviation of its logarithm.
 pub fn spread(random: &mut Generator, sigma: f64) -> f64 {
     let uniform: f64 = (0..12).map(|_| random.random::<f64>()).sum();
     ((uniform - 6.0) * sigma).exp()
 }
 
-/// What is said of the hours up to the one with this number.
+/// The result for the hours up to `number`.
 pub fn seen(hours: &Hours, number: u64, settings: &Settings) -> Series {
     let until: Hours = hours
         .range(..=at(number))
@@ -108,7 +106,6 @@ pub fn first_drift(
     (from..last).find(|number| drifted(&seen(hours, *number, settings)).contains(&signal))
 }
 
-/// The signals over all classes that have drifted.
 pub fn drifted(series: &Series) -> Vec<SignalName> {
     let signals = series.signals.iter();
     let drifted = signals.filter(|one| one.state == DriftState::Drifted);
@@ -121,7 +118,7 @@ pub fn signal(series: &Series, signal: SignalName) -> &SignalDrift {
     found.expect("a signal")
 }
 
-/// The quotation of docs/drift.md that begins so, in one line.
+/// The quotation in docs/drift.md that begins with `begin`, on one line.
 pub fn documented(begin: &str) -> String {
     let document = include_str!("../../../../docs/drift.md");
     let quotations = document.split("\n\n");

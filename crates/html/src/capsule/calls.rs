@@ -7,7 +7,7 @@ use tokengauge_slo::{Cause, Dimension};
 
 pub const SHOWN: usize = 20;
 
-/// The worst first: those that the cause names, then those that failed, then by stalls, then by the time that they took.
+/// Sorts calls by how bad they are: calls that the cause names, then failed calls, then by stalls, then by duration.
 pub fn worst(mut calls: Vec<CallRecord>, cause: Option<&Cause>) -> Vec<CallRecord> {
     let named = cause.and_then(named_by);
     let other = |call: &CallRecord| named.is_some_and(|named| !is_of(call, named));
@@ -16,7 +16,7 @@ pub fn worst(mut calls: Vec<CallRecord>, cause: Option<&Cause>) -> Vec<CallRecor
     calls
 }
 
-/// Whom a cause names, where that is a name.
+/// The dimension and value that a cause names, if the value is a name.
 pub(super) fn named_by(cause: &Cause) -> Option<(Dimension, &str)> {
     let named = cause.dimension.zip(cause.value.as_deref());
     named.filter(|(dimension, _)| cause.known && Dimension::NAMES.contains(dimension))

@@ -1,4 +1,4 @@
-//! The file's text.
+//! The HTML of an incident file.
 
 use super::calls::named_by;
 use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
@@ -17,7 +17,7 @@ use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
 const MAX_MARKS: usize = 50;
 
-/// The style of this page, beside that of all pages.
+/// The style sheet of this page, in addition to the style sheet of all pages.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;padding:.6rem;border:1px solid var(--grid)}\
 pre.text{max-height:20rem;overflow:auto}@media print{pre.text{max-height:none;overflow:visible}}\
@@ -48,11 +48,10 @@ fn title(capsule: &Capsule) -> String {
     let span = format!("{} to {}", written(since), written(until));
     match &capsule.objective {
         Some(objective) => format!("Incident of {}, {span}", printable(&objective.status.name)),
-        None => format!("What happened from {span}"),
+        None => format!("Incident report, {span}"),
     }
 }
 
-/// An instant in whole seconds.
 fn written(at: SystemTime) -> String {
     rfc3339_seconds(at).to_string()
 }
@@ -61,7 +60,7 @@ fn about(capsule: &Capsule, commit: &str) -> Markup {
     let version = env!("CARGO_PKG_VERSION");
     let of = match &capsule.process {
         Some(process) => format!(
-            " by the proxy on {}, which runs since {}",
+            " by the proxy on {}, which started at {}",
             process.host, process.started_at
         ),
         None => String::new(),
@@ -69,12 +68,12 @@ fn about(capsule: &Capsule, commit: &str) -> Markup {
     let made = written(capsule.made);
     let made = format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC.");
     let kept = match capsule.kept {
-        None => format!("{} has no call of this time.", capsule.source),
+        None => format!("There are no calls from this time in {}.", capsule.source),
         Some(kept) if kept == capsule.span => {
             format!("The calls are from {}.", capsule.source)
         }
         Some(kept) => format!(
-            "The calls are from {}, which has {} to {} of this time.",
+            "The calls are from {}, which covers {} to {} of this time.",
             capsule.source,
             written(kept.since),
             written(kept.until)
@@ -88,11 +87,11 @@ fn about(capsule: &Capsule, commit: &str) -> Markup {
 
 fn cause(objective: &Objective) -> Markup {
     html! {
-        h2 { "The cause" }
+        h2 { "Cause" }
         @if let Some(cause) = &objective.status.cause {
             (known_cause(cause))
         } @else {
-            p { "It was not looked for when this was made: the budget of this objective does not burn." }
+            p { "The cause was not searched for, since the budget of this objective is not burning." }
         }
     }
 }
@@ -102,7 +101,7 @@ fn known_cause(cause: &Cause) -> Markup {
         .since
         .map_or(String::new(), |since| format!(" Bad since {since}."));
     let worked_out = format!(
-        "Worked out {} of {} events, {} of them bad.{since}",
+        "Determined at {} from {} events, {} of them bad.{since}",
         cause.at,
         cause.basis.all(),
         cause.basis.bad()
@@ -118,7 +117,13 @@ fn known_cause(cause: &Cause) -> Markup {
                 let shares = [one.share_of_bad, one.share_of_all, one.explained];
                 row(one.dimension, &one.value, shares)
             });
-            let heads = ["what", "value", "of bad calls", "of all calls", "explains"];
+            let heads = [
+                "dimension",
+                "value",
+                "share of bad calls",
+                "share of all calls",
+                "explained",
+            ];
             (heads, rows.collect())
         }
         CauseBasis::Minutes(basis) => {
@@ -129,8 +134,8 @@ fn known_cause(cause: &Cause) -> Markup {
             let heads = [
                 "what",
                 "value",
-                "of the loss",
-                "of the tokens before",
+                "share of lost tokens",
+                "share of earlier tokens",
                 "explains",
             ];
             (heads, rows.collect())
@@ -143,7 +148,6 @@ fn known_cause(cause: &Cause) -> Markup {
     }
 }
 
-/// A table of texts, of which the first columns are names.
 fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -> Markup {
     let rows = rows
         .iter()
@@ -151,28 +155,26 @@ fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -
     page::table(named, heads.into_iter(), rows)
 }
 
-/// What a cell is sorted by: the number that it begins with.
 fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.trim_end_matches('%').parse().ok()
 }
 
-/// With a digit behind the point where it has fewer than three before it.
+/// A percentage. It has one decimal place if it has fewer than three digits before the point.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let digits = usize::from(percent.abs() < 100.0);
     format!("{percent:.digits$}%")
 }
 
-/// What is left of a budget, or by how much it is overdrawn.
 fn budget_left(left: f64) -> String {
     if left < 0.0 {
-        format!("Its budget is overdrawn by {}", percent(-left))
+        format!("The error budget is overspent by {}", percent(-left))
     } else {
-        format!("{} of its budget is left", percent(left))
+        format!("{} of the error budget remains", percent(left))
     }
 }
 
-/// The long window of an alert, and what of it was observed where that is less.
+/// The long window of an alert, and how much of it was observed if not all.
 fn window(alert: &Alert) -> String {
     let long = span_text(alert.tier.long);
     if alert.observed_seconds < alert.tier.long.as_secs_f64() {
@@ -193,12 +195,12 @@ fn burn_down(objective: &Objective) -> Markup {
         .map(|alert| format!("{} over {}", alert.tier.severity.as_str(), window(alert)))
         .collect();
     let firing = if firing.is_empty() {
-        "No alert fires.".to_owned()
+        "No alert is firing.".to_owned()
     } else {
-        format!("Fires: {}.", firing.join(", "))
+        format!("Firing: {}.", firing.join(", "))
     };
     let stands = format!(
-        "{}: {} for {} over {}. {}, by {} good and {} bad events. {firing}",
+        "{}: {} for {} over {}. {}, from {} good and {} bad events. {firing}",
         status.name,
         status.promise,
         percent(status.objective),
@@ -214,15 +216,14 @@ fn burn_down(objective: &Objective) -> Markup {
         .map(|(at, left)| (since_1970(at), Some(left)))
         .collect();
     let span = length(&points);
-    let svg = plot::lines(&[points], &[], "% left", &|at| clock(at, span));
+    let svg = plot::lines(&[points], &[], "% remaining", &|at| clock(at, span));
     html! {
-        h2 { "The objective" }
+        h2 { "Objective" }
         p { (printable(&stands)) }
-        (figure("What was left of its error budget", &[], &svg))
+        (figure("Remaining error budget", &[], &svg))
     }
 }
 
-/// The time that a curve is over.
 fn length(points: &Series) -> Duration {
     let ends = points.first().zip(points.last());
     ends.map_or(Duration::ZERO, |((first, _), (last, _))| {
@@ -237,7 +238,8 @@ fn curves(capsule: &Capsule) -> Markup {
         .map(|mark| since_1970(mark.time.time()))
         .collect();
     let made = since_1970(capsule.made);
-    // A last point with half of its calls would look like a fall or a recovery, so it is drawn only where it is alone.
+    // The last point has only some of its calls and would look like a fall or a recovery. So it is drawn only if it is the
+    // only point.
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
         let points = points.map(|point| (since_1970(point.at.time()), value(point)));
@@ -271,7 +273,7 @@ fn curves(capsule: &Capsule) -> Markup {
         of(&capsule.ttft, failed),
     ];
     let counts = plot::lines(&lines, &marks, "calls", &clock);
-    let title = format!("Calls that ended, and failures, in {} s", capsule.ttft.step);
+    let title = format!("Finished calls and failures per {} s", capsule.ttft.step);
     html! {
         (figure("Output tokens per second of a call", &middle, &speeds))
         (figure("Time to first token", &middle, &waits))
@@ -281,9 +283,9 @@ fn curves(capsule: &Capsule) -> Markup {
 
 fn marks(marks: &[Mark]) -> Markup {
     html! {
-        h2 { "What happened meanwhile" }
+        h2 { "Marks" }
         @if marks.is_empty() {
-            p { "No mark is of this time: no deployment was noted, no reload, restart or alert seen." }
+            p { "There are no marks in this time: no deployment, reload, restart or alert." }
         } @else {
             ul {
                 @for mark in marks.iter().take(MAX_MARKS) {
@@ -293,7 +295,7 @@ fn marks(marks: &[Mark]) -> Markup {
             }
         }
         @if marks.len() > MAX_MARKS {
-            p { "and " (marks.len() - MAX_MARKS) " later ones" }
+            p { "and " (marks.len() - MAX_MARKS) " later marks" }
         }
     }
 }
@@ -306,7 +308,7 @@ fn groups(capsule: &Capsule) -> Markup {
         @for ((_, title), rows) in TABLES.iter().zip(&capsule.groups) {
             h2 { (title) }
             @if rows.is_empty() {
-                p { "No call." }
+                p { "No calls." }
             } @else {
                 (texts(1, heads, &rows.iter().map(group).collect::<Vec<_>>()))
             }
@@ -343,12 +345,12 @@ fn worst_calls(capsule: &Capsule) -> Markup {
     let cause = cause.and_then(|objective| objective.status.cause.as_deref());
     let first = match cause.and_then(named_by) {
         Some((dimension, value)) => {
-            format!("those of {} {value} before others, ", dimension.in_words())
+            format!("calls of {} {value} first, then ", dimension.in_words())
         }
         None => String::new(),
     };
     let chosen = format!(
-        "{} of the last {} calls {which}: {first}those that failed first, then those with most stalls, then the longest.",
+        "{} of the last {} calls {which}: {first}failed calls, then calls with most stalls, then the longest.",
         calls.len().min(SHOWN),
         capsule.looked_at
     );
@@ -358,14 +360,14 @@ fn worst_calls(capsule: &Capsule) -> Markup {
         .fold(0.0, f64::max);
     let rows = html! { @for call in calls { (row(call, longest)) } };
     html! {
-        h2 { "The worst calls" }
+        h2 { "Worst calls" }
         @if calls.is_empty() {
-            p { "No call that is kept is one of them." }
+            p { "None of the stored calls belongs to this incident." }
         } @else {
             p { (printable(&chosen)) }
             (phase_bars::key())
-            @let heads = ["call", "agent and model", "upstream", "ended", "TTFT", "TPS", "longest gap", "took", "phases"];
-            (page::calls("The worst calls", heads, 4..8, &rows))
+            @let heads = ["call", "agent and model", "upstream", "outcome", "TTFT", "TPS", "longest gap", "duration", "phases"];
+            (page::calls("Worst calls", heads, 4..8, &rows))
         }
     }
 }
@@ -403,7 +405,7 @@ fn row(call: &CallRecord, longest: f64) -> Markup {
 fn runaways(capsule: &Capsule) -> Markup {
     html! {
         @if !capsule.runaways.is_empty() {
-            h2 { "Sessions that ran away when this was made" }
+            h2 { "Runaway sessions when this file was made" }
             ul {
                 @for one in &capsule.runaways { li { (printable(&one.in_words())) } }
             }
@@ -419,25 +421,26 @@ fn configuration_in_force(configuration: &Configuration, span: &Span) -> Markup 
         last_change,
     } = configuration;
     let changed = match last_change {
-        None => "No change of it is known.".to_owned(),
+        None => "No change of the configuration is known.".to_owned(),
         Some(mark) => {
             let after = mark.time.time() >= span.until;
             let after = if after {
-                ", after the time that this is of"
+                ", after the time of this report"
             } else {
                 ""
             };
-            format!("Its last change: {}{after} ({}).", mark.time, mark.text)
+            format!("Last change: {}{after} ({}).", mark.time, mark.text)
         }
     };
     let about = format!(
-        "{digest}, from {origin}, was in force when this was made. {changed} Comments are left out, and what may be a secret is hidden."
+        "The configuration {digest} from {origin} was in use when this file was made. {changed} Comments are left out, and \
+         possible secrets are hidden."
     );
     html! {
-        h2 { "The configuration" }
+        h2 { "Configuration" }
         p { (printable(&about)) }
-        // Not in a fold: browsers do not print closed folds.
-        pre.text role="region" aria-label="Its text" tabindex="0" { (text) }
+        // Browsers do not print closed folds, so the text is not in one.
+        pre.text role="region" aria-label="Text of the configuration" tabindex="0" { (text) }
     }
 }
 
@@ -475,17 +478,17 @@ fn commands(capsule: &Capsule) -> Markup {
     ));
     let which = match process {
         Some(_) => "",
-        None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
+        None => "ADDRESS is the proxy's admin address, 127.0.0.1:9464 by default. ",
     };
     let kept = match capsule.source {
         MEMORY => {
-            "The proxy keeps its last calls alone, in memory: ask soon, or configure a ledger."
+            "The proxy keeps only its most recent calls, in memory: run the commands soon, or configure a ledger."
         }
-        _ => "Calls are there for as long as the ledger keeps them.",
+        _ => "The calls are available until the ledger's retention removes them.",
     };
     let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
     html! {
-        h2 { "To look again" }
+        h2 { "Commands" }
         p { (which) (kept) }
         pre { (lines.join("\n")) }
     }

@@ -1,4 +1,4 @@
-//! PEM files. No message may quote the content of a file, which may be a key.
+//! PEM files. No message may quote a file's content, because it may be a private key.
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 pub enum Invalid {
     #[error("{}: cannot be read: {source}", .file.display())]
     Unreadable { file: PathBuf, source: io::Error },
-    /// A file does not hold what it should, or not in PEM.
+    /// The file does not contain the expected PEM sections.
     #[error("{}: {problem}", .file.display())]
     Content {
         file: PathBuf,
         problem: &'static str,
     },
-    /// A certificate and a key that cannot be used together.
+    /// The certificate and the key do not belong together.
     #[error("{} and {}: {problem}", .certificate.display(), .key.display())]
     Pair {
         certificate: PathBuf,
         key: PathBuf,
         problem: String,
     },
-    /// Certificates that cannot be used as authorities.
+    /// The certificates cannot be used as authorities.
     #[error("{}: cannot be trusted as authorities: {problem}", .file.display())]
     Authority { file: PathBuf, problem: String },
     #[error(
@@ -31,7 +31,7 @@ pub enum Invalid {
     )]
     ServerName { name: String },
     #[error(
-        "this machine has no trusted roots; install its CA certificates or name some with `tls.ca`"
+        "this machine has no trusted root certificates; install CA certificates or set `tls.ca`"
     )]
     NoSystemRoots,
 }
@@ -68,9 +68,9 @@ impl Invalid {
             }
             pem::Error::NoItemsFound => absent,
             pem::Error::MissingSectionEnd { .. } => {
-                "a PEM section has no END line; is the file whole?"
+                "a PEM section has no END line; the file may be incomplete"
             }
-            pem::Error::IllegalSectionStart { .. } => "a BEGIN line is not as PEM has it",
+            pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed",
             pem::Error::Base64Decode(_) => "a PEM section is not base64",
             _ => "not PEM",
         };
@@ -82,11 +82,11 @@ impl Invalid {
 }
 
 const NO_CERTIFICATE: &str =
-    "holds no certificate; PEM with `-----BEGIN CERTIFICATE-----` is needed";
-const NO_KEY: &str = "holds no private key; PEM with `-----BEGIN PRIVATE KEY-----` (PKCS#8, PKCS#1 or SEC1) without a \
+    "contains no certificate; a PEM file with `-----BEGIN CERTIFICATE-----` is needed";
+const NO_KEY: &str = "contains no private key; a PEM file with `-----BEGIN PRIVATE KEY-----` (PKCS#8, PKCS#1 or SEC1) without a \
                       passphrase is needed";
 
-/// The certificates of a file, in order; at least one.
+/// The certificates of a file, in order. Never empty.
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Invalid> {
     let invalid = |error| Invalid::pem(file, error, NO_CERTIFICATE);
     let sections = CertificateDer::pem_file_iter(file).map_err(invalid)?;
@@ -98,12 +98,11 @@ pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The first private key of a file.
 pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Invalid> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| Invalid::pem(file, error, NO_KEY))
 }
 
-/// The certificates of a file as authorities.
+/// The certificates of a file as trusted authorities.
 pub(super) fn roots(file: &Path) -> Result<RootCertStore, Invalid> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {

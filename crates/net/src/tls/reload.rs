@@ -1,4 +1,4 @@
-//! TLS configurations that are built again when their files change.
+//! TLS configurations that are rebuilt when their files change.
 
 use super::Invalid;
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// How often the files are checked at most.
+/// Minimum time between two checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 type Build<T> = Box<dyn Fn() -> Result<T, Invalid> + Send + Sync>;
@@ -26,12 +26,12 @@ struct LoadedValue<T> {
     checked: Instant,
 }
 
-/// Time of change, length and inode of a file, by which a change is noticed; `None` where there is no file.
+/// Modification time, length and inode of a file, to detect changes. `None` if the file is missing.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl<T> Reloading<T> {
     pub(super) fn new(files: Vec<PathBuf>, now: Instant, build: Build<T>) -> Result<Self, Invalid> {
-        // The stamps are taken first, so that a change while reading is seen at the next check.
+        // The stamps are taken first, so that the next check sees a change that happens during the build.
         let stamps = stamps(&files);
         let current = Arc::new(build()?);
         Ok(Reloading {
@@ -45,9 +45,8 @@ impl<T> Reloading<T> {
         })
     }
 
-    /// The version for a new connection. Checks the files at most once a second, and reads them
-    /// only where they changed. What cannot be used is logged once, and the version before it
-    /// stays.
+    /// Returns the version for a new connection. Checks the files at most once a second and reads them only if they
+    /// changed. If the new files cannot be used, this is logged once and the previous version is kept.
     pub(super) fn current(&self, now: Instant) -> Arc<T> {
         let mut state = self.state.lock();
         if !self.files.is_empty() && now.duration_since(state.checked) >= CHECK_EVERY {
@@ -66,10 +65,10 @@ impl<T> Reloading<T> {
         match (self.build)() {
             Ok(new) => {
                 state.current = Arc::new(new);
-                tracing::info!(files = ?self.files, "TLS files changed: new connections use them");
+                tracing::info!(files = ?self.files, "TLS files were reloaded for new connections");
             }
             Err(error) => {
-                tracing::warn!(%error, "TLS files changed but cannot be used: what was read before stays in use");
+                tracing::warn!(%error, "the changed TLS files cannot be used; the previous certificates are kept");
             }
         }
     }
@@ -88,7 +87,7 @@ impl<T> std::fmt::Debug for Reloading<T> {
 fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
     let stamp = |file: &PathBuf| {
         let metadata = std::fs::metadata(file).ok()?;
-        // Two files of one length can be written within one tick of the clock; they are not one file.
+        // Two versions of equal length can be written within one clock tick. Their inodes differ.
         Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
     };
     files.iter().map(stamp).collect()

@@ -1,4 +1,4 @@
-//! Evaluates `[[drift]]` in the background of a running proxy.
+//! Evaluates `[[drift]]` entries in the background of a running proxy.
 
 use crate::periodic::Periodic;
 use arc_swap::ArcSwap;
@@ -15,11 +15,11 @@ use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
 
-/// How often it is evaluated. The ledger has distributions by hour, so that more often says little more.
+/// Interval between evaluations. The ledger has hourly distributions, so a shorter interval gains little.
 const EVERY: Duration = Duration::from_secs(300);
-/// How long an evaluation of all entries may take before further series are left out.
+/// Time limit for all entries together. Series that are not reached within it are skipped.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// With more calls a change point may move by some hours: within these it is the same one.
+/// With more calls, a change point may move by some hours. Two change points this close are one change.
 const SAME_CHANGE: Duration = Duration::from_secs(12 * 3_600);
 const STATES: [DriftState; 3] = [
     DriftState::Learning,
@@ -34,7 +34,6 @@ struct Evaluation {
     config: Arc<ArcSwap<Config>>,
 }
 
-/// Starts it; without a ledger there is nothing to evaluate.
 pub(crate) fn start(
     config: &Arc<ArcSwap<Config>>,
     services: &Services,
@@ -52,7 +51,6 @@ pub(crate) fn start(
 }
 
 impl Evaluation {
-    /// Evaluates every entry. Blocks.
     fn run(&self) {
         let registry = self.services.prometheus.registry();
         let config = self.config.load_full();
@@ -83,7 +81,6 @@ impl Evaluation {
         self.process.drifts.store(Arc::new(found));
     }
 
-    /// Marks the change points that have no mark yet.
     fn mark(&self, found: &Drifts) -> Result<(), QueryError> {
         let series = found.drifts.iter().flat_map(|entry| &entry.series);
         let marks = series.flat_map(|one| one.change_points.iter().map(|point| mark(one, point)));
@@ -103,7 +100,8 @@ impl Evaluation {
                     && known.workload == subject.workload
             });
             if !known {
-                // One that is lost is counted, and added with the next evaluation. Waiting keeps two entries from marking it.
+                // If adding a mark fails, the failure is counted and the next evaluation adds the mark. Waiting keeps
+                // two entries from marking the same change.
                 self.services.marks.add_and_wait(mark).ok();
             }
         }
@@ -177,7 +175,8 @@ fn export(registry: &Registry, entry: &Entry) {
         .set(replaced as f64);
 }
 
-/// The largest distance of a signal over all classes, and the series by state: that of the class that is furthest.
+/// Returns the largest distance of a signal over all classes, and the number of series in each state. The class with the
+/// largest deviation gives the state of a series.
 fn of_signal(entry: &Entry, signal: SignalName) -> (Option<f64>, BTreeMap<DriftState, f64>) {
     let mut distance: Option<f64> = None;
     let mut states: BTreeMap<DriftState, f64> = BTreeMap::new();
@@ -194,7 +193,7 @@ fn of_signal(entry: &Entry, signal: SignalName) -> (Option<f64>, BTreeMap<DriftS
     (distance, states)
 }
 
-/// Removes the series of entries and distances that are not there any more.
+/// Removes the metric series of entries and distances that no longer exist.
 fn forget(registry: &Registry, entries: &[Entry]) {
     let names: HashSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let distances: HashSet<(&str, &str)> = entries

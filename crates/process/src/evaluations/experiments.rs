@@ -1,4 +1,4 @@
-//! Judges `[[experiment]]` in the background of a running proxy, for its gauges.
+//! Evaluates `[[experiment]]` entries in the background of a running proxy and exports the results as gauges.
 
 use crate::periodic::Periodic;
 use std::collections::HashSet;
@@ -8,19 +8,17 @@ use tokengauge_experiments::{MetricReport, Report};
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
 
-/// When they are judged first: the ledger may have to be made before.
+/// Delay of the first evaluation, because the ledger may still have to be created.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(60);
-/// Variants of an experiment with gauges at most: agents may name any number of them.
+/// Maximum number of variants per experiment that have gauges, because agents may name any number of variants.
 const MAX_VARIANTS: usize = 20;
 
-/// Starts to judge them, on a thread of its own.
 pub(crate) fn start(services: &Services) -> Periodic {
     let services = services.clone();
     Periodic::start("experiments", FIRST_AFTER, EVERY, move || look(&services))
 }
 
-/// Judges every experiment. Blocks.
 fn look(services: &Services) {
     let registry = services.prometheus.registry();
     let failures = registry.series(&names::EXPERIMENT_FAILURES, &());
@@ -32,7 +30,7 @@ fn look(services: &Services) {
         Ok(reports) => reports,
         Err(error) => {
             failures.increment(1);
-            tracing::warn!(%error, "experiments cannot be judged");
+            tracing::warn!(%error, "experiments cannot be evaluated");
             return;
         }
     };
@@ -43,10 +41,9 @@ fn look(services: &Services) {
     forget(registry, &present);
 }
 
-/// What a series is of: experiment, variant and metric.
+/// Labels of a series: experiment, variant and metric.
 type Key = (String, Option<String>, Option<&'static str>);
 
-/// Sets the gauges of an experiment, and notes which there are.
 fn export(registry: &Registry, report: &Report, present: &mut HashSet<Key>) {
     let experiment = report.name.as_str();
     let withheld = f64::from(u8::from(report.withheld.is_some()));
@@ -96,12 +93,13 @@ fn export(registry: &Registry, report: &Report, present: &mut HashSet<Key>) {
     }
 }
 
-/// The difference and its bounds; `None` where it is withheld.
+/// The difference and its bounds, or `None` if the report withholds them.
 fn bounds(metric: &MetricReport) -> Option<[f64; 3]> {
     Some([metric.difference?, metric.lower?, metric.upper?])
 }
 
-/// Removes the series of what is not there any more: experiments, variants, and differences that are withheld by now.
+/// Removes series that are not in `present`: removed experiments, removed variants and differences that are now
+/// withheld.
 fn forget(registry: &Registry, present: &HashSet<Key>) {
     let known: HashSet<(&str, Option<&str>, Option<&str>)> = present
         .iter()

@@ -1,4 +1,4 @@
-//! Evaluates `[[gate]]` in the background of a running proxy, for its gauges.
+//! Evaluates `[[gate]]` entries in the background of a running proxy and exports the verdicts as gauges.
 
 use crate::periodic::Periodic;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
 
-/// When they are evaluated first: the ledger may have to be made before.
+/// Delay of the first evaluation, because the ledger may still have to be created.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,6 @@ struct Evaluation {
     last: Mutex<HashMap<String, GateVerdict>>,
 }
 
-/// Starts it; without a ledger there is nothing to evaluate.
 pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
     let evaluation = Evaluation {
         calls: Arc::clone(services.call_source.ledger()?).into(),
@@ -38,7 +37,6 @@ pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Opti
 }
 
 impl Evaluation {
-    /// Evaluates every gate. Blocks.
     fn run(&self) {
         let registry = self.services.prometheus.registry();
         let failures = registry.series(&names::GATE_FAILURES, &());
@@ -64,7 +62,8 @@ impl Evaluation {
         }
     }
 
-    /// What a gate says, which is written into the log of verdicts where it has changed; `None` where the ledger does not answer.
+    /// Returns the verdict of a gate and appends it to the verdict log if it has changed. `None` if the ledger does not
+    /// answer.
     fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<GateVerdict> {
         let now = (self.services.wall)();
         let asked = Asked {
@@ -96,7 +95,7 @@ pub(crate) fn configured(config: &Config) -> Gates {
     }
 }
 
-/// Sets the gauges of a gate: at no time are two of them 1.
+/// Sets the gauges of a gate. At most one of them is 1 at any time.
 fn export(registry: &Registry, gate: &str, verdict: GateVerdict) {
     let set = |one: GateVerdict, value: f64| {
         let verdict = one.into();

@@ -1,5 +1,3 @@
-//! The body of a request, read through the connection that it comes on.
-
 use super::{AgentConnection, BodyState};
 use crate::body_error::AgentBodyError;
 use crate::http1::RequestDecoder;
@@ -9,12 +7,10 @@ use std::task::{Context, Poll};
 
 pub(crate) struct Http1Body {
     connection: AgentConnection,
-    /// That of the connection's requests which it belongs to.
     request: u64,
 }
 
 impl Http1Body {
-    /// That of the request whose head was read last.
     pub fn new(connection: &AgentConnection) -> Http1Body {
         Http1Body {
             connection: connection.clone(),

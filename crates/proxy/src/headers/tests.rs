@@ -64,7 +64,7 @@ fn to_upstream(parts: &mut request::Parts, route: &Route, connection: &Connectio
     upstream_request(parts, route, connection, upgrade);
 }
 
-/// The fields that an upstream receives for an HTTP/1.1 request with these.
+/// The fields that an upstream receives for an HTTP/1.1 request with these fields.
 fn forwarded(headers: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut parts = request(Version::HTTP_11, headers);
     to_upstream(

@@ -1,5 +1,3 @@
-//! Reads an HTTP/1 response body directly from the connection.
-
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
 use super::head::BodyLength;
@@ -15,13 +13,12 @@ use tokio::io::{AsyncRead, ReadBuf};
 #[derive(Debug)]
 pub(crate) struct BodyReader<I> {
     io: I,
-    /// Bytes that were received but not decoded: what came with the head, or part of a line.
+    /// Bytes that were received but not decoded: bytes after the head, or an incomplete line.
     read_ahead: Bytes,
-    /// Whether `read_ahead` has never been decoded, so that it may hold more than part of a line.
+    /// Whether `read_ahead` has never been decoded, so that it may hold more than an incomplete line.
     unparsed: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
-    /// The error that follows what was decoded so far.
     error: Option<ResponseBodyError>,
     reusable: bool,
 }
@@ -34,20 +31,18 @@ enum Framing {
     Complete,
 }
 
-/// The result of one read.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     /// The content, without framing.
     pub payload: Bytes,
-    /// The range of the read buffer that may be forwarded unchanged, framing included: all of it
-    /// but the end of the body.
+    /// The range of the read buffer that may be forwarded unchanged, including framing: everything except the end of
+    /// the body.
     pub raw: Range<usize>,
     pub starts_at_chunk: bool,
     pub is_last: bool,
 }
 
 impl<I: AsyncRead + Unpin> BodyReader<I> {
-    /// A reader of a body that is as long as its head says.
     pub fn new(io: I, read_ahead: Bytes, length: BodyLength) -> BodyReader<I> {
         let framing = match length {
             BodyLength::Known(0) => Framing::Complete,
@@ -66,12 +61,10 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// No other request may use the connection.
     pub fn forbid_reuse(&mut self) {
         self.reusable = false;
     }
 
-    /// The connection, to write to it while the body is read.
     pub fn io_mut(&mut self) -> &mut I {
         &mut self.io
     }
@@ -81,12 +74,11 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         matches!(self.framing, Framing::Chunked(_))
     }
 
-    /// Whether all content and the trailers have been read.
     pub fn is_complete(&self) -> bool {
         matches!(self.framing, Framing::Complete) && self.trailers.is_none()
     }
 
-    /// The bytes of content that remain, if known.
+    /// Remaining bytes of content, if known.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(length) => Some(length),
@@ -95,7 +87,6 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// The trailers, once the body has ended.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
         let mut trailers = self.trailers.take();
         trailers.as_mut().map(headers::retain_response_trailers);
@@ -108,12 +99,12 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         (over && self.reusable && self.read_ahead.is_empty()).then_some(self.io)
     }
 
-    /// The socket and what was read from it, if it can be used for another protocol.
+    /// The socket and the bytes after the head, if it can be used for another protocol.
     pub fn into_upgraded(self) -> Option<(I, Bytes)> {
         self.reusable.then_some((self.io, self.read_ahead))
     }
 
-    /// Reads what has arrived, through `buffer`. `None` when the body has ended.
+    /// Reads the data that has arrived, through `buffer`. `None` at the end of the body.
     pub fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -130,15 +121,15 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
                 return Poll::Ready(Ok(None));
             };
             let piece = self.decode(&buffer[..filled]);
-            // A piece that is framing alone has to be forwarded, too.
+            // A piece that is only framing must also be forwarded.
             if !piece.payload.is_empty() || !piece.raw.is_empty() {
                 return Poll::Ready(Ok(Some(piece)));
             }
         }
     }
 
-    /// Fills the buffer with what was read ahead and what arrives; returns the filled length, or
-    /// `None` at the end of the body.
+    /// Fills the buffer with read-ahead bytes and newly arrived bytes. Returns the filled length, or `None` at the end
+    /// of the body.
     fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -204,7 +195,6 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// Puts back what was not decoded, before the rest of `read_ahead`.
     fn put_back(&mut self, unread: &[u8]) {
         if unread.is_empty() {
             return;

@@ -1,67 +1,57 @@
-//! Decodes the chunked coding (RFC 9112 §7.1), strictly, so that what was decoded may be forwarded
-//! unchanged.
+//! Decodes the chunked coding (RFC 9112 §7.1) strictly, so that decoded bytes may be forwarded unchanged.
 
 use super::ResponseBodyError;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::ops::Range;
 
-/// The longest size line, extensions included.
+/// Maximum bytes of a size line, including extensions.
 const MAX_LINE_BYTES: usize = 4 * 1024;
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
-/// Bytes of size lines that a request may spend on more than sizes, as with hyper: whoever reads
-/// them gets nothing for them.
+/// Maximum total bytes of chunk extensions in a request body, as with hyper. Extensions cost work and carry no content.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 const MAX_SIZE_DIGITS: usize = 16;
-/// The longest size line without extensions.
 const PLAIN_LINE_BYTES: usize = MAX_SIZE_DIGITS + 2;
-/// The most trailer fields, the same as in a head.
+/// Maximum number of trailer fields, equal to the limit in a head.
 const MAX_TRAILERS: usize = 100;
 
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
     position: Position,
-    /// Bytes that extensions may still take; `None` is no limit.
+    /// Remaining bytes for extensions. `None` for no limit.
     extensions_left: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
-    /// Before a size line.
     #[default]
     Size,
-    /// Inside a chunk: the bytes that remain, without the line end.
+    /// Inside a chunk: remaining bytes, without the line end.
     Data(u64),
-    /// In the line end after a chunk: the bytes of it that remain.
+    /// In the line end after a chunk: remaining bytes of the line end.
     LineEnd(u8),
-    /// After the last size line.
     Trailers,
 }
 
-/// One chunk, or the part of it that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct NextChunk {
     pub payload: Range<usize>,
-    /// Bytes that were decoded; the rest has to be passed again, together with what follows.
+    /// Decoded bytes. The rest must be passed again with the bytes that follow.
     pub consumed: usize,
-    /// The trailers, once the body has ended.
     pub trailers: Option<HeaderMap>,
 }
 
 #[derive(Debug, Default)]
 pub struct DecodedChunks {
-    /// The content, without framing.
     pub payload: Bytes,
-    /// Bytes that were decoded; the rest has to be passed again, together with what follows.
     pub consumed: usize,
     /// Bytes before the last size line, which may be forwarded unchanged.
     pub forwardable: usize,
-    /// The trailers, once the body has ended.
     pub trailers: Option<HeaderMap>,
 }
 
 impl ChunkedDecoder {
-    /// A decoder of a request body, whose extensions nobody is going to read.
+    /// Decodes a request body and limits its extensions.
     pub(crate) fn of_request() -> ChunkedDecoder {
         ChunkedDecoder {
             position: Position::default(),
@@ -69,8 +59,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Decodes one chunk, or the part of it that has arrived, and the end of the body where it
-    /// follows at once.
+    /// Decodes one chunk, or the part of it that has arrived, and the end of the body if it follows immediately.
     pub(crate) fn next_chunk(&mut self, raw: &[u8]) -> Result<NextChunk, ResponseBodyError> {
         let mut read = DecodedChunks::default();
         let mut payload = Payload::new(raw);
@@ -87,7 +76,6 @@ impl ChunkedDecoder {
         })
     }
 
-    /// Whether a chunk ended, and the end of the body does not follow at once.
     fn is_before_next_chunk(&self, raw: &[u8]) -> bool {
         let last = || matches!(size_line(raw), Ok(Some((0, _))));
         self.is_between_chunks() && !last()
@@ -97,17 +85,17 @@ impl ChunkedDecoder {
         self.position == Position::Size
     }
 
-    /// Decodes what has arrived. An incomplete size line or trailer section is left unread.
+    /// Decodes the bytes that have arrived, except an incomplete size line or trailer section.
     ///
     /// # Errors
     ///
-    /// When the coding is invalid. Nothing after that place can be decoded.
+    /// If the coding is invalid. Nothing after the error can be decoded.
     pub fn read(&mut self, raw: &[u8]) -> Result<DecodedChunks, ResponseBodyError> {
         let (read, error) = self.read_partial(raw);
         error.map_or(Ok(read), Err)
     }
 
-    /// The same, but also returns what precedes an error.
+    /// Like [`ChunkedDecoder::read`], but also returns the data before an error.
     pub(super) fn read_partial(
         &mut self,
         raw: &[u8],
@@ -140,7 +128,7 @@ impl ChunkedDecoder {
         Ok(())
     }
 
-    /// Decodes one element at `at`; `false` when there is nothing more to decode.
+    /// Decodes one element at `at`. Returns `false` if nothing more can be decoded.
     fn step(
         &mut self,
         raw: &[u8],
@@ -204,7 +192,6 @@ impl ChunkedDecoder {
     }
 }
 
-/// Collects the content of a piece, which is usually one run of bytes.
 struct Payload<'a> {
     raw: &'a [u8],
     first: Range<usize>,
@@ -241,14 +228,13 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The chunk size, and the length of the size line; `None` if the line is incomplete.
+/// Returns the chunk size and the length of the size line. `None` if the line is incomplete.
 fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let plain = plain_size_line(raw);
     if plain.is_some() {
         return Ok(plain);
     }
     let Some(end) = memchr::memchr(b'\n', raw) else {
-        // The line may end in a carriage return.
         return if raw.len() > MAX_LINE_BYTES + 1 {
             Err(ResponseBodyError::InvalidChunk)
         } else {
@@ -265,7 +251,7 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     if digits == 0 {
         return Err(ResponseBodyError::InvalidChunk);
     }
-    // Here whitespace is spaces and tabs, not carriage returns.
+    // Whitespace means spaces and tabs here, not carriage returns.
     let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
     let extension = &line[digits + line[digits..].iter().take_while(blank).count()..];
     let valid = extension.is_empty() || extension[0] == b';';
@@ -275,13 +261,13 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     Ok(Some((size, end + 1)))
 }
 
-/// The same for a line that has nothing but digits, as most have; `None` for another.
+/// A fast path for a size line without extensions. `None` for any other line.
 fn plain_size_line(raw: &[u8]) -> Option<(u64, usize)> {
     let (size, digits) = hexadecimal(raw);
     (digits > 0 && raw[digits..].starts_with(b"\r\n")).then_some((size, digits + 2))
 }
 
-/// The number that the first digits make, at most [`MAX_SIZE_DIGITS`], and how many they are.
+/// Parses up to [`MAX_SIZE_DIGITS`] leading digits. Returns the number and how many digits it has.
 fn hexadecimal(text: &[u8]) -> (u64, usize) {
     let digits = text.iter().take(MAX_SIZE_DIGITS);
     let digits = digits.map_while(|digit| char::from(*digit).to_digit(16));
@@ -290,7 +276,7 @@ fn hexadecimal(text: &[u8]) -> (u64, usize) {
     })
 }
 
-/// The trailer section and its length; `None` if it is incomplete.
+/// Returns the trailer section and its length. `None` if it is incomplete.
 fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError> {
     if raw.starts_with(b"\r\n") {
         return Ok(Some((HeaderMap::new(), 2)));
@@ -324,7 +310,7 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError>
     }
 }
 
-/// Whether a line ends in a bare line feed, which not every parser takes for a line end.
+/// Whether a line ends in a bare line feed, which not every parser accepts as a line end.
 fn has_bare_line_feed(raw: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', raw).any(|at| at == 0 || raw[at - 1] != b'\r')
 }

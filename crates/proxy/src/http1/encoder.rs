@@ -1,4 +1,4 @@
-//! How bodies are framed when they are written (RFC 9112 §6, §7).
+//! Frames message bodies that are written (RFC 9112 §6, §7).
 
 use super::write_buffer::{CHUNK_END, COPY, WriteBuffer};
 use crate::headers::is_response_trailer;
@@ -6,14 +6,12 @@ use bytes::Bytes;
 use http::header::TRAILER;
 use http::{HeaderMap, HeaderName};
 
-/// How a body is framed, and how much of it is to come.
 #[derive(Debug)]
 pub(crate) enum BodyEncoder {
-    /// So many bytes are to come.
     Length(u64),
-    /// In chunks, with trailers of these names.
+    /// Chunked, with trailers of these names.
     Chunked(Vec<HeaderName>),
-    /// As it is; the connection ends with it.
+    /// Unframed. The close of the connection ends the body.
     UntilClose,
 }
 
@@ -22,7 +20,6 @@ pub(crate) enum BodyEncoder {
 pub(crate) struct BodyTooShort;
 
 impl BodyEncoder {
-    /// In chunks, with the trailers that `trailer` announces.
     pub fn chunked(headers: &HeaderMap) -> BodyEncoder {
         let lines = headers.get_all(TRAILER).iter();
         let names = lines
@@ -40,12 +37,11 @@ impl BodyEncoder {
         matches!(self, BodyEncoder::UntilClose)
     }
 
-    /// Whether nothing more is to be written, the end included.
     pub fn is_done(&self) -> bool {
         matches!(self, BodyEncoder::Length(0))
     }
 
-    /// How many bytes of content will be copied behind the head, as far as that is known.
+    /// How many bytes of content will be copied after the head, if known.
     pub fn copied_bytes(&self) -> usize {
         match self {
             BodyEncoder::Length(length) => {
@@ -58,7 +54,7 @@ impl BodyEncoder {
         }
     }
 
-    /// Writes content. What is more than the head says does not leave.
+    /// Writes content. Bytes beyond the announced length are dropped.
     pub fn data(&mut self, mut content: Bytes, out: &mut WriteBuffer) {
         if content.is_empty() {
             return;
@@ -78,10 +74,10 @@ impl BodyEncoder {
         }
     }
 
-    /// Writes the end, with the trailers that were announced.
+    /// Writes the end with the announced trailers.
     ///
     /// # Errors
-    /// [`BodyTooShort`] where the length that was announced has not been reached.
+    /// [`BodyTooShort`] if the body is shorter than announced.
     pub fn end(
         &mut self,
         trailers: Option<&HeaderMap>,
@@ -113,7 +109,6 @@ impl BodyEncoder {
     }
 }
 
-/// Writes the line before a chunk: its length in hexadecimal digits.
 fn write_size(size: usize, text: &mut Vec<u8>) {
     let digits = size.checked_ilog(16).unwrap_or(0) + 1;
     for digit in (0..digits).rev() {

@@ -1,5 +1,3 @@
-//! One request over an HTTP/1 connection to an upstream, until its response head has arrived.
-
 use super::FieldNames;
 use super::body::BodyReader;
 use super::head::{HeadError, ResponseHead, parse_response};
@@ -17,48 +15,38 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A request under way, whose response head has not arrived.
 pub(crate) struct Http1Exchange<'a> {
     io: Io,
     request: RequestState,
-    /// The body of a request that no longer needs to be sent, where it may have to be sent again.
+    /// The body of a fully sent request, kept because the request may have to be sent again.
     sent: Option<Box<Upload>>,
     method: Method,
-    /// What arrived of the response.
     head: HeadBuffer,
-    /// Interim responses arrived.
     responding: bool,
     max_head_bytes: usize,
-    /// Whom interim responses go to.
     agent: Option<&'a AgentConnection>,
-    /// Opened by `100 Continue`.
     gate: Option<&'a ContinueGate>,
 }
 
 enum RequestState {
     Sending(Box<RequestWriter>),
     Sent,
-    /// The upstream takes no more. It may have responded before.
+    /// The upstream accepts no more data. It may have responded before.
     Lost(io::Error, Box<RequestWriter>),
 }
 
-/// A response whose head has arrived.
 pub(crate) struct Http1Response {
     pub head: ResponseHead,
     pub body: Box<BodyReader<Io>>,
     pub unsent: Option<Box<RequestWriter>>,
 }
 
-/// What there is of a request body that got no response.
 pub(crate) enum UnansweredBody {
-    /// All of it, from its beginning.
     Whole(Box<Upload>),
     Rest(Box<Upload>),
-    /// Nothing: it was sent.
     Sent,
 }
 
-/// Why no response head arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeError {
     #[error("{0}")]
@@ -67,13 +55,12 @@ pub(crate) enum ExchangeError {
     Io(#[from] io::Error),
     #[error("connection closed before message completed")]
     Closed,
-    /// The agent did not send the whole request.
     #[error("the agent did not send the whole request body")]
     RequestBody,
 }
 
 impl<'a> Http1Exchange<'a> {
-    /// Nothing is sent before the first poll.
+    /// Sends nothing before the first poll.
     pub fn new(
         io: Io,
         request: Request<Upload>,
@@ -95,15 +82,14 @@ impl<'a> Http1Exchange<'a> {
         }
     }
 
-    /// Sends what can be sent, and reads what has arrived, until the response head is there.
+    /// Sends and reads as much as possible until the response head has arrived.
     ///
     /// # Errors
     ///
-    /// When there is no response head to come.
+    /// If no response head can arrive anymore.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
         if let Some(agent) = self.agent {
-            // Interim responses may wait for it. The connection's task notices an agent that cannot
-            // be written to.
+            // Interim responses may be unsent. The connection's task handles write errors.
             let _ = agent.poll_flush(cx);
         }
         self.send(cx)?;
@@ -122,14 +108,14 @@ impl<'a> Http1Exchange<'a> {
                     self.responding = true;
                     self.interim(&head, &interim, cx);
                     arrived = self.head.take();
-                    // Its gate may be open now.
+                    // The interim response may have opened the gate.
                     self.send(cx)?;
                 }
             }
         }
     }
 
-    /// The response whose head `poll` gave.
+    /// Returns the response for the head that [`Http1Exchange::poll`] returned.
     pub fn into_response(mut self, head: ResponseHead) -> Http1Response {
         let mut body = Box::new(BodyReader::new(self.io, self.head.take(), head.body));
         let unsent = match self.request {
@@ -147,7 +133,8 @@ impl<'a> Http1Exchange<'a> {
         Http1Response { head, body, unsent }
     }
 
-    /// What there is of the request body, where no response head came. Only one whose connection was `lost` is given whole.
+    /// Returns the available part of the request body if no response head arrived. The whole body is returned only if
+    /// the connection was `lost` before a response started.
     pub fn into_unanswered(self, lost: bool) -> UnansweredBody {
         let unanswered = lost && self.head.is_empty() && !self.responding;
         let (unsent, body) = match self.request {
@@ -180,7 +167,6 @@ impl<'a> Http1Exchange<'a> {
         Ok(())
     }
 
-    /// The upstream takes no more of the request.
     fn lose(&mut self, error: io::Error) {
         self.request = match std::mem::replace(&mut self.request, RequestState::Sent) {
             RequestState::Sending(writer) => RequestState::Lost(error, writer),
@@ -208,9 +194,8 @@ impl<'a> Http1Exchange<'a> {
         })
     }
 
-    /// Why nothing more arrives.
     fn closed(&self, error: Option<io::Error>) -> ExchangeError {
-        // The error of writing says more than that of reading, which follows from it.
+        // A write error is more specific than the read error that it causes.
         let lost = match &self.request {
             RequestState::Lost(error, _) => Some(copy(error)),
             RequestState::Sending(_) | RequestState::Sent => None,
@@ -247,12 +232,11 @@ impl<'a> Http1Exchange<'a> {
     }
 }
 
-/// The same error once more: they cannot be cloned.
 fn copy(error: &io::Error) -> io::Error {
     error
         .raw_os_error()
         .map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-/// A head, and its text where it is an interim one.
+/// A head, with its text if it is an interim response.
 type Parsed = (ResponseHead, Option<Bytes>);

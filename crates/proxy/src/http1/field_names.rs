@@ -1,10 +1,9 @@
-//! Field names as they were written: HTTP/1 compares them without case, but what reads them
-//! on the other side may not.
+//! Field names as they were written. HTTP/1 compares names without case, but recipients may not.
 
 use bytes::Bytes;
 use http::HeaderName;
 
-/// The names of a head in the order they came, where one of them is not in lower case.
+/// The names of a head in order. Empty if all of them are in lower case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FieldNames {
     head: Bytes,
@@ -18,8 +17,8 @@ struct NameSpan {
 }
 
 impl FieldNames {
-    /// The names of the fields of `head`, whose text is `parsed`. Nothing is kept where all of them
-    /// are in lower case, as [`HeaderName`] is.
+    /// Collects the names of the fields of `head`, whose text is `parsed`. Nothing is stored if all names are in lower
+    /// case, like [`HeaderName`].
     pub fn new(head: &Bytes, parsed: &[u8], fields: &[httparse::Header<'_>]) -> FieldNames {
         let upper = |field: &httparse::Header<'_>| {
             let mut bytes = field.name.bytes();
@@ -38,11 +37,10 @@ impl FieldNames {
         }
     }
 
-    /// How `name` was written where it came for the `nth` time, counted from 0.
+    /// Returns the original spelling of the `nth` occurrence of `name`, counted from 0.
     pub fn original<'a>(&'a self, name: &'a HeaderName, nth: usize) -> &'a [u8] {
         let lower = name.as_str().as_bytes();
         let mut same = self.spans.iter().filter_map(|span| {
-            // The length tells most of them apart.
             if span.length as usize != lower.len() {
                 return None;
             }
@@ -54,7 +52,6 @@ impl FieldNames {
     }
 }
 
-/// Where `part`, a part of `whole`, begins in it.
 pub(super) fn position(whole: &[u8], part: &[u8]) -> u32 {
     let offset = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     u32::try_from(offset).unwrap_or(u32::MAX)

@@ -1,5 +1,5 @@
-//! Heads of HTTP/1 messages (RFC 9112 §2 to §6): what a request or response head says, and
-//! where the body behind it ends. Whatever two readers could understand differently is refused.
+//! Parses the heads of HTTP/1 messages (RFC 9112 §2 to §6) and the framing of their bodies. Anything that two parsers
+//! could read differently is refused.
 
 use super::field_names::{FieldNames, position};
 use crate::headers;
@@ -10,11 +10,11 @@ use http::{
 };
 use std::mem::MaybeUninit;
 
-/// Fields of one head, as with hyper and Envoy.
+/// Maximum number of fields in one head, as with hyper and Envoy.
 const MAX_FIELDS: usize = 100;
-/// Bytes of a request target, as with hyper: `http::Uri` holds no longer one.
+/// Maximum bytes of a request target, as with hyper. `http::Uri` supports no longer target.
 const MAX_TARGET: usize = 65_534;
-/// The longest body that a head can announce: hyper keeps the two numbers above for itself.
+/// Longest body that a head can announce. Hyper reserves the two larger numbers.
 const MAX_LENGTH: u64 = u64::MAX - 2;
 
 #[derive(Debug)]
@@ -22,9 +22,7 @@ pub(crate) struct RequestHead {
     pub parts: request::Parts,
     pub names: FieldNames,
     pub body: BodyLength,
-    /// The connection may serve another request after this one.
     pub keep_alive: bool,
-    /// The agent waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
 }
 
@@ -32,28 +30,24 @@ pub(crate) struct RequestHead {
 pub(crate) struct ResponseHead {
     pub parts: response::Parts,
     pub names: FieldNames,
-    /// The reason phrase, where it is not the usual one of the status.
+    /// The reason phrase, if it is not the default of the status.
     pub reason: Option<Bytes>,
     pub body: BodyLength,
 }
 
-/// Where a body ends (RFC 9112 §6.3).
+/// The end of a body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
-    /// After so many bytes.
     Known(u64),
-    /// After the last chunk.
     Chunked,
-    /// With the connection.
     UntilClose,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
-    /// It is not HTTP, or has two readings.
+    /// The head is not HTTP, or is ambiguous.
     #[error("{0}")]
     Malformed(&'static str),
-    /// It has too many bytes or fields.
     #[error("the head is too large")]
     TooLarge,
     #[error("the request target is too long")]
@@ -61,7 +55,6 @@ pub(crate) enum HeadError {
 }
 
 impl HeadError {
-    /// What the sender of a request is answered.
     pub fn status(self) -> StatusCode {
         match self {
             HeadError::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -85,11 +78,10 @@ impl From<httparse::Error> for HeadError {
     }
 }
 
-/// Reads a request head at the beginning of `bytes`: the head and its length, or `None` where
-/// it is not whole.
+/// Parses a request head at the beginning of `bytes`. Returns the head and its length, or `None` if it is incomplete.
 ///
 /// # Errors
-/// [`HeadError`] where it cannot be read, or is longer than `max_bytes`.
+/// [`HeadError`] if the head is invalid or longer than `max_bytes`.
 pub(crate) fn parse_request(
     bytes: &[u8],
     max_bytes: usize,
@@ -133,11 +125,11 @@ pub(crate) fn parse_request(
     )))
 }
 
-/// Reads a response head at the beginning of `bytes`: the head and its length, or `None` where
-/// it is not whole. `method` is that of the request; interim responses are heads, too.
+/// Parses a response head at the beginning of `bytes`. Returns the head and its length, or `None` if it is incomplete.
+/// `method` is the method of the request. Interim responses are also heads.
 ///
 /// # Errors
-/// [`HeadError`] where it cannot be read, or is longer than `max_bytes`.
+/// [`HeadError`] if the head is invalid or longer than `max_bytes`.
 pub(crate) fn parse_response(
     bytes: &[u8],
     method: &Method,
@@ -181,7 +173,7 @@ fn version(minor: Option<u8>) -> Version {
     }
 }
 
-/// The part of `head` that `part` is of `parsed`, which has the same text.
+/// Returns the part of `head` at the position that `part` has in `parsed`, which has the same text.
 fn slice(head: &Bytes, parsed: &[u8], part: &[u8]) -> Bytes {
     let start = position(parsed, part) as usize;
     head.slice(start..start + part.len())
@@ -195,7 +187,6 @@ fn fields_of(
 ) -> Result<HeaderMap, HeadError> {
     let mut map = HeaderMap::with_capacity(fields.len());
     for field in fields {
-        // `HeaderName` takes no longer one.
         let name =
             HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| HeadError::TooLarge)?;
         let value = match field.value {
@@ -210,13 +201,13 @@ fn fields_of(
 
 struct RequestFraming {
     body: BodyLength,
-    /// There were a length and a transfer coding. The coding counts, and the connection ends.
+    /// The head had a length and a transfer coding. The coding applies, and the connection closes after the message.
     ambiguous: bool,
 }
 
 impl RequestFraming {
-    /// Reads it, and takes out of the fields what does not count: a length beside chunks, and a
-    /// second length that is the same.
+    /// Determines the framing and removes the fields that do not count: a length next to a transfer coding, and a
+    /// repeated equal length.
     fn read(headers: &mut HeaderMap, version: Version) -> Result<RequestFraming, HeadError> {
         let Some(coding) = headers.get_all(TRANSFER_ENCODING).iter().next_back() else {
             let body = BodyLength::Known(one_length(headers)?.unwrap_or(0));
@@ -244,7 +235,7 @@ impl RequestFraming {
     }
 }
 
-/// The one length of a request body. A list is none, even of the same lengths.
+/// The single length of a request body. A list is refused, even with equal lengths.
 fn one_length(headers: &mut HeaderMap) -> Result<Option<u64>, HeadError> {
     let mut length = None;
     let mut repeated = false;
@@ -257,7 +248,7 @@ fn one_length(headers: &mut HeaderMap) -> Result<Option<u64>, HeadError> {
         length = Some(this);
     }
     if repeated && let Some(first) = headers.get(CONTENT_LENGTH).cloned() {
-        // It stays where the first one is.
+        // Keeps the position of the first field.
         headers.insert(CONTENT_LENGTH, first);
     }
     if length.is_some_and(|length| length > MAX_LENGTH) {
@@ -285,7 +276,7 @@ fn response_length(response: &response::Parts, method: &Method) -> Result<BodyLe
     }
     let mut length = None;
     for value in fields.get_all(CONTENT_LENGTH) {
-        // Proxies join lines to lists: the same length several times is one.
+        // Proxies join lines to lists. A list of equal lengths counts as one length.
         for item in value.as_bytes().split(|byte| *byte == b',') {
             let this = digits(item.trim_ascii()).ok_or(INVALID_LENGTH)?;
             if length.is_some_and(|length| length != this) || this > MAX_LENGTH {
@@ -297,7 +288,7 @@ fn response_length(response: &response::Parts, method: &Method) -> Result<BodyLe
     Ok(length.map_or(BodyLength::UntilClose, BodyLength::Known))
 }
 
-/// A number of digits alone: no sign, no blank.
+/// Parses a number that has only digits: no sign and no blank.
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
     let digit = |byte: &u8| byte.is_ascii_digit();
     if text.is_empty() || !text.iter().all(digit) {
@@ -306,7 +297,6 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether the last coding of the list is `chunked`.
 fn ends_in_chunked(codings: &HeaderValue) -> bool {
     let last = codings.to_str().unwrap_or_default().rsplit(',').next();
     last.is_some_and(|last| last.trim().eq_ignore_ascii_case("chunked"))

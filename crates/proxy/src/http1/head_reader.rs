@@ -1,19 +1,17 @@
-//! Heads on their way: bytes are collected until a head is whole. Mostly it comes in one piece
-//! and is read where the thread reads everything; only what is left over is kept.
+//! Collects bytes until a head is complete. A head usually arrives in one piece and is parsed in the thread's read
+//! buffer. Only leftover bytes are stored.
 
 use super::head::HeadError;
 use bytes::{Bytes, BytesMut};
 
-/// What came of the next message and was not read.
 #[derive(Debug, Default)]
 pub(crate) struct HeadBuffer {
     bytes: BytesMut,
-    /// No head ends before here.
+    /// No head ends before this position.
     searched: usize,
 }
 
 impl HeadBuffer {
-    /// What was read already.
     pub fn new(bytes: &[u8]) -> HeadBuffer {
         HeadBuffer {
             bytes: BytesMut::from(bytes),
@@ -30,11 +28,11 @@ impl HeadBuffer {
         std::mem::take(&mut self.bytes).freeze()
     }
 
-    /// Adds what came, and reads a head with `parse` if there is one, which tells its length.
-    /// What follows the head is kept.
+    /// Adds received bytes and calls `parse`, which returns a complete head and its length. Bytes after the head are
+    /// kept.
     ///
     /// # Errors
-    /// What `parse` says, and that it is too large where more than `max_bytes` hold no head.
+    /// Errors of `parse`, or [`HeadError::TooLarge`] if more than `max_bytes` hold no complete head.
     pub fn read<H>(
         &mut self,
         came: &[u8],
@@ -52,7 +50,7 @@ impl HeadBuffer {
             *self = HeadBuffer::new(came);
         } else {
             self.bytes.extend_from_slice(came);
-            // Reading all of it anew for each piece would cost as much as the square of them.
+            // Parsing all bytes again for each piece would take quadratic time.
             if ends_head(&self.bytes[self.searched..])
                 && let Some((head, length)) = parse(&self.bytes)?
             {
@@ -68,7 +66,6 @@ impl HeadBuffer {
     }
 }
 
-/// Whether an empty line may be in `bytes`.
 fn ends_head(bytes: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', bytes).any(|end| {
         let rest = &bytes[end + 1..];
@@ -80,7 +77,6 @@ fn ends_head(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The first line and how long head and empty line are.
     fn line(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, HeadError> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         Ok(end.map(|end| (bytes[..end].to_vec(), end + 4)))

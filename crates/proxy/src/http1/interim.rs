@@ -1,16 +1,16 @@
-//! Rewrites interim responses (RFC 9110 §15.2): the upstream's own framing, and forms that parsers
-//! read differently, do not reach the agent.
+//! Rewrites interim responses (RFC 9110 §15.2). Framing of the upstream, and syntax that parsers read differently, must
+//! not reach the agent.
 
 use crate::headers;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The most fields of a head, the same as for other heads.
+/// Maximum number of fields, equal to the limit in other heads.
 const FIELDS: usize = 100;
 
-/// The head for an HTTP/1.1 agent, or `None` if it is not a response head. Field names keep their
-/// case and order.
+/// Returns the head for an HTTP/1.1 agent, or `None` if it is not a response head. Field names keep their case and
+/// order.
 pub(super) fn rewritten(head: &[u8]) -> Option<Bytes> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut response = httparse::Response::new(&mut fields);

@@ -1,5 +1,3 @@
-//! Decodes the body of a request.
-
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
 use super::head::BodyLength;
@@ -7,12 +5,12 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::Frame;
 
-/// Chunks shorter than this that arrived together are joined, so that a body in chunks of a byte costs
-/// hardly more than another.
+/// Shorter chunks that arrived together are joined, so that a body in one-byte chunks costs little more than any other
+/// body.
 const JOINED_BELOW: usize = 1024;
 
-/// Decodes the body of a request, frame by frame: each chunk is one, or the part of it that has
-/// arrived, or several short ones together.
+/// Decodes the body of a request into frames. A frame is a chunk, the part of a chunk that has arrived, or several
+/// short chunks.
 #[derive(Debug)]
 pub(crate) struct RequestDecoder {
     framing: Framing,
@@ -26,7 +24,6 @@ enum Framing {
 }
 
 impl RequestDecoder {
-    /// A body as its head says. A request never ends with its connection.
     pub fn new(length: BodyLength) -> RequestDecoder {
         RequestDecoder {
             framing: match length {
@@ -42,7 +39,7 @@ impl RequestDecoder {
         matches!(self.framing, Framing::Length(0)) && self.trailers.is_none()
     }
 
-    /// The bytes of content that remain, if known.
+    /// Remaining bytes of content, if known.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(length) => Some(length),
@@ -50,12 +47,11 @@ impl RequestDecoder {
         }
     }
 
-    /// The next frame of what has arrived, which is taken from `arrived`. `None` where more has to
-    /// arrive, or where it is complete.
+    /// Takes the next frame from `arrived`. `None` if more bytes must arrive or the body is complete.
     ///
     /// # Errors
     ///
-    /// When the chunked coding is invalid. Nothing after that place can be decoded.
+    /// If the chunked coding is invalid. Nothing after the error can be decoded.
     pub fn next_frame(
         &mut self,
         arrived: &mut Bytes,
@@ -75,7 +71,7 @@ impl RequestDecoder {
                 arrived.advance(next.consumed);
                 let more = trailers.is_none() && !arrived.is_empty();
                 if more && (1..JOINED_BELOW).contains(&content.len()) {
-                    // An error there comes again with the next frame.
+                    // An error is returned again with the next frame.
                     let (rest, _) = chunked.read_partial(arrived);
                     content = [content, rest.payload].concat().into();
                     trailers = rest.trailers;
@@ -99,7 +95,6 @@ impl RequestDecoder {
 mod tests {
     use super::*;
 
-    /// The content and the trailers, read from pieces of the body of this size.
     fn read(length: BodyLength, body: &[u8], size: usize) -> (Vec<u8>, Option<HeaderMap>, Bytes) {
         let mut decoder = RequestDecoder::new(length);
         let (mut content, mut trailers, mut arrived) = (Vec::new(), None, Bytes::new());

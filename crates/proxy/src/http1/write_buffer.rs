@@ -1,4 +1,4 @@
-//! What waits to be written to a socket, in order. It holds memory only while something waits.
+//! Unsent data of a socket, in order. It uses memory only while data is unsent.
 
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice};
@@ -6,28 +6,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// Content up to this length is copied behind what waits already: one plain write costs less.
+/// Content up to this length is copied after the unsent data, because a single plain write costs less.
 pub(super) const COPY: usize = 4 * 1024;
 
 pub(super) const CHUNK_END: &[u8] = b"\r\n";
-/// The last chunk of a body without trailers.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const CHUNK_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     text: Vec<u8>,
-    /// So much of `text` was written.
+    /// How many bytes of `text` were written.
     written: usize,
     /// Content after `text`, which is not copied.
     content: Bytes,
     tail: &'static [u8],
-    /// TLS took something that may not have left.
+    /// TLS accepted data that may not have been sent.
     unflushed: bool,
 }
 
 impl WriteBuffer {
-    /// Whether nothing waits, and everything has left.
     pub fn is_empty(&self) -> bool {
         self.pending_bytes() == 0 && !self.unflushed
     }
@@ -36,7 +34,7 @@ impl WriteBuffer {
         self.text.len() - self.written + self.content.len() + self.tail.len()
     }
 
-    /// Where text is added behind everything that waits.
+    /// Returns a buffer for text after all unsent data.
     pub fn text(&mut self) -> &mut Vec<u8> {
         if !self.content.is_empty() || !self.tail.is_empty() {
             self.text.extend_from_slice(&self.content);
@@ -57,7 +55,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Adds the end of a chunked body without trailers. Content that waits is not copied for it.
+    /// Adds the end of a chunked body without trailers. Unsent content is not copied for it.
     pub fn push_last_chunk(&mut self) {
         match self.tail {
             CHUNK_END => self.tail = CHUNK_END_AND_LAST_CHUNK,
@@ -65,7 +63,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes all of it. Ready when everything has left.
+    /// Writes all data. Ready when everything was sent.
     pub fn poll_flush<I: AsyncWrite + Unpin>(
         &mut self,
         io: &mut I,
@@ -95,10 +93,10 @@ impl WriteBuffer {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what waits, and `bytes` behind it: what the socket does not take of them waits, too.
+    /// Writes the unsent data and then `bytes`. Bytes that the socket does not accept are buffered.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn send<I: AsyncWrite + Unpin>(
         &mut self,
         io: &mut I,
@@ -136,7 +134,6 @@ impl WriteBuffer {
         self.content.advance(content);
         self.tail = &self.tail[written - content..];
         if self.written == self.text.len() {
-            // A connection that waits keeps no buffer.
             (self.text, self.written) = (Vec::new(), 0);
         }
         if self.content.is_empty() {
@@ -150,7 +147,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Takes so many bytes at a time, and nothing every other time.
+    /// Accepts a fixed number of bytes at a time, and none at every second call.
     struct Slow {
         took: Vec<u8>,
         at_once: usize,
@@ -221,7 +218,7 @@ mod tests {
                 assert_eq!(io.took, expected, "{content}, {at_once}");
             }
         }
-        // An end of a chunk that has left in part cannot be added to.
+        // A chunk end that was partly written cannot be extended.
         let (mut io, mut out) = (Slow::new(1), WriteBuffer::default());
         out.push(Bytes::from(vec![b'x'; COPY + 1]), CHUNK_END);
         while out.tail != b"\n" {
@@ -232,7 +229,7 @@ mod tests {
         assert!(io.took.ends_with(b"x\r\n0\r\n\r\n"));
     }
 
-    /// Takes all there is, as TLS does, and writes it when it may.
+    /// Accepts everything, like TLS, and writes only when it may.
     struct Buffering {
         may_write: bool,
         left: usize,

@@ -1,5 +1,3 @@
-//! Requests to an HTTP/1 upstream, head and body.
-
 use super::encoder::BodyEncoder;
 use super::field_names::FieldNames;
 use super::head::digits;
@@ -14,33 +12,29 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// A field line is this long or shorter, mostly.
 const USUAL_LINE: usize = 40;
-/// Pieces of a body that are written before others have their turn.
+/// Pieces of a body that are written before other tasks have their turn.
 const TURNS: usize = 16;
-/// The head and the pieces that are there at once are written together, up to this number of bytes.
+/// The head and the available pieces are written together, up to this many bytes.
 const WRITE_AT: usize = 16 * 1024;
 
 pub(crate) struct RequestWriter {
     body: Upload,
     encoder: BodyEncoder,
     out: WriteBuffer,
-    /// All of the body is in `out`, or has left.
     ended: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    /// The upstream's connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The agent did not send the whole of it.
     #[error("the agent did not send the whole request body")]
     Body,
 }
 
 impl RequestWriter {
-    /// Nothing is written yet, but all that is to be said about the body.
+    /// Prepares the framing of the body. Writes nothing yet.
     pub fn new(mut request: Request<Upload>, names: &FieldNames) -> RequestWriter {
         let encoder = framing(&mut request);
         let mut out = WriteBuffer::default();
@@ -55,18 +49,16 @@ impl RequestWriter {
         }
     }
 
-    /// What left is not sent again: it need not be retained.
     pub fn release(&mut self) {
         self.body.release();
     }
 
-    /// The body, with what of it was not taken yet.
     pub fn into_body(self) -> Upload {
         self.body
     }
 
-    /// Writes what can be written. Ready when everything has left. The observer is told of the last
-    /// byte when the socket has been offered it: the upstream does not wait for what is measured.
+    /// Writes as much as possible. Ready when everything was sent. The observer learns of the last byte only after the
+    /// socket was offered that byte, so that measurement does not delay the upstream.
     pub fn poll_send<I: AsyncWrite + Unpin>(
         &mut self,
         io: &mut I,
@@ -121,7 +113,7 @@ impl RequestWriter {
     }
 }
 
-/// How the body will be framed. Says so in the head, where it does not yet.
+/// Chooses the framing of the body and declares it in the head if necessary.
 fn framing(request: &mut Request<Upload>) -> BodyEncoder {
     let (ended, exact) = (
         request.body().is_end_stream(),
@@ -148,7 +140,7 @@ fn framing(request: &mut Request<Upload>) -> BodyEncoder {
     BodyEncoder::chunked(headers)
 }
 
-/// Writes the head. `body` is how many bytes there should be room for behind it.
+/// Writes the head. Reserves `body` bytes of space after it.
 fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &mut Vec<u8>) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
@@ -157,7 +149,7 @@ fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &m
     text.extend_from_slice(request.method().as_str().as_bytes());
     text.push(b' ');
     if target.starts_with('?') {
-        // A target may name a host and a query alone.
+        // A target may have only a host and a query.
         text.push(b'/');
     }
     text.extend_from_slice(target.as_bytes());
@@ -166,7 +158,6 @@ fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &m
     text.extend_from_slice(b"\r\n");
 }
 
-/// Writes field lines, with the names they came with.
 pub(super) fn write_fields(headers: &HeaderMap, names: &FieldNames, text: &mut Vec<u8>) {
     let (mut last, mut nth) = (None, 0);
     for (name, value) in headers {
@@ -207,7 +198,6 @@ mod tests {
 
     impl CallPolicy for Notes {}
 
-    /// A socket that takes everything, or nothing.
     struct Socket {
         notes: Notes,
         full: bool,
@@ -236,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What happens when a request is sent to a socket, and the instant that its call keeps.
+    /// Returns the events when a request is sent to a socket, and the instant that its call records.
     fn send(full: bool) -> (Vec<&'static str>, Option<Instant>) {
         let notes = Notes::default();
         let (parts, ()) = Request::post("/v1")

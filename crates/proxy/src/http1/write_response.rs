@@ -1,5 +1,3 @@
-//! Response heads for HTTP/1 agents.
-
 use super::encoder::BodyEncoder;
 use super::field_names::FieldNames;
 use super::head::digits;
@@ -8,42 +6,35 @@ use http::header::{CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, response};
 use std::io::Write;
 
-/// A field line is this long or shorter, mostly.
 const USUAL_LINE: usize = 40;
 
-/// The first piece of a body, which leaves with the head, is this long or shorter, mostly.
+/// Usual maximum length of the first piece of a body, which is sent with the head.
 const FIRST_PIECE: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseContext {
-    /// That of the request.
     pub method: Method,
-    /// What the agent speaks.
+    /// HTTP version of the agent.
     pub version: Version,
-    /// The connection may serve another request.
     pub keep_alive: bool,
-    /// The agent takes trailers.
     pub trailers: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
-    /// There is none, or it is over.
+    /// The response has no body, or the body has ended.
     None,
-    /// So many bytes.
     Known(u64),
-    /// It ends somewhere.
     Unknown,
 }
 
 #[derive(Debug)]
 pub(crate) struct WrittenHead {
     pub encoder: BodyEncoder,
-    /// The connection ends after this response.
     pub last: bool,
 }
 
-/// Writes a response head, and says how its body is framed.
+/// Writes a response head and returns how its body is framed.
 pub(crate) fn write_response(
     head: &mut response::Parts,
     names: &FieldNames,
@@ -87,14 +78,14 @@ fn write_status(status: StatusCode, reason: Option<&Bytes>, version: Version, te
     text.push(b' ');
     match (reason, status.canonical_reason()) {
         (Some(reason), _) => text.extend_from_slice(reason),
-        // Many readers expect one.
+        // Many parsers expect a reason phrase.
         (None, reason) => text.extend_from_slice(reason.unwrap_or("<none>").as_bytes()),
     }
     text.extend_from_slice(b"\r\n");
 }
 
-/// Adds to `connection` what the agent has to know (RFC 9112 §9.3, §9.6). Tells whether this is
-/// the last response.
+/// Adds the fields to `connection` that the agent needs (RFC 9112 §9.3, §9.6). Returns whether this is the last
+/// response.
 fn update_connection_field(head: &mut response::Parts, version: Version, keep_alive: bool) -> bool {
     let closes = crate::headers::has_token(&head.headers, &CONNECTION, "close");
     let says = match (version, keep_alive) {
@@ -116,7 +107,6 @@ struct Framing<'a> {
 }
 
 impl Framing<'_> {
-    /// Writes the fields. Gives the length that they announce.
     fn write_fields(
         &self,
         headers: &HeaderMap,
@@ -131,13 +121,13 @@ impl Framing<'_> {
             match *name {
                 CONTENT_LENGTH => match digits(value) {
                     Some(length) if announced.is_none() => announced = Some(length),
-                    // A second one, or none that could be kept to.
+                    // A second length, or a length that the body cannot match.
                     _ => continue,
                 },
-                // Who writes the body says how.
+                // The encoder of the body declares it.
                 TRANSFER_ENCODING => continue,
                 TRAILER if !self.may_be_chunked() => continue,
-                // One line: some readers look at the first alone.
+                // One line, because some parsers read only the first.
                 TRAILER | CONNECTION if nth > 0 => {
                     text.truncate(text.len() - 2);
                     text.extend_from_slice(b", ");
@@ -152,7 +142,7 @@ impl Framing<'_> {
         announced
     }
 
-    /// Says how a body is framed of which the fields do not.
+    /// Declares the framing of a body if the fields do not declare it.
     fn write_framing(
         &self,
         body: BodySize,
@@ -185,7 +175,6 @@ impl Framing<'_> {
         }
     }
 
-    /// Whether nothing but the close of the connection ends the body.
     fn is_until_close(&self, body: BodySize, headers: &HeaderMap) -> bool {
         let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
         matches!(body, BodySize::Unknown)

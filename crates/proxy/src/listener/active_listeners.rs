@@ -1,5 +1,3 @@
-//! The listeners that accept connections, and how they change while connections stay open.
-
 use super::server::Server;
 use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
 use crate::settings::{self, Limits};
@@ -12,7 +10,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Listeners that accept agents until draining starts.
 pub struct ActiveListeners {
     server: Arc<Server>,
     /// One permit per connection that may be open.
@@ -22,12 +19,10 @@ pub struct ActiveListeners {
 
 struct ListenerSet {
     active: Vec<ActiveListener>,
-    /// The number of permits in circulation.
     max_connections: usize,
     draining: bool,
 }
 
-/// A listening address, and its accepting task.
 struct ActiveListener {
     address: SocketAddr,
     settings: settings::Listener,
@@ -35,22 +30,21 @@ struct ActiveListener {
     task: JoinHandle<()>,
 }
 
-/// Prepared listeners and limits: all steps that can fail have been taken.
+/// Prepared listeners and limits. Applying them cannot fail.
 pub struct ListenerUpdate {
     active: Vec<ListenerAction>,
     limits: Limits,
 }
 
 enum ListenerAction {
-    /// Already listening, with the same TLS settings.
+    /// Already listening with the same TLS settings.
     Keep(settings::Listener),
-    /// Already listening, with TLS settings that change.
+    /// Already listening with other TLS settings.
     ReplaceTls(settings::Listener, Option<Arc<Acceptor>>),
     Open(BoundListener),
 }
 
 impl ActiveListeners {
-    /// Starts to accept agents on `listeners`. Needs a runtime.
     pub fn start(
         listeners: Vec<BoundListener>,
         forwarder: Arc<Forwarder>,
@@ -87,12 +81,11 @@ impl ActiveListeners {
         }
     }
 
-    /// Binds the addresses that are new in `listeners`, without accepting there yet. Needs a
-    /// runtime.
+    /// Binds the new addresses in `listeners` without accepting yet. Needs a runtime.
     ///
     /// # Errors
     ///
-    /// When an address cannot be bound, or TLS files cannot be used.
+    /// If an address cannot be bound or TLS files cannot be used.
     pub fn prepare(
         &self,
         listeners: &[settings::Listener],
@@ -125,8 +118,8 @@ impl ActiveListeners {
         })
     }
 
-    /// Applies a prepared update. Open connections stay open, even those on removed addresses.
-    /// Returns the addresses that were added.
+    /// Applies a prepared update and returns the added addresses. Open connections stay open, even on removed
+    /// addresses.
     pub fn change(&self, update: ListenerUpdate) -> Vec<SocketAddr> {
         let mut set = self.set();
         if set.draining {
@@ -162,7 +155,6 @@ impl ActiveListeners {
         opened
     }
 
-    /// The bound addresses, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.set()
             .active
@@ -171,8 +163,8 @@ impl ActiveListeners {
             .collect()
     }
 
-    /// Changes the connection limit. If more are open than the new limit allows, none is accepted
-    /// until enough have closed.
+    /// Changes the connection limit. If more connections are open than the new limit allows, none is accepted until
+    /// enough have closed.
     fn resize_permits(&self, before: usize, max_connections: usize) {
         if max_connections >= before {
             return self.permits.add_permits(max_connections - before);
@@ -190,8 +182,8 @@ impl ActiveListeners {
         });
     }
 
-    /// Waits until draining starts, then for open connections: at most `drain_timeout`, which is
-    /// asked for only then, or until [`Shutdown::now`].
+    /// Waits until draining starts, then until open connections have closed, the drain timeout has passed or
+    /// [`Shutdown::now`] is called. `drain_timeout` is called when draining starts.
     pub async fn drained(&self, drain_timeout: impl FnOnce() -> Duration) -> DrainSummary {
         self.server.shutdown.drain_started().await;
         let active = {
@@ -201,7 +193,6 @@ impl ActiveListeners {
         };
         for listener in active {
             listener.task.abort();
-            // It returns that it was aborted.
             let _ = listener.task.await;
         }
         drain(&self.server.shutdown, drain_timeout()).await

@@ -8,7 +8,6 @@ const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Consecutive and unreported failures.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     consecutive: u32,
@@ -18,9 +17,7 @@ pub(super) struct Backoff {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
-    /// How long to wait before the next attempt.
     pub(super) length: Duration,
-    /// How many failures to log now, if any.
     pub(super) report: Option<u64>,
 }
 

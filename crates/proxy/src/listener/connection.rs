@@ -23,7 +23,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_rustls::server::TlsStream;
 
-/// Serves one connection until it closes, times out, or is terminated.
 pub(super) async fn serve(
     server: Arc<Server>,
     tcp: TcpStream,
@@ -31,7 +30,7 @@ pub(super) async fn serve(
     acceptor: Option<Arc<Acceptor>>,
     mut drain: Drain,
 ) {
-    // Chunks are sent at once. If it cannot be set, the connection is already closed.
+    // Chunks are sent immediately. An error means that the connection is already closed.
     let _ = tcp.set_nodelay(true);
     let settings = server.settings.load_full();
     let send_state = Arc::new(SendState::new());
@@ -44,7 +43,7 @@ pub(super) async fn serve(
     let io = match acceptor {
         None => AgentIo::Tcp(tcp),
         Some(acceptor) => {
-            // Boxed, so that the connection keeps no room for it afterwards.
+            // Boxed, so that the connection does not reserve space for it later.
             let handshake = Box::pin(handshake(&acceptor, tcp, peer));
             let accepted = tokio::select! {
                 accepted = timeout(settings.head_timeout, handshake) => accepted,
@@ -128,7 +127,7 @@ async fn serve_http(
         }
         Ok(HttpVersion::Http2) => {
             let service = Arc::new(service);
-            // Boxed, because hyper reserves room for it in every connection, even an idle one.
+            // Boxed, because hyper reserves space for it in every connection, even an idle one.
             let service = service_fn(move |request| Box::pin(Arc::clone(&service).call(request)));
             let io = TokioIo::new(socket);
             let mut connection = Box::pin(settings.http2.serve_connection(io, service));
@@ -141,7 +140,7 @@ async fn serve_http(
     }
 }
 
-/// Closes an HTTP/1 connection with its task, whoever else still reads a body of it.
+/// Closes an HTTP/1 connection when its task ends, even if a body is still being read.
 struct CloseOnDrop<'a>(&'a AgentConnection);
 
 impl Drop for CloseOnDrop<'_> {
@@ -150,7 +149,7 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// Whatever can end a connection from outside: its timeouts, the shutdown, the agent.
+/// Ends a connection from outside: timeouts, shutdown, or a disconnect of the agent.
 struct SupervisedConnection<'a> {
     peer: SocketAddr,
     timeouts: &'a ConnectionTimeouts,
@@ -160,8 +159,8 @@ struct SupervisedConnection<'a> {
 }
 
 impl SupervisedConnection<'_> {
-    /// Serves a connection to its end, or until it is `disconnected` during a response;
-    /// `graceful_shutdown` makes it end after the requests in flight.
+    /// Serves a connection to its end, or until it is `disconnected` during a response. `graceful_shutdown` ends it
+    /// after the requests in flight.
     async fn serve<C, E: Display>(
         mut self,
         mut connection: Pin<&mut C>,
@@ -187,7 +186,7 @@ impl SupervisedConnection<'_> {
                     TimeoutKind::Head => return log_head_timeout(self.peer),
                     TimeoutKind::Send => {
                         self.send_state.set_close_reason(CloseReason::SendTimeout);
-                        return log_end(self.peer, Err("the agent takes nothing"));
+                        return log_end(self.peer, Err("the agent accepts no data"));
                     }
                     TimeoutKind::Closing => return log_end(self.peer, Err("the agent did not close it")),
                     TimeoutKind::Evicted => graceful_shutdown(connection.as_mut()),
@@ -215,7 +214,7 @@ fn log_end(peer: SocketAddr, ended: Result<(), impl Display>) {
 mod tests {
     use super::*;
 
-    /// How many bytes the future of a connection takes for as long as it is open.
+    /// The size in bytes of a connection's future, which exists as long as the connection is open.
     fn size<A, B, C, D, E, F: Future>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }

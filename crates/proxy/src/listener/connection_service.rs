@@ -1,4 +1,4 @@
-//! Forwards the requests of one connection, and counts them as in flight.
+//! Forwards the requests of one connection and counts them as in flight.
 
 use super::connection_timeouts::ConnectionTimeouts;
 use super::open_connections::OpenStream;
@@ -26,7 +26,7 @@ pub(super) struct ConnectionService {
 }
 
 impl ConnectionService {
-    /// Counts a request as in flight, until what this returns is dropped.
+    /// Counts a request as in flight until the returned value is dropped.
     pub(super) fn begin(&self, multiplexed: bool) -> ActiveRequest {
         self.timeouts.request_started(multiplexed);
         ActiveRequest {
@@ -36,17 +36,15 @@ impl ConnectionService {
         }
     }
 
-    /// The agent still sends a request after its response.
+    /// Records that the agent still sends a request after its response.
     pub(super) fn upload_continues(&self) {
         self.timeouts.upload_continues();
     }
 
-    /// Nothing more of that request is read.
     pub(super) fn upload_ended(&self) {
         self.timeouts.upload_ended(Instant::now());
     }
 
-    /// Forwards a request of an HTTP/1 connection.
     pub(super) fn forward(
         &self,
         request: AgentRequest,
@@ -55,9 +53,9 @@ impl ConnectionService {
         forwarder.forward(request, &self.info, None)
     }
 
-    /// Serves a request of an HTTP/2 connection. Counts it as in flight before the future is first
-    /// polled: that happens in another task, after the connection's timeouts have been checked.
-    /// Refuses the stream where too many are open on all connections together.
+    /// Serves a request of an HTTP/2 connection. Counts it as in flight before the future is first polled, because that
+    /// happens in another task, after the connection's timeouts have been checked. Refuses the stream if too many are
+    /// open on all connections together.
     pub(super) fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -91,10 +89,8 @@ impl ConnectionService {
     }
 }
 
-/// A request in flight, until its response has ended or was dropped.
 pub(super) struct ActiveRequest {
     timeouts: Arc<ConnectionTimeouts>,
-    /// Its stream, over HTTP/2.
     stream: Option<Arc<SendState>>,
     _guard: RequestGuard,
 }
@@ -105,7 +101,6 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// A response body that keeps its request counted as in flight.
 pub(super) struct CountedBody {
     body: Body,
     call: ActiveRequest,
@@ -122,7 +117,7 @@ impl http_body::Body for CountedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(stream) = &self.call.stream {
-            // The server asks for a frame after it has sent the previous one.
+            // The server requests a frame after it has sent the previous one.
             stream.clear_blocked();
             if matches!(polled, Poll::Ready(Some(Ok(_)))) {
                 stream.set_blocked();

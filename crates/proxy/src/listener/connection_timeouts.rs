@@ -1,5 +1,5 @@
-//! Timeouts of an agent's connection: for request heads, for idle connections, and for responses
-//! that are not read.
+//! Timeouts of an agent's connection: for request heads, for idle connections, and for responses that the agent does
+//! not read.
 
 use crate::agent_io::AgentIo;
 use crate::send_timeout::SendState;
@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long an idle connection that makes room for another may take to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The phase of a connection, shared by its socket, its requests and its timer.
@@ -28,27 +27,25 @@ pub(super) struct ConnectionTimeouts {
 #[derive(Debug)]
 struct TimeoutState {
     phase: Phase,
-    /// Whether it is to make room for another.
+    /// Whether the connection must close to make room for another.
     evicted: bool,
-    /// Wakes the connection's task while it is idle.
     task: Option<Waker>,
-    /// Whether it speaks HTTP/2: bytes between requests need not start a head.
+    /// Whether the connection uses HTTP/2. Bytes between HTTP/2 requests need not start a head.
     multiplexed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Open since then, and nothing was read.
+    /// Opened at this time, and nothing was read.
     Silent(Instant),
-    /// Reading a request head since then.
+    /// Reading a request head since this time.
     Head(Instant),
-    /// Serving this many requests.
     Requests(usize),
-    /// Idle since then.
+    /// Idle since this time.
     Idle(Instant),
-    /// Reading the rest of a request after its response; since then nothing of it came.
+    /// Reading the rest of a request after its response. The last bytes arrived at this time.
     Upload(Instant),
-    /// Asked to close, for which it has until then.
+    /// Must close before this time.
     Closing(Instant),
 }
 
@@ -63,12 +60,9 @@ impl Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeoutKind {
-    /// The request head did not arrive in time.
     Head,
     Idle,
-    /// The agent did not read what was written.
     Send,
-    /// It was idle, and is to make room for another connection.
     Evicted,
     Closing,
 }
@@ -110,7 +104,7 @@ impl ConnectionTimeouts {
         };
     }
 
-    /// The response is complete and the request is not: what arrives is no request head.
+    /// Records that the response is complete but the request is not, so that further bytes are not a request head.
     pub(super) fn upload_continues(&self) {
         let mut state = self.state();
         if let Phase::Idle(since) = state.phase {
@@ -118,7 +112,6 @@ impl ConnectionTimeouts {
         }
     }
 
-    /// Nothing more of that request is read.
     pub(super) fn upload_ended(&self, now: Instant) {
         let mut state = self.state();
         if matches!(state.phase, Phase::Upload(_)) {
@@ -126,17 +119,17 @@ impl ConnectionTimeouts {
         }
     }
 
-    /// The connection was asked to close, for which it has as long as for a head.
+    /// Records that the connection was asked to close. It has as much time as for a head.
     pub(super) fn closing(&self, now: Instant) {
         self.state().phase = Phase::Closing(now + self.head_timeout);
     }
 
-    /// Since when there has been no request on it, if there is none.
+    /// Since when the connection has been idle. `None` while it serves a request.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.state().phase.idle_since()
     }
 
-    /// Closes the connection, if it has been idle since `since`; returns whether it has.
+    /// Closes the connection if it has been idle since `since`. Returns whether it did.
     pub(super) fn evict(&self, since: Instant) -> bool {
         let mut state = self.state();
         if state.phase.idle_since() != Some(since) {
@@ -150,8 +143,8 @@ impl ConnectionTimeouts {
         true
     }
 
-    /// Resolves when a timeout expires. The deadline moves with the connection's activity, so poll
-    /// this after the connection.
+    /// Resolves when a timeout expires. Poll this after the connection, because the connection's activity moves the
+    /// deadline.
     pub(super) async fn expired(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
         poll_fn(|context| {
             if self.poll_evicted(context).is_ready() {
@@ -214,7 +207,6 @@ impl ConnectionTimeouts {
     }
 }
 
-/// A socket that records reads, and writes that block.
 #[derive(Debug)]
 pub(crate) struct TimedSocket {
     io: AgentIo,
@@ -226,12 +218,10 @@ impl TimedSocket {
         TimedSocket { io, timeouts }
     }
 
-    /// Something of the next request is there already.
     pub fn record_read(&self) {
         self.timeouts.record_read(Instant::now);
     }
 
-    /// The close of the connection will be a TCP reset.
     pub fn reset_on_close(&self) {
         self.io.reset_on_close();
     }
@@ -262,7 +252,7 @@ impl AsyncRead for TimedSocket {
 
 impl Drop for TimedSocket {
     fn drop(&mut self) {
-        // What an agent does not read would keep a closed connection for minutes.
+        // Unread data of the agent would keep a closed connection in the kernel for minutes.
         if self.timeouts.send_state.has_timed_out() {
             self.io.abort();
         }

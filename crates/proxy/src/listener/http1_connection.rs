@@ -1,4 +1,4 @@
-//! Serves the requests of an agent's HTTP/1 connection, one after the other.
+//! Serves the requests of an agent's HTTP/1 connection one after the other.
 
 use super::connection_service::{ActiveRequest, ConnectionService};
 use super::http1_response::{ResponseWriteError, ResponseWriter};
@@ -18,15 +18,13 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long an agent may take to read what was written before a response broke off.
+/// How long an agent may take to read data that was written before a response broke off.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
-    /// Its agent is to blame, or the network.
     #[error("{0}")]
     Agent(#[from] AgentError),
-    /// A response could not be sent to its end.
     #[error("{0}")]
     Response(#[from] ResponseWriteError),
 }
@@ -37,15 +35,12 @@ impl From<io::Error> for ConnectionError {
     }
 }
 
-/// What becomes of a connection after a response.
 enum Next {
     Request,
     Close,
-    /// It belongs to a tunnel.
     Nothing,
 }
 
-/// Serves requests until none comes any more, or none is to come.
 pub(super) async fn serve_requests(
     agent: &AgentConnection,
     service: &ConnectionService,
@@ -72,7 +67,6 @@ pub(super) async fn serve_requests(
     Ok(poll_fn(|cx| agent.poll_shutdown(cx)).await?)
 }
 
-/// Answers a head that cannot be read.
 async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
     let (mut parts, ()) = Response::new(()).into_parts();
     parts.status = status;
@@ -88,7 +82,7 @@ async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
     poll_fn(|cx| agent.poll_shutdown(cx)).await
 }
 
-/// A request that is being forwarded. It has no head: an open connection would keep room for one.
+/// A request in flight. It does not contain the head, because every open connection reserves space for this type.
 struct ForwardedRequest<F> {
     active: ActiveRequest,
     context: ResponseContext,
@@ -147,7 +141,7 @@ async fn serve_request(
         return Err(error.into());
     }
     let last = writer.is_last();
-    // What is left of the upload ends with the response.
+    // The rest of the upload ends with the response.
     drop(writer);
     drop(active);
     agent.end_response();
@@ -165,8 +159,8 @@ async fn serve_request(
     })
 }
 
-/// Waits until nobody reads the request's body any more; whether it is no obstacle to another
-/// request. An HTTP/2 upstream may read on after its response.
+/// Waits until the request body has no reader. Returns whether another request can follow. An HTTP/2 upstream may
+/// continue to read after its response.
 async fn wait_for_upload(agent: &AgentConnection, service: &ConnectionService) -> bool {
     let mut waited = false;
     let settled = poll_fn(|cx| {
@@ -184,15 +178,14 @@ async fn wait_for_upload(agent: &AgentConnection, service: &ConnectionService) -
     settled
 }
 
-/// Closes the sending side, and discards what the agent still sends, for at most [`LINGER_TIMEOUT`]. Closing the
-/// connection while the agent sends would reset it, and the agent could lose the response.
+/// Closes the sending side and discards data from the agent for at most [`LINGER_TIMEOUT`]. Closing the connection
+/// while the agent sends would reset it, and the agent could lose the response.
 async fn discard_upload(agent: &AgentConnection) {
     let discarded = async {
         poll_fn(|cx| agent.poll_shutdown(cx)).await?;
         poll_fn(|cx| agent.poll_discard(cx)).await;
         io::Result::Ok(())
     };
-    // Where that fails the connection is lost.
     let _ = timeout(LINGER_TIMEOUT, discarded).await;
 }
 
@@ -222,8 +215,8 @@ fn write_head(
     ResponseWriter::new(body, head, context.trailers)
 }
 
-/// The agent gets what was written before a body broke off, and can tell that it is incomplete:
-/// where only the close of the connection would end it, by a TCP reset.
+/// Sends the agent the data that was written before a body broke off, and makes the body recognizably incomplete. If
+/// only the close of the connection ends the body, the close is a TCP reset.
 async fn abort_response(agent: &AgentConnection, writer: ResponseWriter) {
     let until_close = writer.is_until_close();
     drop(writer);

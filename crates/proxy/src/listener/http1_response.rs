@@ -1,5 +1,3 @@
-//! A response body on its way to an HTTP/1 agent, after its head.
-
 use crate::agent_connection::AgentConnection;
 use crate::body::Body;
 use crate::body_error::BodyError;
@@ -15,11 +13,10 @@ use std::task::{Context, Poll, ready};
 /// Frames that are written per poll before other tasks have their turn.
 const MAX_FRAMES_PER_POLL: usize = 16;
 
-/// A response body that is written to an agent. Its head waits to be written with its first bytes.
+/// Writes a response body to an agent. The head is buffered and sent with the first bytes.
 pub(super) struct ResponseWriter {
     content: Content,
     encoder: BodyEncoder,
-    /// Whether the agent takes trailers.
     trailers: bool,
     last: bool,
     until_close: bool,
@@ -29,31 +26,25 @@ pub(super) struct ResponseWriter {
 enum Content {
     Frames(Body),
     Relay(Box<Relay>),
-    /// Everything waits to be written, or has left.
     Ended,
 }
 
-/// Why a response could not be sent to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResponseWriteError {
-    /// The upstream's body broke off, or the agent left.
     #[error("{0}")]
     Body(#[from] BodyError),
-    /// The agent's connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The upstream's body is shorter than its head said.
     #[error("{0}")]
     TooShort(#[from] BodyTooShort),
 }
 
 impl ResponseWriter {
-    /// `trailers` says whether the agent takes trailers.
     pub fn new(mut body: Body, head: WrittenHead, trailers: bool) -> ResponseWriter {
         let relay = head.encoder.is_chunked().then(|| body.take_relay());
         let content = match relay.flatten() {
             Some(relay) => Content::Relay(relay),
-            // A response to HEAD, for one.
+            // For example, a response to HEAD.
             None if head.encoder.is_done() => Content::Ended,
             None => Content::Frames(body),
         };
@@ -67,17 +58,15 @@ impl ResponseWriter {
         }
     }
 
-    /// Whether the connection ends after this response.
     pub fn is_last(&self) -> bool {
         self.last
     }
 
-    /// Whether the agent takes the end of the connection for that of the body.
     pub fn is_until_close(&self) -> bool {
         self.until_close
     }
 
-    /// Writes what comes. Ready when everything has left.
+    /// Writes the available data. Ready when everything was sent.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The open connections of agents: which of them are idle, and how many streams they have.
+//! The open connections of agents: which ones are idle, and how many streams they have.
 
 use super::connection_timeouts::ConnectionTimeouts;
 use parking_lot::Mutex;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
-/// How many idle connections are found at a time, so that finding one does not go through all
-/// connections whenever an agent connects.
+/// How many idle connections are collected at a time, so that not every new agent causes a scan of all connections.
 const CANDIDATES: usize = 32;
 
 #[derive(Default)]
@@ -22,12 +21,12 @@ pub(super) struct OpenConnections {
 struct Registry {
     next_id: u64,
     open: HashMap<u64, Arc<ConnectionTimeouts>>,
-    /// Connections that were idle when they were looked for, and since when; the longest idle one is last.
+    /// Connections that were idle at the last scan, and since when. The one idle for the longest time is last.
     candidates: Vec<(Instant, Arc<ConnectionTimeouts>)>,
 }
 
 impl OpenConnections {
-    /// Adds a connection, until what this returns is dropped.
+    /// Registers a connection until the returned value is dropped.
     pub fn add(self: &Arc<Self>, timeouts: &Arc<ConnectionTimeouts>) -> OpenConnection {
         let mut registry = self.registry.lock();
         let id = registry.next_id;
@@ -39,7 +38,7 @@ impl OpenConnections {
         }
     }
 
-    /// Closes the connection that has been idle for longest; returns whether there was one.
+    /// Closes the connection that has been idle for the longest time. Returns whether there was one.
     pub fn close_longest_idle(&self) -> bool {
         let mut registry = self.registry.lock();
         loop {
@@ -55,8 +54,7 @@ impl OpenConnections {
         }
     }
 
-    /// Counts one more stream of HTTP/2, if there are fewer than `limit`, until what this returns
-    /// is dropped.
+    /// Counts one more HTTP/2 stream until the returned value is dropped. `None` if `limit` is reached.
     pub fn open_stream(self: &Arc<Self>, limit: usize) -> Option<OpenStream> {
         let stream = OpenStream(Arc::clone(self));
         (self.streams.fetch_add(1, Ordering::Relaxed) < limit).then_some(stream)
@@ -76,7 +74,6 @@ impl Registry {
     }
 }
 
-/// One of the open connections, until it is dropped.
 pub(super) struct OpenConnection {
     all: Arc<OpenConnections>,
     id: u64,
@@ -88,7 +85,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// One of the open streams, until it is dropped.
 pub(super) struct OpenStream(Arc<OpenConnections>);
 
 impl Drop for OpenStream {

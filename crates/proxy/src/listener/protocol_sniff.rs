@@ -14,13 +14,12 @@ pub(super) enum HttpVersion {
     Http2,
 }
 
-/// A socket that replays the bytes read for detection. They are returned in one read with those
-/// that follow, as hyper doubles a buffer that is filled in two.
+/// A socket that replays the bytes read for detection. They are returned in the same read as the following bytes,
+/// because hyper doubles a buffer that needs two reads.
 ///
-/// It says that it can write several buffers at once from its first write on. h2 asks when a
-/// connection begins, and makes one write of small frames that wait together, up to 1,023 bytes
-/// each, only where it cannot; else each of more than 255 bytes is a write of its own, and most
-/// events are longer. Before it writes a longer frame, it asks again.
+/// The socket reports vectored writes only after its first write. h2 asks at the start of a connection. Without
+/// vectored writes, it combines small frames of up to 1,023 bytes into one write. With them, each frame above 255
+/// bytes, like most events, would be a separate write. h2 asks again before it writes a longer frame.
 #[derive(Debug)]
 pub(super) struct SniffedSocket<I> {
     io: I,
@@ -41,12 +40,10 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
         }
     }
 
-    /// The socket, and what was read of it.
     pub(super) fn into_parts(self) -> (I, [u8; PREFACE.len()], usize) {
         (self.io, self.prefix, self.filled)
     }
 
-    /// Ready when the first bytes have shown the version.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {
             if self.prefix[..self.filled] != PREFACE[..self.filled] {
@@ -135,7 +132,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::task::JoinSet;
 
-    /// Sends the pieces one by one; returns the detected version and everything that can be read.
+    /// Sends the pieces one by one. Returns the detected version and all bytes that can be read.
     async fn sniffed(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
         let (mut agent, io) = duplex(1024);
         let mut socket = SniffedSocket::new(io);
@@ -199,7 +196,6 @@ mod tests {
         assert_eq!(length, sent.len());
     }
 
-    /// Notes how long each write is.
     struct Recorder {
         io: DuplexStream,
         writes: Arc<Mutex<Vec<usize>>>,
@@ -297,7 +293,7 @@ mod tests {
     async fn small_frames_that_wait_together_are_one_write() {
         const HEADS: usize = 2 * 9 + 50;
         assert!(longest_write(400).await > 2 * (400 + HEADS));
-        // A frame that is longer than what is copied is one write, too.
+        // A frame above the copy limit is also one write.
         assert!(longest_write(8 * 1024).await > 8 * 1024);
     }
 }

@@ -1,4 +1,4 @@
-//! What all connections of agents share.
+//! State that all connections of agents share.
 
 use super::open_connections::OpenConnections;
 use crate::send_timeout::StreamExecutor;
@@ -10,13 +10,12 @@ use hyper_util::rt::TokioTimer;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes one HTTP/2 stream may send before they are read.
+/// Bytes that one HTTP/2 stream may send before they are read.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// Bytes all streams of one HTTP/2 connection may send before they are read.
+/// Bytes that all streams of one HTTP/2 connection may send before they are read.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes of one HTTP/2 stream that may be buffered for a slow agent.
 const STREAM_BUFFER: usize = 64 * 1024;
-/// How often an HTTP/2 agent is pinged, and how long it may take to answer.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 
@@ -25,12 +24,11 @@ pub(super) struct Server {
     pub(super) runtimes: TrafficRuntimes,
     pub(super) forwarder: Arc<Forwarder>,
     pub(super) open: Arc<OpenConnections>,
-    /// Settings for new connections; an open one keeps those that it began with.
+    /// Settings for new connections. An open connection keeps its settings.
     pub(super) settings: ArcSwap<ConnectionSettings>,
 }
 
 pub(super) struct ConnectionSettings {
-    /// Bytes of an HTTP/1 request head.
     pub(super) head_bytes: usize,
     pub(super) http2: http2::Builder<StreamExecutor>,
     pub(super) head_timeout: Duration,
@@ -66,7 +64,6 @@ impl Server {
         }
     }
 
-    /// Closes the connection that has been idle for longest; returns whether there was one.
     pub(super) fn close_longest_idle(&self) -> bool {
         let closed = self.open.close_longest_idle();
         if closed {
@@ -75,7 +72,6 @@ impl Server {
         closed
     }
 
-    /// Applies other limits to new connections.
     pub(super) fn change(&self, limits: &Limits) {
         self.settings
             .store(Arc::new(ConnectionSettings::new(limits)));

@@ -1,26 +1,24 @@
-//! Measures backpressure: how long an agent that accepts nothing stops its stream from being read.
+//! Measures backpressure: how long a stream is not read because the agent accepts no data.
 
 use std::time::{Duration, Instant};
 
-/// The server asks for the next chunk as soon as the agent has accepted the last one. Shorter waits
-/// than this are scheduling delays.
+/// Shorter waits are scheduling delays. The server requests the next chunk as soon as the agent has accepted the last
+/// one.
 const SCHEDULING_DELAY: Duration = Duration::from_millis(10);
 
-/// How long the agent was waited for since the last chunk.
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// When the current wait began.
     since: Option<Instant>,
     waited: Duration,
 }
 
 impl Backpressure {
-    /// The agent accepts nothing: begins a wait, unless one has begun.
+    /// The agent accepts no data: begins a wait, unless one is in progress.
     pub fn begin(&mut self, now: impl Fn() -> Instant) {
         self.since.get_or_insert_with(now);
     }
 
-    /// The agent has accepted everything: ends the wait.
+    /// The agent has accepted all data: ends the wait.
     pub fn end(&mut self, now: impl Fn() -> Instant) {
         if let Some(since) = self.since.take() {
             self.waited += now().saturating_duration_since(since);
@@ -31,7 +29,8 @@ impl Backpressure {
         self.since = Some(at);
     }
 
-    /// The server asks for the next chunk. Returns whether the agent was waited for since the last.
+    /// Call this when the server requests the next chunk. Returns whether the proxy waited for the agent since the last
+    /// one.
     pub fn chunk_requested(&mut self, now: impl Fn() -> Instant) -> bool {
         let Some(since) = self.since.take() else {
             return false;
@@ -44,12 +43,11 @@ impl Backpressure {
         is_backpressure
     }
 
-    /// The time waited since the last chunk.
     pub fn take(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 
-    /// The time waited since the last chunk, if none follows.
+    /// The waiting time since the last chunk, if no chunk follows.
     pub fn take_at_end(&mut self, at: Instant) -> Duration {
         self.chunk_requested(|| at);
         self.take()

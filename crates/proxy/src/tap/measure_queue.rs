@@ -1,5 +1,3 @@
-//! Chunks that were forwarded and wait to be measured.
-
 use crate::call_handle::{Call, CallHandle};
 use crate::clock::{now, waited_for_core};
 use std::collections::VecDeque;
@@ -8,26 +6,25 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{Chunk, End, Phase, UnmeasuredChunks};
 
-/// How long measuring may run before it yields to traffic.
 const BUDGET: Duration = Duration::from_micros(200);
-/// Queued bytes from which on chunks are measured without waiting for the upstream to fall silent.
+/// At this many queued bytes, chunks are measured even if the upstream is not silent.
 const MEASURE_AT_BYTES: usize = 16 * 1024;
-/// The first chunks of a stream, which are measured one by one, as soon as they were forwarded.
+/// The first chunks of a stream are measured one by one, as soon as they are forwarded.
 const MEASURED_SINGLY: u64 = 4;
 /// The size of a batch of later chunks, in chunks and in bytes.
 const BATCH_CHUNKS: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
-/// How long after the last measurement a chunk waits for a batch. A later one is measured at once,
-/// as the state shown for a slow stream is that of its last chunk.
+/// How long after the last measurement a chunk may wait for a batch. After that a chunk is measured immediately, so
+/// that the displayed state of a slow stream includes its last chunk.
 const BATCH_WITHIN: Duration = Duration::from_millis(950);
-/// The most bytes that are queued; chunks beyond are not measured.
+/// Maximum queued bytes. Chunks beyond this are not measured.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-/// Two chunks in a row that take longer to measure than this pause measuring; the time that others had the core is not theirs.
+/// Two consecutive chunks that take longer to measure than this pause measuring. Time in which other threads had the
+/// core does not count.
 const SLOW_CHUNK: Duration = Duration::from_millis(5);
-/// How many times as long as the slow chunk took measuring is paused.
+/// The length of the pause, as a multiple of the slow chunk's measuring time.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Chunks that will not be measured.
 #[derive(Default)]
 struct Skipped {
     chunks: u64,
@@ -41,7 +38,6 @@ impl Skipped {
     }
 }
 
-/// The chunks of one call that were forwarded and are not measured yet.
 #[derive(Default)]
 pub(super) struct MeasureQueue {
     chunks: VecDeque<Chunk>,
@@ -49,10 +45,9 @@ pub(super) struct MeasureQueue {
     total_chunks: u64,
     skipped: Skipped,
     last_measured: Option<Instant>,
-    /// Whether what was written is to be measured once other tasks have had their turn.
+    /// Whether written chunks must be measured after other tasks have had their turn.
     due: bool,
     slowest: Duration,
-    /// Consecutive chunks that took too long to measure.
     slow_in_a_row: u32,
     paused_until: Option<Instant>,
     /// Tells observers of running calls which chunks are queued.
@@ -67,14 +62,13 @@ impl MeasureQueue {
         }
     }
 
-    /// Whether so much is queued that it has to be measured now.
     pub fn is_full(&self) -> bool {
         self.bytes >= MEASURE_AT_BYTES
     }
 
-    /// Whether a batch is due. The first chunks are measured at once, as objectives on the first
-    /// token wait for them. Later ones are measured in small batches: a call's state is cold
-    /// memory, and it is cheaper to touch it once for several chunks.
+    /// Whether a batch is due. The first chunks are measured immediately, because objectives on the first token wait
+    /// for them. Later chunks are measured in small batches: a call's state is usually not in the CPU cache, so one
+    /// access for several chunks is cheaper.
     fn is_due(&self, at: Instant) -> bool {
         self.total_chunks <= MEASURED_SINGLY
             || self.chunks.len() >= BATCH_CHUNKS
@@ -84,21 +78,19 @@ impl MeasureQueue {
                 .is_none_or(|last_measured| at >= last_measured + BATCH_WITHIN)
     }
 
-    /// When the oldest queued chunk was received.
     pub fn oldest(&self) -> Option<Instant> {
         self.chunks.front().map(|chunk| chunk.at)
     }
 
-    /// Records that chunks were written, and how long that took since the first of them was
-    /// received.
+    /// Records that chunks were written, and the time since the first of them was received.
     pub fn record_written(&mut self, received: Instant, written: Instant) {
         let delay = written.saturating_duration_since(received);
         self.slowest = self.slowest.max(delay);
         self.due |= self.is_due(written);
     }
 
-    /// Measures what is due, unless something was written in this poll: other tasks go first.
-    /// Returns whether it was deferred to the next poll.
+    /// Measures due chunks, unless data was written in this poll, because other tasks take precedence. Returns whether
+    /// measuring was deferred to the next poll.
     pub fn measure_or_defer(
         &mut self,
         cx: &Context<'_>,
@@ -117,7 +109,7 @@ impl MeasureQueue {
 
     pub fn push(&mut self, chunk: Chunk) {
         self.total_chunks += 1;
-        // Chunks after a gap would be decoded as if there were none.
+        // A decoder would treat chunks after a gap as consecutive.
         let after_gap = self.skipped.chunks > 0;
         let too_much = self.bytes + chunk.bytes.len() > MAX_QUEUED_BYTES && !self.chunks.is_empty();
         if after_gap || too_much {
@@ -151,7 +143,7 @@ impl MeasureQueue {
         while let Some(chunk) = self.chunks.pop_front() {
             self.bytes -= chunk.bytes.len();
             let waited_before = self.is_suspicious().then(waited_for_core);
-            // The chunk's time begins after the statistics were read.
+            // The chunk's time starts after the statistics were read.
             let begun = waited_before.map_or(last, |_| now());
             handle.response_chunk(chunk);
             let at = now();
@@ -175,13 +167,14 @@ impl MeasureQueue {
         true
     }
 
-    /// Whether the last chunk took too long: others may have had the core meanwhile, so that for the next one that is counted.
+    /// Whether the last chunk took too long. Other threads may have had the core, so that time is subtracted for the
+    /// next chunk.
     fn is_suspicious(&self) -> bool {
         self.slow_in_a_row > 0
     }
 
-    /// Pauses measuring when it is so slow that it would delay traffic: by two chunks in a row, the second without the time
-    /// that others had its core.
+    /// Pauses measuring if it is slow enough to delay traffic: after two consecutive slow chunks. Time in which other
+    /// threads had the core is subtracted for the second one.
     fn throttle(&mut self, at: Instant, cost: Duration) {
         self.slow_in_a_row = if cost > SLOW_CHUNK {
             self.slow_in_a_row + 1
@@ -199,7 +192,6 @@ impl MeasureQueue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Measures what is left at the end of the body. Returns whether the queue is empty.
     fn measure_rest(&mut self, handle: &CallHandle) -> bool {
         if self.is_slow() {
             self.paused_until = None;
@@ -211,12 +203,10 @@ impl MeasureQueue {
     }
 }
 
-/// What has yet to be reported to the observer at the end of a body. It is reported at the latest
-/// when this is dropped, so that an aborted task cannot lose it.
+/// Unreported data at the end of a body. Dropping this reports the data, so that an aborted task cannot lose it.
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
-    /// How long the agent accepted nothing after the last chunk.
     agent_blocked: Duration,
     at: Instant,
     end: End,
@@ -239,7 +229,7 @@ impl FinalFlush {
         }
     }
 
-    /// Reports it in another task.
+    /// Reports the data in another task.
     pub fn flush_later(self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(self.flush());
@@ -284,7 +274,6 @@ mod tests {
     use std::sync::Arc;
     use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
-    /// Notes the first byte of each measured chunk, and the number of skipped ones.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -302,7 +291,7 @@ mod tests {
 
     impl CallObserver for Notes {
         fn response_chunk(&self, chunk: Chunk) {
-            // Over the budget, so that only one chunk is measured at a time.
+            // Exceeds the budget, so that only one chunk is measured at a time.
             std::thread::sleep(BUDGET * 2);
             self.add((chunk.bytes[0] as char).to_string());
         }

@@ -1,5 +1,3 @@
-//! Measures a response body while it is forwarded, whichever way it is forwarded.
-
 use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
 use super::silence::SilenceTimer;
@@ -15,14 +13,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Chunk, End};
 
-/// What measures a response body and reports its end. The default is for a body that has ended.
 #[derive(Default)]
 pub(crate) struct MeasuredBody {
     /// `None` once the body has ended.
     open: Option<OpenCall>,
     pub(super) queue: MeasureQueue,
     silence: SilenceTimer,
-    /// How long the agent accepts nothing.
     pub(super) backpressure: Backpressure,
 }
 
@@ -60,7 +56,6 @@ impl MeasuredBody {
         self.open.as_ref().map(|open| &**open.call.handle())
     }
 
-    /// How the call ends if the agent is to blame.
     pub fn abandoned_end(&self) -> End {
         let open = self.open.as_ref();
         open.map_or(End::ClientCancelled, |open| {
@@ -90,8 +85,7 @@ impl MeasuredBody {
         }
     }
 
-    /// Measures what is due, unless something was written in this poll. Returns whether that was
-    /// deferred.
+    /// Measures due chunks, unless data was written in this poll. Returns whether measuring was deferred.
     pub fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
         let queue = &mut self.queue;
         self.open
@@ -99,9 +93,8 @@ impl MeasuredBody {
             .is_some_and(|open| queue.measure_or_defer(cx, open.call.handle(), just_written))
     }
 
-    /// Waits for an upstream that is silent, and measures meanwhile. Ready when nothing was
-    /// transferred for the idle timeout. `written_at` is when this poll wrote something, if it did:
-    /// no timer can have fired since.
+    /// Waits for a silent upstream and measures meanwhile. Ready when no byte was transferred for the idle timeout.
+    /// `written_at` is the time of a write in this poll, after which no timer can have fired.
     pub fn poll_idle(
         &mut self,
         cx: &mut Context<'_>,
@@ -121,9 +114,8 @@ impl MeasuredBody {
             .poll(cx, at, &mut self.queue, handle, last_activity)
     }
 
-    /// Ends the call and releases `reusable`, the upstream's connection if another request may use
-    /// it. What is left to measure is measured in another task, as the last chunk has yet to be
-    /// written.
+    /// Ends the call. Releases the upstream's connection `reusable` for other requests. The remaining chunks are
+    /// measured in another task, because the last chunk is not written yet.
     pub fn finish(&mut self, reusable: Option<Io>, at: Instant, end: End) {
         let Some(open) = self.open.take() else { return };
         if let Some(io) = reusable {
@@ -140,7 +132,6 @@ impl MeasuredBody {
 }
 
 impl Drop for MeasuredBody {
-    /// The agent reads no more of this body.
     fn drop(&mut self) {
         let end = self.abandoned_end();
         if let Some(open) = self.open.take() {

@@ -16,34 +16,30 @@ use tokengauge_core::observer::{End, FailureKind};
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
 
-/// A response body whose chunks leave as they came.
 pub(crate) struct Relay {
-    /// `None` once it has ended. Dropped first, so that the upstream's connection is closed before
-    /// the call ends.
+    /// `None` once the body has ended. Dropped first, so that the upstream's connection is closed before the call ends.
     pub(super) response: Option<BodyReader<Io>>,
     pub(super) measured: MeasuredBody,
-    /// When a byte was last transferred; only the relay transfers any.
+    /// When a byte was last transferred. Only the relay transfers bytes of this call.
     pub(super) last_activity: Instant,
-    /// The head waits to be written with the first piece.
+    /// Whether the head is still buffered, to be written with the first piece.
     pub(super) head_unsent: bool,
 }
 
-/// What is left to write after a relay, besides the end of the body.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// The last piece, if it arrived with the end of the body: both are written together.
+    /// The last piece, if it arrived with the end of the body. Both are written together.
     pub payload: Option<Bytes>,
     pub trailers: Option<HeaderMap>,
 }
 
 impl Relay {
-    /// Forwards what arrives to `agent`, until nothing does.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
         agent: &AgentConnection,
     ) -> Poll<Result<Tail, BodyError>> {
-        // When the last piece of this poll was written: no timer can have fired since.
+        // When the last piece of this poll was written. No timer can have fired since.
         let mut at = None;
         for _ in 0..MAX_PIECES_PER_POLL {
             if !std::mem::take(&mut self.head_unsent) {
@@ -91,9 +87,8 @@ impl Relay {
 }
 
 enum PieceRoute {
-    /// It was written as it came.
     Passthrough(Instant, Bytes),
-    /// It is written together with the end of the body.
+    /// The piece must be written together with the end of the body.
     Last(Instant, Bytes),
     AgentGone,
 }
@@ -115,8 +110,7 @@ fn route(
 }
 
 impl Relay {
-    /// Queues a piece that was written, or buffered until the agent accepts it. Returns when it was
-    /// written.
+    /// Queues a piece that was written or buffered. Returns when it was written.
     fn record_sent(&mut self, received_at: Instant, payload: Bytes) -> Instant {
         self.last_activity = received_at;
         let written_at = now();
@@ -157,7 +151,7 @@ impl Relay {
         Poll::Ready(Err(BodyError::Agent))
     }
 
-    /// Nothing has arrived: a head that waited for the first piece leaves alone.
+    /// No data has arrived, so a buffered head is sent without a first piece.
     fn flush_and_wait(
         &mut self,
         cx: &mut Context<'_>,
@@ -175,7 +169,6 @@ impl Relay {
         }
     }
 
-    /// Waits for the upstream, up to the idle timeout.
     fn on_pending(
         &mut self,
         cx: &mut Context<'_>,

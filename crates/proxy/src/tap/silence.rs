@@ -1,5 +1,3 @@
-//! Waits for an upstream that sends nothing.
-
 use super::measure_queue::MeasureQueue;
 use crate::call_handle::CallHandle;
 use crate::clock::now;
@@ -9,17 +7,15 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 
-/// How long the queued chunks of a stream that falls silent, less than a second's worth, wait to be
-/// measured, plus at most one tick. Waking up sooner would often be for nothing, as most streams go
-/// on.
+/// How long queued chunks wait to be measured when a stream falls silent. With one tick added, this is less than a
+/// second. Most streams continue, so an earlier wake-up would usually be wasted.
 const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
-/// Streams check their queues at common instants, this far apart: a wake-up for each stream costs
-/// more, and too many streams at once delay others.
+/// Interval of the common instants at which streams check their queues. A wake-up per stream costs more, and too many
+/// streams at the same instant would delay others.
 const TICK: Duration = Duration::from_millis(20);
-/// How soon chunks that are left over are measured.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
-/// Fires when a body has had nothing for the idle timeout, and measures its queue until then.
+/// Fires when no byte was transferred for the idle timeout. Measures the queue until then.
 #[derive(Default)]
 pub(super) struct SilenceTimer {
     idle_timeout: Duration,
@@ -34,8 +30,8 @@ impl SilenceTimer {
         }
     }
 
-    /// Waits up to the idle timeout behind `last_activity`, and returns when it was over. Measures
-    /// meanwhile what has been in `queue` for too long.
+    /// Waits until the idle timeout after `last_activity` and returns when it expired. Measures chunks that are in
+    /// `queue` for too long meanwhile.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -53,8 +49,8 @@ impl SilenceTimer {
             if oldest.is_some_and(|since| at >= since + MEASURE_WITHIN) {
                 queue.measure(call);
             }
-            // Chunks left over because measuring is paused, or its budget is spent, wait until
-            // other tasks have had their turn.
+            // If measuring is paused or its budget is used up, the remaining chunks wait until other tasks have had
+            // their turn.
             let oldest = queue.oldest();
             let measure =
                 oldest.map(|since| next_tick(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
@@ -65,7 +61,6 @@ impl SilenceTimer {
     }
 }
 
-/// The first tick that is not before `at`.
 fn next_tick(at: Instant) -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(now);
     let elapsed = at.saturating_duration_since(*START);

@@ -1,5 +1,4 @@
-//! Resolves an endpoint's name. Each address is an endpoint of its own, with its own connections,
-//! requests and failures.
+//! Resolves an endpoint's name. Each address is a separate endpoint with its own connections, requests and failures.
 
 use super::{Connections, Endpoint};
 use crate::clock::now;
@@ -17,8 +16,8 @@ use tokio::net::lookup_host;
 use tokio::sync::Mutex;
 use tokio::time::timeout_at;
 
-/// While there are requests, addresses this old are resolved again in the background. The system's
-/// resolver does not report a time to live.
+/// During requests, addresses older than this are resolved again in the background. The system's resolver does not
+/// report a time to live.
 const REFRESH_AFTER: Duration = Duration::from_secs(5);
 /// A connection is opened only to an address that was resolved within this time.
 const MAX_AGE_TO_CONNECT: Duration = Duration::from_secs(1);
@@ -38,13 +37,12 @@ pub(crate) struct Host {
     pub(super) upstream: Arc<settings::Upstream>,
     pub(super) head_bytes: usize,
     pub(super) connections: Arc<Connections>,
-    /// Whether it is an IP address, so that there is nothing to resolve.
+    /// Whether the name is an IP address, which needs no resolution.
     is_address: bool,
     resolved: ArcSwap<ResolvedEndpoints>,
-    /// The address family that was last connected to; until then, that of the resolver's first
-    /// address.
+    /// The address family of the last successful connection, initially of the resolver's first address.
     family: AtomicU8,
-    /// Held during a look-up; when and why the last one failed.
+    /// Held during a lookup. Contains when and why the last lookup failed.
     lookup: Mutex<Option<(Instant, String)>>,
     refreshing: AtomicBool,
 }
@@ -108,8 +106,8 @@ impl Host {
         known.any(|known| Arc::ptr_eq(known, endpoint))
     }
 
-    /// Whether the endpoint is of the preferred address family. Many names have addresses of both
-    /// families of which only one is reachable.
+    /// Whether the endpoint has the preferred address family. Many names have addresses of both families, but only one
+    /// family is reachable.
     pub fn prefers(&self, endpoint: &Endpoint) -> bool {
         match self.family.load(Ordering::Relaxed) {
             UNKNOWN => true,
@@ -117,7 +115,7 @@ impl Host {
         }
     }
 
-    /// Notes a successful connection: its address family becomes the preferred one.
+    /// Records a successful connection, whose address family becomes the preferred one.
     pub fn connected(&self, endpoint: &Endpoint) {
         let family = family(endpoint.address);
         if self.family.load(Ordering::Relaxed) != family {
@@ -125,7 +123,6 @@ impl Host {
         }
     }
 
-    /// Resolves the name again in the background if its addresses are old.
     pub fn refresh(self: &Arc<Self>) {
         let old = |at: Instant| at.elapsed() >= REFRESH_AFTER;
         if self.resolved.load().resolved_at.is_some_and(old) {
@@ -133,7 +130,7 @@ impl Host {
         }
     }
 
-    /// Resolves the name in another task, unless one is doing so.
+    /// Resolves the name in another task, unless a lookup is in progress.
     pub fn look_up_in_background(self: &Arc<Self>) {
         if self.is_address || self.refreshing.swap(true, Ordering::Relaxed) {
             return;
@@ -152,7 +149,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the name does not resolve in time.
+    /// If the name does not resolve in time.
     pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
         let at = now();
         let since = at.checked_sub(MAX_AGE_TO_CONNECT).unwrap_or(at);
@@ -163,7 +160,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When the name does not resolve in time.
+    /// If the name does not resolve in time.
     pub async fn resolved_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
         let is_new = || {
             self.resolved
@@ -189,8 +186,7 @@ impl Host {
         match found {
             Ok(addresses) => {
                 *lookup = None;
-                // The age counts from the answer, so that a slow resolver is not asked again at
-                // once.
+                // The age counts from the response, so that a slow resolver is not queried again immediately.
                 self.store_addresses(addresses, now());
                 Ok(())
             }
@@ -203,14 +199,13 @@ impl Host {
         }
     }
 
-    /// Whether a look-up failed less than `ago` before now.
     pub fn failed_within(&self, ago: Duration) -> bool {
         let lookup = self.lookup.try_lock();
         lookup.is_ok_and(|lookup| lookup.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
     }
 
-    /// Replaces the endpoints. Those that remain keep their connections; removed ones get no more
-    /// requests, and close theirs when their last response has ended.
+    /// Replaces the endpoints. Remaining endpoints keep their connections. Removed endpoints get no more requests and
+    /// close their connections after their last response.
     fn store_addresses(&self, mut addresses: Vec<SocketAddr>, resolved_at: Instant) {
         let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
         let before = self.resolved.load();
@@ -245,7 +240,6 @@ fn family(address: SocketAddr) -> u8 {
     if address.is_ipv6() { IPV6 } else { IPV4 }
 }
 
-/// Parses a host that is an IP address, with or without brackets.
 fn address(host: &str) -> Option<IpAddr> {
     bare(host).parse().ok()
 }

@@ -1,5 +1,3 @@
-//! The pool of an endpoint's idle HTTP/1 connections.
-
 use super::{locked, millis};
 use crate::clock::now;
 use crate::connection::Io;
@@ -12,24 +10,25 @@ use tokio::runtime::Handle;
 
 /// A connection that is closed sooner than this after a response was not meant to be kept alive.
 const EARLY_CLOSE: Duration = Duration::from_secs(1);
-/// How long a new endpoint has to keep a connection open after a response to be trusted: servers
-/// that close without `connection: close` do so right after the response.
+/// A new endpoint is trusted once it has kept a connection open for this long after a response. Servers that close
+/// without `connection: close` do so immediately after the response.
 pub(super) const PROBATION: Duration = Duration::from_millis(100);
-/// Once a new endpoint has had this number of idle connections, none of them old enough to be trusted, a request waits
-/// for one that has stayed open for [`SHORT_PROBATION`] before another is opened.
+/// Once a new endpoint has this many idle connections and none is old enough to be trusted, a request waits until one
+/// has stayed open for [`SHORT_PROBATION`] instead of opening another.
 const MAX_ON_PROBATION: usize = 8;
 const SHORT_PROBATION: Duration = Duration::from_millis(10);
-/// After this many early closes in a row, the pool is disabled for a while.
+/// After this many consecutive early closes, the pool is disabled for [`DISABLED_FOR`].
 const MAX_EARLY_CLOSES: u8 = 2;
 const DISABLED_FOR: Duration = Duration::from_secs(60);
 
-/// Idle connections, and what is known of how the endpoint treats them. Some servers close
-/// connections after each response without `connection: close` (llama.cpp after streams). A request
-/// sent at that moment is lost, and if the server may have read it, it must not be sent again. So a
-/// request that is not idempotent reuses a connection only if the endpoint has been seen to keep
-/// one open for [`PROBATION`], or the connection itself has stayed open for [`SHORT_PROBATION`] after there were
-/// [`MAX_ON_PROBATION`] of them. After one was closed early every request needs that, for [`EARLY_CLOSE`], and
-/// after one was lost that way the pool is disabled for a while.
+/// Idle connections, and how the endpoint treats them.
+///
+/// Some servers close connections after each response without `connection: close` (llama.cpp after streams). A request
+/// sent at that moment is lost, and must not be sent again if the server may have read it. A request that is not
+/// idempotent therefore reuses a connection only in two cases: the endpoint has kept one open for [`PROBATION`], or
+/// there were [`MAX_ON_PROBATION`] connections and this one has stayed open for [`SHORT_PROBATION`]. After an early
+/// close, every request needs a connection that has stayed open for [`EARLY_CLOSE`]. After a lost
+/// request or [`MAX_EARLY_CLOSES`], the pool is disabled for a while.
 pub(super) struct IdlePool {
     created: Instant,
     max_idle: usize,
@@ -41,13 +40,12 @@ pub(super) struct IdlePool {
     /// Whether there were [`MAX_ON_PROBATION`] idle connections before the endpoint was trusted.
     crowded: AtomicBool,
     has_closed_early: AtomicBool,
-    /// Consecutive connections that were closed early.
     early_closes: AtomicU8,
     /// Until when the pool is disabled, in milliseconds from `created`.
     disabled_until: AtomicU64,
 }
 
-/// The youngest is the most likely to be still open. One that this runtime waits for is best.
+/// Takes the youngest connection, which is the most likely to be open. Prefers connections of this runtime.
 fn take_youngest(idle: &mut VecDeque<IdleConnection>) -> Option<IdleConnection> {
     let current = Handle::current().id();
     let own = idle
@@ -84,8 +82,8 @@ impl IdlePool {
         self.max_idle > 0 && (until == 0 || until <= millis(self.created.elapsed()))
     }
 
-    /// Adds a connection whose response was read to exactly its end; returns whether it was added.
-    /// Whether the endpoint closed it, or sent more, is checked when it is taken.
+    /// Adds a connection whose response was read exactly to its end. Returns whether it was added. Taking it checks
+    /// whether the endpoint closed it or sent more.
     pub fn put(&self, io: Io) -> bool {
         if !self.is_enabled() {
             return false;
@@ -93,7 +91,7 @@ impl IdlePool {
         let mut idle = locked(&self.idle);
         if idle.len() >= self.max_idle {
             if !self.trusted.load(Ordering::Relaxed) {
-                // The oldest one shows how long the endpoint keeps connections open.
+                // The oldest connection shows how long the endpoint keeps connections open.
                 return false;
             }
             idle.pop_front();
@@ -106,7 +104,6 @@ impl IdlePool {
         true
     }
 
-    /// How long a connection must have stayed open for its endpoint to be trusted.
     fn required_age(&self) -> Duration {
         if self.has_closed_early.load(Ordering::Relaxed) {
             EARLY_CLOSE
@@ -115,28 +112,26 @@ impl IdlePool {
         }
     }
 
-    /// Whether a request gets only a connection that has stayed open long enough.
     fn is_cautious(&self, non_idempotent: bool) -> bool {
         !self.trusted.load(Ordering::Relaxed)
             && (non_idempotent || self.has_closed_early.load(Ordering::Relaxed))
     }
 
-    /// Whether a request should wait for one of the connections of an endpoint that is not trusted yet, before another one
-    /// is opened.
+    /// Whether a request should wait for a connection on probation before another one is opened.
     pub fn is_worth_waiting(&self, non_idempotent: bool) -> bool {
         let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         self.is_cautious(non_idempotent) && is(&self.crowded) && !is(&self.has_closed_early)
     }
 
-    /// Whether the connection after the oldest one may be used although the endpoint is not trusted yet.
+    /// Whether the second-oldest connection may be used although the endpoint is not trusted yet.
     fn second_may_be_used(&self, idle: &VecDeque<IdleConnection>) -> bool {
         let second = idle.get(1);
         self.is_worth_waiting(true)
             && second.is_some_and(|idle| idle.since.elapsed() >= SHORT_PROBATION)
     }
 
-    /// Takes a connection that has stayed open long enough, or one that was closed meanwhile. The oldest one stays in the
-    /// pool until then, to show how long the endpoint keeps connections open.
+    /// Takes a connection that has stayed open long enough, or one that was closed meanwhile. The oldest one stays in
+    /// the pool until then, to show how long the endpoint keeps connections open.
     fn take_proven(&self, idle: &mut VecDeque<IdleConnection>) -> Option<IdleConnection> {
         let oldest = idle.front_mut()?;
         if oldest.since.elapsed() >= self.required_age() || !oldest.io.is_open_and_idle() {
@@ -150,8 +145,9 @@ impl IdlePool {
         }
     }
 
-    /// Takes a connection for a request, with the time since when it was idle. Until the endpoint is trusted, a
-    /// `non_idempotent` request, and after an early close any, gets only one that has stayed open long enough.
+    /// Takes a connection for a request and returns since when it was idle. Before the endpoint is trusted, a
+    /// `non_idempotent` request gets only a connection that has stayed open long enough. After an early close, this
+    /// applies to every request.
     pub fn take(&self, non_idempotent: bool) -> Option<(Io, Instant)> {
         loop {
             let next = {
@@ -171,14 +167,13 @@ impl IdlePool {
             self.early_closes.store(0, Ordering::Relaxed);
             self.record_open(age);
             if age < self.idle_for {
-                // Otherwise the other runtime goes on waiting for it, which works.
+                // An error is harmless: the other runtime continues to wait for the socket.
                 let _ = next.io.tcp_mut().move_to_current_runtime();
                 return Some((next.io, next.since));
             }
         }
     }
 
-    /// Records that a connection which had been idle since `since` was closed before it responded to the next request.
     pub fn record_lost(&self, since: Instant) {
         if since.elapsed() < EARLY_CLOSE {
             self.distrust();
@@ -186,13 +181,12 @@ impl IdlePool {
         }
     }
 
-    /// Closes the connection that has waited longest, if any.
     pub fn close_oldest(&self) -> bool {
         let oldest = locked(&self.idle).pop_front();
         oldest.is_some()
     }
 
-    /// Closes connections that expired or that the endpoint closed; returns whether any is left.
+    /// Closes connections that expired or that the endpoint closed. Returns whether any remain.
     pub fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);
         idle.retain_mut(|idle| {
@@ -213,7 +207,6 @@ impl IdlePool {
         }
     }
 
-    /// Records that a connection was closed after being idle for `age`.
     fn record_closed(&self, age: Duration) {
         if age >= EARLY_CLOSE {
             return;
@@ -266,7 +259,7 @@ mod tests {
             Io::Tcp(CountedTcp::new(tcp, counted))
         };
         let (first, second) = (runtime(), runtime());
-        // A request that may be repeated takes any connection.
+        // An idempotent request takes any connection.
         let take = || pool.take(false).expect("an idle one").0;
 
         first.block_on(async { assert!(pool.put(open().await)) });
@@ -283,7 +276,7 @@ mod tests {
         assert!(is_of_first(&own), "its own, though another is younger");
         first.block_on(async { assert!(pool.put(own)) });
 
-        // The first runtime does nothing from here on.
+        // The first runtime does not run anymore.
         second.block_on(async {
             assert!(!is_of_first(&take()), "its own, though another is younger");
             let mut moved = take();

@@ -1,5 +1,3 @@
-//! Counts requests and streams in flight.
-
 use super::limits::Connections;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlightCount {
     count: Arc<AtomicUsize>,
-    /// Notified when one ends, as requests of this upstream may wait for it.
+    /// Notified when a request ends, because other requests may wait for the capacity.
     connections: Option<Arc<Connections>>,
 }
 
-/// Counts one as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(InFlightCount);
 
 impl InFlightCount {
-    /// A count that wakes a waiting request when one ends.
+    /// A count that wakes a waiting request when a counted one ends.
     pub fn waking(connections: &Arc<Connections>) -> InFlightCount {
         InFlightCount {
             count: Arc::default(),

@@ -16,14 +16,13 @@ use tokio::time::{sleep, timeout, timeout_at};
 /// When to retry a request that found no free connection.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How often a waiting request checks for capacity by itself: changes of settings, and other
-/// upstreams' use of descriptors, do not wake it.
+/// How often a waiting request checks for capacity. Changes of settings and of other upstreams' descriptor use do not
+/// wake it.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often a request looks for a connection that has become old enough to be used.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// One request's search for a connection.
 pub(crate) struct LeaseSearch<'a> {
     upstream: &'a Upstream,
     options: ConnectOptions,
@@ -33,11 +32,10 @@ pub(crate) struct LeaseSearch<'a> {
     resolved_again: bool,
 }
 
-/// Why trying one endpoint gave no connection.
 pub(crate) enum NotLeased {
-    /// The name no longer resolves to it.
+    /// The name no longer resolves to the endpoint.
     EndpointGone,
-    /// It failed; another endpoint may be tried.
+    /// The endpoint failed. Another one may be tried.
     Failed(Failure),
     /// The upstream has no free connection, whatever the endpoint.
     Overloaded(Failure),
@@ -55,8 +53,8 @@ impl<'a> LeaseSearch<'a> {
         }
     }
 
-    /// Resolves names that have no known addresses, and refreshes old ones. Returns the name and
-    /// its failure if no endpoint is known.
+    /// Resolves names without known addresses and refreshes old ones. Returns the name and its failure if no endpoint
+    /// is known.
     pub async fn discover(&self) -> Option<(String, Failure)> {
         let upstream = self.upstream;
         let mut last = None;
@@ -80,8 +78,8 @@ impl<'a> LeaseSearch<'a> {
         last.filter(|_| upstream.hosts.iter().all(|host| host.len() == 0))
     }
 
-    /// The next endpoint to try. When all have failed, names are resolved once more, as their
-    /// servers may have moved.
+    /// Returns the next endpoint to try. When all have failed, names are resolved again, because their servers may have
+    /// moved.
     pub async fn next(&mut self) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let next = self.upstream.choose(&self.tried);
         if next.is_some() || self.resolved_again {
@@ -89,7 +87,6 @@ impl<'a> LeaseSearch<'a> {
         }
         self.resolved_again = true;
         for host in &self.upstream.hosts {
-            // The failure of its endpoints is already known.
             let _ = host
                 .resolved_since(self.started, self.remaining_time(host))
                 .await;
@@ -136,9 +133,9 @@ impl<'a> LeaseSearch<'a> {
         }
     }
 
-    /// A free connection or stream. Where the endpoint has many that are only too young to be used, waits for one, so that a
-    /// burst of short requests to a new endpoint does not open a connection for each. By the end of its probation the
-    /// endpoint is trusted.
+    /// Returns a free connection or stream. If the endpoint has many connections that are only too young, waits for
+    /// one, so that a burst of short requests to a new endpoint does not open a connection for each. After its
+    /// probation, the endpoint is trusted.
     async fn reuse(&self, endpoint: &Endpoint) -> Option<LeasedConnection> {
         let deadline = now() + PROBATION;
         let pool = &endpoint.idle_pool;
@@ -155,8 +152,8 @@ impl<'a> LeaseSearch<'a> {
         }
     }
 
-    /// An open connection, or permission to open one. One that requests may share is opened under a lock, so that those
-    /// that come meanwhile wait for it.
+    /// Returns an open connection, or permission to open one. A connection that requests may share is opened under a
+    /// lock, on which requests that arrive meanwhile wait.
     async fn capacity<'e>(
         &mut self,
         endpoint: &'e Arc<Endpoint>,
@@ -178,13 +175,13 @@ impl<'a> LeaseSearch<'a> {
             if let Some(connection) = endpoint.share(sharing) {
                 return Ok((Capacity::Reused(connection), None));
             }
-            // Otherwise the first connection has shown that the endpoint does not multiplex.
+            // The first connection has shown that the endpoint does not multiplex.
             connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
         if let Some(open) = upstream.try_capacity() {
             return Ok((Capacity::Open(open), connecting));
         }
-        // Other requests need not wait for one that waits itself.
+        // Other requests must not wait for this one, which waits itself.
         drop(connecting);
         if let Some(connection) = upstream.try_share(endpoint, self.options) {
             return Ok((Capacity::Reused(connection), None));
@@ -193,7 +190,7 @@ impl<'a> LeaseSearch<'a> {
         Ok((capacity.map_err(NotLeased::Overloaded)?, None))
     }
 
-    /// Opens a connection, if the name still resolves to the endpoint.
+    /// Opens a connection if the name still resolves to the endpoint.
     async fn open(
         &mut self,
         host: &Arc<Host>,
@@ -216,8 +213,8 @@ impl<'a> LeaseSearch<'a> {
         opened.await.map_err(NotLeased::Failed)
     }
 
-    /// A stream of a connection that was passed over for one of its own, which could not be opened. The endpoint is ejected
-    /// all the same, so that the next request does not try again.
+    /// Returns a stream of a shared connection after opening a new connection failed. The endpoint is still ejected, so
+    /// that the next request does not try again.
     fn share_instead(&self, endpoint: &Endpoint) -> Option<LeasedConnection> {
         let shared = self.upstream.try_share(endpoint, self.options);
         shared.inspect(|_| endpoint.eject(self.upstream.settings.eject_for))
@@ -234,7 +231,6 @@ impl<'a> LeaseSearch<'a> {
         self.failed(endpoint, failure(FailureKind::ConnectTimeout, message))
     }
 
-    /// How long this host may still be tried.
     fn remaining_time(&self, host: &Arc<Host>) -> Duration {
         let mut deadlines = self.deadlines.iter();
         let deadline = deadlines.find(|(known, _)| Arc::ptr_eq(known, host));
@@ -244,8 +240,7 @@ impl<'a> LeaseSearch<'a> {
         })
     }
 
-    /// This endpoint's share of the time for its host, so that one that does not answer leaves time
-    /// for the others.
+    /// This endpoint's share of the time for its host, so that time remains for other endpoints if it does not respond.
     fn time_share(&mut self, host: &Arc<Host>) -> Duration {
         let untried = |endpoint: &&Arc<Endpoint>| {
             !self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
@@ -264,14 +259,13 @@ impl<'a> LeaseSearch<'a> {
     }
 }
 
-/// What a request is given.
 enum Capacity {
     Reused(LeasedConnection),
     Open(OpenConnection),
 }
 
 impl Upstream {
-    /// A free connection or stream, unless an earlier request waits for one.
+    /// Returns a free connection or stream, unless an earlier request waits for one.
     fn try_reuse(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
         if self.connections.pending() == 0 {
             let near = endpoint.reuse(options, Sharing::OwnOrIdle);
@@ -283,27 +277,25 @@ impl Upstream {
         self.try_share(endpoint, options)
     }
 
-    /// A stream of any connection, unless an earlier request waits for one, or it needs a connection of its own.
+    /// Returns a stream of any connection, unless an earlier request waits or this request needs an exclusive
+    /// connection.
     fn try_share(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
         let may_share = !options.upgrade && !options.new_connection;
         let free = may_share && self.connections.pending_for_any() == 0;
         free.then(|| endpoint.share(Sharing::Any)).flatten()
     }
 
-    /// Whether no connection can be opened at present.
     fn is_full(&self) -> bool {
         let max = self.settings.max_connections;
         self.connections.pending() > 0 || self.connections.is_full(max)
     }
 
-    /// Permission to open a connection, if no earlier request waits for one.
     fn try_capacity(&self) -> Option<OpenConnection> {
         let free = self.connections.pending() == 0;
         free.then(|| self.try_open()).flatten()
     }
 
-    /// Waits for permission to open a connection, or for one that becomes free, first come, first
-    /// served.
+    /// Waits for permission to open a connection, or for a free connection. First come, first served.
     async fn wait_for_capacity(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -323,7 +315,7 @@ impl Upstream {
         let mut may_take = waiting.is_first();
         loop {
             let mut freed = pin!(self.connections.freed(wait_for));
-            // From here on no notification is missed.
+            // No notification is missed from here on.
             freed.as_mut().enable();
             if may_take && let Some(capacity) = self.capacity_now(endpoint, options) {
                 return Ok(capacity);

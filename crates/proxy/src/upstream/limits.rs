@@ -1,4 +1,4 @@
-//! Limits on an upstream's open connections, and on requests that wait for one.
+//! Limits on an upstream's open connections, and on requests that wait for a connection.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use tokio::sync::futures::Notified;
 
 /// The file descriptors that all upstreams of the process share.
 ///
-/// One half is reserved in equal shares, one per upstream, so that none can take everything; the
-/// other half is first come, first served.
+/// Half of them are reserved in equal shares, one per upstream, so that no upstream can take all. The other half is
+/// first come, first served.
 #[derive(Debug)]
 pub(crate) struct DescriptorBudget {
     shares: Mutex<DescriptorShares>,
@@ -71,21 +71,20 @@ pub(crate) struct Connections {
     descriptors: Arc<DescriptorBudget>,
     open: AtomicUsize,
     pending: AtomicUsize,
-    /// Those of them that can also use a stream of a shared connection.
+    /// The pending requests that can also use a stream of a shared connection.
     pending_for_any: AtomicUsize,
     refused: AtomicU64,
     resent: AtomicU64,
-    /// Wakes the request that has waited longest of those that can use a stream.
+    /// Wakes the longest waiting request that can use a stream.
     any_freed: Notify,
-    /// The same for requests that need their own connection.
+    /// Wakes the longest waiting request that needs an exclusive connection.
     connection_freed: Notify,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    /// A connection, or a stream of a shared one.
     Any,
-    /// A connection of its own, as for upgrades.
+    /// An exclusive connection, for example for an upgrade.
     Connection,
 }
 
@@ -114,17 +113,14 @@ impl Connections {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Waiting requests that can use a stream.
     pub fn pending_for_any(&self) -> usize {
         self.pending_for_any.load(Ordering::Relaxed)
     }
 
-    /// Requests that were sent once more so far.
     pub fn resent(&self) -> u64 {
         self.resent.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that is sent once more.
     pub fn count_resent(&self) {
         self.resent.fetch_add(1, Ordering::Relaxed);
     }
@@ -133,19 +129,18 @@ impl Connections {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether `max` connections are open, or no descriptors are left.
     pub fn is_full(&self, max: Option<usize>) -> bool {
         max.is_some_and(|max| self.open() >= max) || !self.descriptors.shares().allows(self)
     }
 
-    /// Whether fewer than half of `max` connections are open, and fewer than are reserved for this upstream, so that one
-    /// that is not needed takes none from others.
+    /// Whether fewer than half of `max` connections are open, and fewer than are reserved for this upstream. An
+    /// optional connection then takes none from other upstreams.
     pub fn has_room_to_spare(&self, max: Option<usize>) -> bool {
         let open = self.open();
         max.is_none_or(|max| open < max / 2) && open < self.descriptors.shares().share()
     }
 
-    /// Counts one more connection as open, if fewer than `max` are and descriptors are left.
+    /// Counts one more connection as open, if fewer than `max` are open and a descriptor is available.
     pub fn try_open(self: &Arc<Self>, max: Option<usize>) -> Option<OpenConnection> {
         let mut shares = self.descriptors.shares();
         if max.is_some_and(|max| self.open() >= max) || !shares.allows(self) {
@@ -155,7 +150,7 @@ impl Connections {
         Some(OpenConnection(Arc::clone(self)))
     }
 
-    /// Counts a request as waiting, if fewer than `max` are.
+    /// Counts a request as waiting, if fewer than `max` are waiting.
     pub fn enqueue(self: &Arc<Self>, max: usize, wait_for: WaitFor) -> Option<PendingRequest> {
         let increment = |pending| (pending < max).then_some(pending + 1);
         let order = Ordering::Relaxed;
@@ -176,7 +171,6 @@ impl Connections {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Resolves when there may be capacity for a waiting request.
     pub fn freed(&self, wait_for: WaitFor) -> Notified<'_> {
         match wait_for {
             WaitFor::Any => self.any_freed.notified(),
@@ -184,7 +178,7 @@ impl Connections {
         }
     }
 
-    /// A connection is free, or another may be opened.
+    /// Wakes a waiting request, because a connection is free or another one may be opened.
     pub fn connection_released(&self) {
         self.stream_released();
         if self.pending() > self.pending_for_any() {
@@ -198,7 +192,7 @@ impl Connections {
         }
     }
 
-    /// A connection was closed: another upstream may use its descriptor.
+    /// Wakes waiting requests of other upstreams, because a descriptor is free.
     fn closed(&self) {
         if self.pending() > 0 {
             return self.connection_released();
@@ -211,7 +205,6 @@ impl Connections {
     }
 }
 
-/// Counts one connection as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Arc<Connections>);
 
@@ -222,7 +215,6 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Counts one request as waiting until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     connections: Arc<Connections>,
@@ -231,7 +223,6 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Whether no earlier request waited for the same.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -246,7 +237,6 @@ impl Drop for PendingRequest {
         }
         let all = &self.connections.descriptors.pending;
         all.fetch_sub(1, Ordering::Relaxed);
-        // There may be capacity for more than one request.
         self.connections.connection_released();
     }
 }

@@ -21,7 +21,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// When it takes longer than `within`, or a handshake fails.
+    /// If it takes longer than `within`, or a handshake fails.
     pub(super) async fn open(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -74,7 +74,7 @@ impl Upstream {
         endpoint.open_http2(io).await.map_err(|error| {
             failure(
                 FailureKind::Protocol,
-                format!("did not begin to speak HTTP ({error})"),
+                format!("failed to start HTTP ({error})"),
             )
         })
     }
@@ -82,7 +82,7 @@ impl Upstream {
     async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
         match timeout(within, TcpStream::connect(endpoint.address)).await {
             Ok(Ok(tcp)) => {
-                // Otherwise a chunk may wait until the last one was acknowledged.
+                // Without this, a chunk may wait until the previous one is acknowledged.
                 let _ = tcp.set_nodelay(true);
                 Ok(tcp)
             }

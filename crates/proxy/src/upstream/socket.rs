@@ -1,5 +1,3 @@
-//! A TCP connection to an endpoint that counts against its upstream's limit.
-
 use super::limits::OpenConnection;
 use super::tls_records::TlsRecords;
 use socket2::SockRef;
@@ -15,7 +13,6 @@ use tokio::runtime::{self, Handle};
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
-    /// The runtime that waits for it.
     runtime: runtime::Id,
     /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
@@ -36,11 +33,11 @@ impl CountedTcp {
         self.runtime
     }
 
-    /// Lets this runtime wait for it, so that what arrives wakes no other thread.
+    /// Registers the socket with the current runtime, so that arriving data wakes no other thread.
     ///
     /// # Errors
     ///
-    /// When the process has no free descriptor; the other one still waits for it.
+    /// If the process has no free descriptor. The previous runtime then still waits for the socket.
     pub fn move_to_current_runtime(&mut self) -> io::Result<()> {
         let current = Handle::current().id();
         if self.runtime != current {
@@ -51,13 +48,12 @@ impl CountedTcp {
         Ok(())
     }
 
-    /// Tracks TLS records, from the first byte on.
     pub fn tracking_tls_records(mut self) -> CountedTcp {
         self.records = Some(TlsRecords::default());
         self
     }
 
-    /// Whether part of a TLS record was read: the TLS library buffers it until the rest arrives.
+    /// Whether part of a TLS record was read. The TLS library buffers it until the rest arrives.
     pub fn is_inside_tls_record(&self) -> bool {
         self.records
             .as_ref()

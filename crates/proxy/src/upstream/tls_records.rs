@@ -1,14 +1,13 @@
-//! Tracks the boundaries of TLS records in what is read from a socket (RFC 8446 §5.1).
+//! Tracks the boundaries of TLS records in the bytes read from a socket (RFC 8446 §5.1).
 
-/// The length of a record's header: type, version and length.
+/// Bytes of a record's header: type, version and length.
 const HEADER: usize = 5;
 
-/// The position within the current record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TlsRecords {
-    /// Bytes of its header that were read; 0 between records.
+    /// Header bytes that were read. 0 between records.
     header: usize,
-    /// Its length as far as the header was read, then the bytes that remain.
+    /// While the header is read, the partial length. Then the remaining bytes.
     remaining: usize,
 }
 

@@ -1,9 +1,9 @@
--- Which process sends an alert to a receiver.
--- KEYS[1]: the alert. ARGV: process, whether it fires there (1 or 0), whether the process would send it now (1 or 0),
--- whether it knows it as delivered (1 or 0), milliseconds after which it is sent again while it fires, milliseconds
--- for which a claim holds.
--- Returns a decision and whether the process is the one that sends: 1 to send it now (that it fires, or is resolved),
--- 0 to wait, since another one sends it, or it still fires elsewhere, 2 where it is delivered already.
+-- Decides which process sends an alert to a receiver.
+-- KEYS[1]: the alert. ARGV: process, whether the alert fires in that process (1 or 0), whether a notification is due
+-- there (1 or 0), whether that process has delivered one (1 or 0), milliseconds after which a firing alert is sent
+-- again, milliseconds for which a claim is valid.
+-- Returns a decision and whether the process holds the claim. Decision 1: send the notification (firing or resolved).
+-- 0: wait, because another process sends it or the alert still fires in another process. 2: already delivered.
 local key, process = KEYS[1], ARGV[1]
 local fires, wants, delivered = ARGV[2] == '1', ARGV[3] == '1', ARGV[4] == '1'
 local again, lifetime = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -14,7 +14,7 @@ local function text(number) return string.format('%.17g', number) end
 if fires then
   redis.call('HSET', key, 'f:' .. process, text(now + lifetime))
   redis.call('HDEL', key, 'resolved')
-  -- A store that lost what was sent gets it back from those who know it.
+  -- If the store lost its data, a process that knows of the delivery restores it.
   if delivered then redis.call('HSETNX', key, 'sent', text(now)) end
 else
   redis.call('HDEL', key, 'f:' .. process)
@@ -33,12 +33,12 @@ for i = 1, #all, 2 do
 end
 if holder and holds_until <= now then holder = nil end
 if holder == process and not fires and anywhere then
-  -- It goes on elsewhere: one of those sends from now on.
+  -- The alert still fires elsewhere, so one of the other processes sends from now on.
   redis.call('HDEL', key, 'holder', 'until')
   holder = nil
 end
 if holder == process and fires and not wants and not sent then
-  -- It could not deliver it: another one may try.
+  -- This process could not deliver it, so another one may try.
   redis.call('HDEL', key, 'holder', 'until')
   holder = nil
 end

@@ -1,7 +1,7 @@
--- A limit per minute that processes share: a token bucket on the server's time, of which each process holds a lease.
--- KEYS[1]: the bucket. ARGV: limit a minute, one lease, process, used since its lease began, of which it knows that it
--- is counted, what it wants to hold, after how many milliseconds its lease goes to others.
--- Returns what the process holds, what nobody holds, and milliseconds until there is something again.
+-- A limit per minute that processes share. It is a token bucket on the server's clock, and each process holds a lease.
+-- KEYS[1]: the bucket. ARGV: limit per minute, size of one lease, process, amount used since its lease began, part of
+-- that amount that the process knows is counted, amount it wants to hold, milliseconds after which its lease expires.
+-- Returns the amount that the process holds, the free amount, and milliseconds until some is free again.
 local key, process = KEYS[1], ARGV[3]
 local limit, worth = tonumber(ARGV[1]), tonumber(ARGV[2])
 local used, acknowledged = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -15,10 +15,10 @@ local free, at = tonumber(bucket[1]) or limit, tonumber(bucket[2]) or now
 local out, next_expiry = tonumber(bucket[3]) or 0, tonumber(bucket[4]) or 0
 local holders = tonumber(bucket[5]) or 0
 
--- What nobody holds grows with time, and all of it together is never more than the limit.
+-- The free amount grows with time. Free and leased amounts together never exceed the limit.
 free = math.max(math.min(free + math.max(now - at, 0) * limit / 60000, limit - out), math.min(free, limit))
 
--- Leases of processes that have not reported for long.
+-- Expire leases of processes that have not reported in time.
 if next_expiry > 0 and now >= next_expiry then
   local all = redis.call('HGETALL', key)
   local held = {}
@@ -29,7 +29,7 @@ if next_expiry > 0 and now >= next_expiry then
       local other, expiry = string.sub(field, 3), tonumber(value)
       local has = tonumber(held['h:' .. other]) or 0
       if expiry <= now then
-        -- It may have used some of it without saying so: no more than one lease comes back.
+        -- The process may have used part of its lease without reporting it, so at most one lease is returned.
         free = free + math.min(has, worth)
         redis.call('HDEL', key, 'h:' .. other, 'e:' .. other, 'u:' .. other)
       else
@@ -45,7 +45,7 @@ local own = redis.call('HMGET', key, 'h:' .. process, 'u:' .. process)
 local held, counted = tonumber(own[1]), tonumber(own[2]) or acknowledged
 if not held then held, holders = 0, holders + 1 end
 local before = held
--- What it used beyond its lease it took on credit.
+-- It took what it used beyond its lease on credit.
 held = held - math.max(used - counted, 0)
 if held < 0 then free, held = free + held, 0 end
 
@@ -69,7 +69,7 @@ else
 end
 redis.call('HSET', key, 'free', text(free), 'at', text(now), 'out', text(out), 'next', text(next_expiry),
   'holders', text(holders))
--- A full bucket that nobody holds anything of is like a new one.
+-- A full bucket without leases is the same as a new one.
 local full = math.ceil((limit - free) * 60000 / limit)
 redis.call('PEXPIRE', key, math.max(full, lifetime) + 1000)
 

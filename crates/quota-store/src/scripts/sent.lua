@@ -1,5 +1,5 @@
--- A process has sent an alert. KEYS[1]: the alert. ARGV: whether it fires (1) or is resolved (0), milliseconds for
--- which others learn that it is resolved.
+-- Records that a process has delivered an alert. KEYS[1]: the alert. ARGV: whether it fires (1) or is resolved (0),
+-- milliseconds for which a resolved alert is remembered.
 local key = KEYS[1]
 if ARGV[1] == '1' then
   local time = redis.call('TIME')

@@ -1,7 +1,7 @@
--- A limit on concurrent calls that processes share: each holds slots for as long as it reports them.
--- KEYS[1]: the limit. ARGV: how many there are, process, how many it uses, how many it wants to hold, after how many
--- milliseconds they go to others.
--- Returns how many it holds, and how many nobody holds.
+-- A limit on concurrent calls that processes share. Each process holds slots as long as it reports them.
+-- KEYS[1]: the limit. ARGV: number of slots, process, slots it uses, slots it wants to hold, milliseconds after which
+-- its slots expire.
+-- Returns how many slots the process holds, and how many are free.
 local key, process = KEYS[1], ARGV[2]
 local limit, used, want, lifetime = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local time = redis.call('TIME')
@@ -30,7 +30,7 @@ if next_expiry > 0 and now >= next_expiry then
 end
 before = before or 0
 
--- Those in use are held in any case: one may have been taken on credit.
+-- Slots in use are always held, because one may have been taken on credit.
 local free = limit - (out - before)
 local held = math.max(used, math.min(want, math.max(free, 0)))
 out = out - before + held

@@ -1,54 +1,55 @@
-//! When a session runs away: it spends out of line, or makes the same tool call over and over.
+//! Decides when a session is a runaway: it spends unusually much, or repeats a tool call.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The parts of a window: what is older leaves it a part at a time.
+/// The number of parts of a window. Old figures leave the window one part at a time.
 const SLOTS: usize = 20;
-/// The most tool calls of one session that are remembered.
+/// The limit for tool calls of one session that are remembered.
 const MAX_TOOL_CALLS: usize = 512;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunawayLimits {
-    /// The time that is looked at, up to now.
+    /// The time up to now that is evaluated.
     pub window: Duration,
-    /// Tokens of input and output a minute, over the window.
+    /// The ceiling for tokens of input and output per minute, averaged over the window.
     pub tokens_per_minute: Option<f64>,
-    /// US dollars a minute, over the window.
+    /// The ceiling for US dollars per minute, averaged over the window.
     pub usd_per_minute: Option<f64>,
-    /// How often an agent makes one and the same tool call within the window.
+    /// The ceiling for equal tool calls of one agent within the window.
     pub same_tool_calls: Option<u32>,
-    /// Ceilings by what is usual, besides those of tokens and dollars.
+    /// Ceilings relative to usual sessions, in addition to the fixed ceilings of tokens and
+    /// dollars.
     pub times_usual: Option<TimesUsual>,
 }
 
-/// A ceiling by what is usual: the median over sessions of the same workload and agent of the most that each spent a
-/// minute, over a window.
+/// A ceiling relative to usual sessions. For each session of a workload and agent, the highest rate
+/// per minute in a window counts. The median of these rates is the usual rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimesUsual {
-    /// So many times the median.
+    /// The ceiling is this number of times the median.
     pub times: f64,
-    /// Sessions with a call within this time count.
+    /// Only sessions with a call within this time count.
     pub over: Duration,
-    /// With fewer of them there is no such ceiling.
+    /// If fewer sessions count, there is no such ceiling.
     pub min_sessions: usize,
 }
 
 impl TimesUsual {
-    /// The time, where none is configured.
+    /// The default of `over`.
     pub const OVER: Duration = Duration::from_secs(6 * 3600);
-    /// The number of sessions, likewise.
+    /// The default of `min_sessions`.
     pub const MIN_SESSIONS: usize = 20;
 }
 
 impl RunawayLimits {
-    /// The window, where none is configured.
+    /// The default of `window`.
     pub const WINDOW: Duration = Duration::from_secs(10 * 60);
-    /// Dollars a minute, where none are configured.
+    /// The default of `usd_per_minute`.
     pub const USD_PER_MINUTE: f64 = 5.0;
-    /// Repetitions, where none are configured.
+    /// The default of `same_tool_calls`.
     pub const SAME_TOOL_CALLS: u32 = 20;
 }
 
@@ -64,17 +65,17 @@ impl Default for RunawayLimits {
     }
 }
 
-/// Why a session runs away.
+/// Why a session is a runaway.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RunawayReason {
-    /// Its tokens of input and output a minute.
+    /// The session uses too many tokens of input and output per minute.
     Tokens,
-    /// Its dollars a minute.
+    /// The session spends too many US dollars per minute.
     Dollars,
-    /// One agent of it makes the same tool call, with the same arguments, over and over.
+    /// One agent of the session repeats a tool call with equal arguments.
     SameToolCall,
 }
 
@@ -85,7 +86,6 @@ impl RunawayReason {
         RunawayReason::SameToolCall,
     ];
 
-    /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
             RunawayReason::Tokens => "tokens",
@@ -98,19 +98,20 @@ impl RunawayReason {
 /// A figure of a session that is above its ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunawayFigure {
-    /// Which.
+    /// The kind of figure.
     pub reason: RunawayReason,
-    /// Tokens or US dollars a minute over the window, or the number of equal tool calls in it.
+    /// Tokens or US dollars per minute, averaged over the window, or the number of equal tool calls
+    /// in the window.
     pub value: f64,
-    /// The ceiling, in the same unit.
+    /// The ceiling, in the unit of `value`.
     pub limit: f64,
-    /// What is usual, in the same unit, where the ceiling goes by it.
+    /// The usual value, in the unit of `value`. Set only if the ceiling is relative to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual: Option<f64>,
 }
 
 impl RunawayFigure {
-    /// In a few words, for logs and messages.
+    /// The figure in a few words, for logs and messages.
     pub fn in_words(&self) -> String {
         let RunawayFigure { value, limit, .. } = self;
         let times = |usual: f64| format!(", {:.0} times what is usual", value / usual);
@@ -130,7 +131,7 @@ impl RunawayFigure {
     }
 }
 
-/// What a finished call adds.
+/// The contribution of a finished call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent<'a> {
     pub(super) tokens: u64,
@@ -138,25 +139,22 @@ pub(super) struct Spent<'a> {
     pub(super) tool_calls: &'a [u64],
 }
 
-/// Tokens and US dollars a minute, over a window.
+/// Tokens and US dollars per minute, averaged over a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     pub(super) tokens: f64,
     pub(super) usd: f64,
 }
 
-/// What a session did within the window.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     window: Duration,
-    /// Where its slots begin.
     origin: Instant,
-    /// The number of the slot that was added to last, from the origin on.
+    /// The number of the newest slot.
     latest: u64,
     slots: [(u64, f64); SLOTS],
-    /// Tool calls of agents, by time.
     tool_calls: VecDeque<(Instant, u64)>,
-    /// The most that was spent, when a call ended.
+    /// The highest rates at the end of any call.
     pub(super) most: Rates,
 }
 
@@ -172,7 +170,6 @@ impl Activity {
         }
     }
 
-    /// Adds a call that ended at `now`.
     pub(super) fn add(&mut self, now: Instant, spent: Spent<'_>) {
         self.advance(now);
         let (tokens, usd) = &mut self.slots[(self.latest % SLOTS as u64) as usize];
@@ -189,7 +186,6 @@ impl Activity {
         self.most.usd = self.most.usd.max(rates.usd);
     }
 
-    /// What was spent a minute over the whole window.
     fn rates(&self) -> Rates {
         let minutes = self.window.as_secs_f64() / 60.0;
         let tokens: u64 = self.slots.iter().map(|(tokens, _)| tokens).sum();
@@ -200,7 +196,7 @@ impl Activity {
         }
     }
 
-    /// Forgets what has left the window.
+    /// Forgets everything before the window.
     fn advance(&mut self, now: Instant) {
         let slot = self.window.as_secs_f64() / SLOTS as f64;
         let since = now.saturating_duration_since(self.origin).as_secs_f64();
@@ -217,7 +213,7 @@ impl Activity {
         }
     }
 
-    /// The figures at `now` that are above their ceilings, of which some go by what is `usual`.
+    /// The figures at `now` that are above their ceilings. Some ceilings are relative to `usual`.
     pub(super) fn above(
         &mut self,
         now: Instant,
@@ -231,7 +227,7 @@ impl Activity {
             let usual = usual.filter(|usual| *usual > 0.0);
             let by_usual = times.zip(usual).map(|(times, usual)| times * usual);
             let fixed = limit.filter(|limit| value > *limit);
-            // A ceiling that somebody chose says more than one that follows the others.
+            // A ceiling that somebody configured says more than a relative one.
             let limit = fixed.or(by_usual.filter(|limit| value > *limit))?;
             Some(RunawayFigure {
                 reason,
@@ -271,7 +267,7 @@ impl Activity {
         })
     }
 
-    /// How often the most frequent of the tool calls was made.
+    /// The number of repetitions of the most frequent tool call.
     fn most_equal(&self) -> u32 {
         let mut counts: HashMap<u64, u32> = HashMap::new();
         for (_, hash) in &self.tool_calls {
@@ -328,7 +324,6 @@ mod tests {
         activity.add(at(95), spent(0, 1.0, &[]));
         let both = [RunawayReason::Tokens, RunawayReason::Dollars];
         assert_eq!(reasons(&mut activity, at(95)), both);
-        // The first call has left.
         assert_eq!(reasons(&mut activity, at(631)), []);
         assert_eq!(reasons(&mut activity, at(100_000)), []);
         activity.add(at(100_001), spent(10_001, 0.0, &[]));

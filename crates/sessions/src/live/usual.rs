@@ -1,15 +1,15 @@
-//! What sessions of a kind usually spend.
+//! The usual rates of sessions of one kind.
 
 use super::Rates;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::CallRecord;
 
-/// How long it holds before it is worked out again, for each session that is followed: of ten thousand 10 s, so that it
-/// takes a small part of the time.
+/// The usual rates are valid for this long per followed session, which is 10 s for ten thousand
+/// sessions. So their computation takes a small part of the time.
 const CURRENT: Duration = Duration::from_millis(1);
 
-/// What sessions are compared by: the workload and the agent of their last call.
+/// Sessions are compared within a kind: the workload and the agent of their last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct SessionKind {
     workload: Option<Box<str>>,
@@ -28,13 +28,14 @@ impl SessionKind {
 /// The medians of the kinds with enough sessions.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
-    /// When it is to be worked out again.
+    /// The end of their validity.
     until: Option<Instant>,
     medians: HashMap<SessionKind, Rates>,
 }
 
 impl Usual {
-    /// The medians of the most that each of the sessions spent; a kind with fewer than `min_sessions` has none.
+    /// The medians of the highest rates of the sessions. A kind with fewer than `min_sessions` has
+    /// no median.
     pub(super) fn among<'a>(
         sessions: impl Iterator<Item = (&'a SessionKind, Rates)>,
         min_sessions: usize,
@@ -71,7 +72,7 @@ impl Usual {
     }
 }
 
-/// The lower median; 0 of nothing.
+/// The lower median; 0 without values.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     let middle = values.len().saturating_sub(1) / 2;

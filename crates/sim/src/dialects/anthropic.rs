@@ -1,4 +1,4 @@
-//! Anthropic messages: served as they are, and inside Bedrock's InvokeModel.
+//! Anthropic messages, served directly and inside Bedrock's InvokeModel.
 
 use super::json::{Quoted, sse_named};
 use crate::plan::{Counts, PlannedResponse, Stop, Text};
@@ -13,7 +13,7 @@ pub struct Messages {
     planned: Arc<PlannedResponse>,
 }
 
-/// An event: its type and its JSON.
+/// The type and the JSON of an event.
 pub type Event = (&'static str, String);
 
 impl Messages {
@@ -21,7 +21,7 @@ impl Messages {
         Messages { planned }
     }
 
-    /// `message_start`. Its output count is a placeholder, as the provider's is.
+    /// `message_start`. Its output count is a placeholder, as in the provider's events.
     pub fn start(&self) -> Event {
         let mut message = json!({
             "id": self.id(), "type": "message", "role": "assistant", "model": self.planned.model,
@@ -70,7 +70,6 @@ impl Messages {
         events
     }
 
-    /// `message_delta` and `message_stop`.
     pub fn end(&self) -> [Event; 2] {
         let mut delta = json!({
             "type": "message_delta",

@@ -1,5 +1,3 @@
-//! OpenAI chat completions.
-
 use super::json::{Quoted, put, sse};
 use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};
@@ -12,14 +10,14 @@ use tokengauge_core::call::Channel;
 
 pub struct Chat {
     planned: Arc<PlannedResponse>,
-    /// What every chunk begins with, up to `"choices":`.
+    /// The beginning of every chunk, up to `"choices":`.
     head: String,
-    /// What every chunk but the last ends with.
+    /// The end of every chunk except the last.
     tail: &'static str,
 }
 
 impl Chat {
-    /// Every chunk but the last ends with `tail`.
+    /// `tail` is the end of every chunk except the last.
     pub fn new(planned: Arc<PlannedResponse>, tail: &'static str) -> Chat {
         let head = format!(
             r#"{{"id":"chatcmpl-{}","object":"chat.completion.chunk","created":{},"model":{},"service_tier":"default","system_fingerprint":"fp_simulated","choices":"#,
@@ -34,7 +32,7 @@ impl Chat {
         }
     }
 
-    /// What every chunk begins with, up to its choices.
+    /// The beginning of every chunk, up to its choices.
     pub fn head(&self) -> &str {
         &self.head
     }
@@ -103,7 +101,7 @@ pub fn finish_reason(planned: &PlannedResponse) -> &'static str {
     }
 }
 
-/// What chunks before the one with usage end with, for those who ask for it.
+/// The end of chunks before the chunk with usage, for clients that request usage.
 pub fn tail(planned: &PlannedResponse) -> &'static str {
     if planned.usage.is_some() {
         r#","usage":null}"#
@@ -126,7 +124,7 @@ pub fn usage(counts: Counts) -> Value {
     })
 }
 
-/// An error in mid-stream.
+/// Writes an error in the middle of a stream.
 pub fn error(kind: &str, out: &mut BytesMut) {
     sse(
         out,

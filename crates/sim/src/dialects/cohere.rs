@@ -62,7 +62,7 @@ fn finish_reason(planned: &PlannedResponse) -> &'static str {
     }
 }
 
-/// What is billed is less than what was generated: it is not the count to use.
+/// The billed tokens are fewer than the generated ones, so a meter must not use their count.
 fn usage(counts: Counts) -> Value {
     json!({
         "billed_units": {"input_tokens": counts.input / 2, "output_tokens": counts.output / 2},
@@ -204,7 +204,7 @@ impl V1 {
         response
     }
 
-    /// A piece of a call's arguments; the call's name comes before the first.
+    /// Writes a piece of a call's arguments. The call's name precedes the first piece.
     fn say_call(&self, said: &TokenRun<'_>, out: &mut BytesMut) {
         let head = r#"{"is_finished":false,"event_type":"tool-calls-chunk","tool_call_delta":"#;
         let (index, name) = (said.text.call, Quoted(&self.planned.tool_name));
@@ -258,7 +258,7 @@ impl Script for V1 {
         );
     }
 
-    /// Repeats everything, as the provider does.
+    /// Repeats the whole answer, as the provider does.
     fn close(&mut self, out: &mut BytesMut) {
         let calls: Vec<Value> = self.planned.calls(0).map(|call| self.call(call)).collect();
         if !calls.is_empty() {

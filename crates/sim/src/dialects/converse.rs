@@ -52,7 +52,7 @@ impl Converse {
 
 const SIGNATURE: &str = "c2ltdWxhdGVk";
 
-/// The provider pads its events, so that their lengths give nothing away.
+/// The provider pads its events, so that their lengths reveal nothing.
 const PADDING: &str = "abcdefghijklmnopqrstuvwxyz";
 
 pub fn stop_reason(planned: &PlannedResponse) -> &'static str {

@@ -35,7 +35,7 @@ fn write(
         ))
         .add_header(Header::new(":message-type", text(kind.into())));
     let mut framed = Vec::new();
-    // Fails only for headers longer than a frame can hold; ours are a few bytes.
+    // This fails only for headers that are longer than a frame, and these have a few bytes.
     if write_message_to(&message, &mut framed).is_ok() {
         out.put_slice(&framed);
     }

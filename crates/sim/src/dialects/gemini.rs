@@ -12,7 +12,7 @@ use tokengauge_core::call::Channel;
 
 pub struct Gemini {
     planned: Arc<PlannedResponse>,
-    /// Server-sent events; otherwise one array that grows.
+    /// Whether to send server-sent events. Otherwise the response is one growing array.
     sse: bool,
     begun: bool,
     candidates: u64,
@@ -57,7 +57,7 @@ impl Gemini {
         );
     }
 
-    /// The usage so far; thoughts are counted separately from candidates.
+    /// The usage so far. Thoughts are counted separately from candidates.
     fn usage(&self, counts: Counts) -> Value {
         let details = |tokens: u64| json!([{"modality": "TEXT", "tokenCount": tokens}]);
         let mut usage = json!({

@@ -1,5 +1,5 @@
-//! Bedrock `invoke` and `invoke-with-response-stream`: the format of each model family inside
-//! the binary framing.
+//! Bedrock `invoke` and `invoke-with-response-stream`: the format of each model family inside the
+//! binary framing.
 
 use super::anthropic::Messages;
 use super::converse::stop_reason;
@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::Channel;
 
-/// A family of models with a format of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     Anthropic,
@@ -29,7 +28,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of a model's id; unknown ids are treated as Anthropic's.
+    /// The family of a model id. Unknown ids are treated as Anthropic's.
     pub fn of(model: &str) -> Family {
         let families = [
             ("nova", Family::Nova),
@@ -44,7 +43,6 @@ impl Family {
     }
 }
 
-/// Speaks a family's format.
 pub struct Invoke {
     planned: Arc<PlannedResponse>,
     family: Family,
@@ -66,7 +64,6 @@ impl Invoke {
         }
     }
 
-    /// The family's name of the finish reason.
     fn reason(&self) -> &'static str {
         let cut_short = self.planned.stop() == Stop::Length;
         match (self.family, cut_short) {
@@ -89,7 +86,7 @@ impl Invoke {
         }))
     }
 
-    /// Adds what Bedrock adds to the last chunk of any family.
+    /// Adds the fields that Bedrock adds to the last chunk of any family.
     fn last(&self, mut value: Value, out: &mut BytesMut) {
         if let Some(metrics) = self.metrics() {
             value["amazon-bedrock-invocationMetrics"] = metrics;
@@ -148,7 +145,7 @@ impl Invoke {
         body
     }
 
-    /// Input and output counts, `null` where usage is off.
+    /// Input and output counts. They are `null` if usage is off.
     fn counts(&self) -> (Value, Value) {
         let counts = self.planned.usage;
         (
@@ -158,7 +155,7 @@ impl Invoke {
     }
 }
 
-/// `{"bytes": base64}` of a model's own JSON.
+/// `{"bytes": base64}` around the JSON of the model.
 fn chunk(json: &str, out: &mut BytesMut) {
     let bytes = STANDARD.encode(json);
     event(
@@ -275,7 +272,7 @@ impl Script for Invoke {
     }
 
     fn summary(&self, streamed: bool) -> ResponseSummary {
-        // In one piece, these two report their counts in headers alone.
+        // If the response is one body, these two report their counts only in headers.
         let in_body = streamed || !matches!(self.family, Family::Mistral | Family::Cohere);
         ResponseSummary {
             finish_reasons: vec![self.reason().into()],

@@ -1,9 +1,9 @@
-//! Writes JSON by hand where a chunk is made: no tree, no copy.
+//! Writes JSON directly into the chunk, without a tree and without a copy.
 
 use bytes::BytesMut;
 use std::fmt::{self, Display, Write};
 
-/// A string as JSON writes it, quotes included.
+/// A string in JSON notation, including quotes.
 pub struct Quoted<'a>(pub(crate) &'a str);
 
 impl Display for Quoted<'_> {
@@ -28,7 +28,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// `data: …` and an empty line.
+/// Writes `data: …` and an empty line.
 pub fn sse(out: &mut BytesMut, data: fmt::Arguments<'_>) {
     put(out, format_args!("data: {data}\n\n"));
 }
@@ -37,9 +37,9 @@ pub fn sse_named(out: &mut BytesMut, event: &str, data: fmt::Arguments<'_>) {
     put(out, format_args!("event: {event}\ndata: {data}\n\n"));
 }
 
-/// Writes as it is.
+/// Writes text unchanged.
 pub fn put(out: &mut BytesMut, text: fmt::Arguments<'_>) {
-    // Writing to memory that grows does not fail.
+    // Writing to growing memory cannot fail.
     let _ = out.write_fmt(text);
 }
 

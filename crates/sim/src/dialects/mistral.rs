@@ -1,5 +1,5 @@
-//! Mistral's chat completions: tool calls whole, reasoning as parts of a list, usage
-//! in the finish chunk, asked for or not.
+//! Mistral's chat completions. Tool calls are whole, reasoning is a part of a list, and the finish
+//! chunk always has usage.
 
 use super::chat::{Chat, finish_reason, usage};
 use super::json::{Quoted, sse};
@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks chat completions as Mistral does.
 pub struct Mistral {
     planned: Arc<PlannedResponse>,
     chat: Chat,

@@ -1,11 +1,11 @@
-//! Lists of models, in a shape that every provider's client finds its fields in.
+//! Lists of models, in a form in which the client of every provider finds its fields.
 
 use serde_json::{Value, json};
 
-/// Names that stand for no model in particular.
+/// Names that do not stand for a real model.
 const MODELS: &[&str] = &["simulated-large", "simulated-small", "simulated-reasoning"];
 
-/// `GET …/models`: OpenAI's, Anthropic's and Gemini's fields side by side.
+/// `GET …/models` with the fields of OpenAI, Anthropic and Gemini.
 pub fn list(created: u64) -> Value {
     let data: Vec<Value> = MODELS
         .iter()

@@ -1,4 +1,4 @@
-//! Ollama's own chat and generate: one JSON object a line.
+//! Ollama's chat and generate endpoints, with one JSON object per line.
 
 use super::json::{Quoted, put};
 use crate::clock;
@@ -14,7 +14,7 @@ use tokengauge_core::time::rfc3339_nanos;
 
 pub struct Ollama {
     planned: Arc<PlannedResponse>,
-    /// `generate`; otherwise `chat`.
+    /// Whether this is `generate`. Otherwise it is `chat`.
     generate: bool,
     begun: Instant,
     first: Option<Duration>,
@@ -71,7 +71,7 @@ impl Ollama {
         json!({"function": {"index": text.call, "name": self.planned.tool_name, "arguments": arguments}})
     }
 
-    /// What the last line says, and the only line of an answer in one piece.
+    /// The last line, or the only line of a response in one piece.
     fn end(&self, whole: bool) -> Value {
         let text = |channel| {
             if whole {
@@ -110,7 +110,7 @@ impl Ollama {
         end
     }
 
-    /// Ollama's own measurement of itself.
+    /// Adds Ollama's own measurements.
     fn measure(&self, end: &mut Value, counts: Counts) {
         let total = clock::now() - self.begun;
         let prompt = self.first.unwrap_or(total / 2);

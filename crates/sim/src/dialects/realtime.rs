@@ -1,5 +1,5 @@
-//! OpenAI Realtime: the server's events, one a line. [`crate::realtime`] sends
-//! each as a message of its own.
+//! OpenAI Realtime: the server's events, one per line. [`crate::realtime`] sends each line as a
+//! separate message.
 
 use super::json::{Quoted, put};
 use crate::plan::{Counts, PlannedResponse, Stop, Text};
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks one response of a session.
+/// Writes one response of a session.
 pub struct Realtime {
     planned: Arc<PlannedResponse>,
-    /// Speech and its transcript; otherwise text.
+    /// Whether to send speech and its transcript. Otherwise it sends text.
     audio: bool,
     events: u64,
 }
 
-/// A moment of silence, PCM 16.
+/// A short silence, PCM 16.
 const SILENCE: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 impl Realtime {
@@ -48,7 +48,7 @@ impl Realtime {
         format!("item_{}{:02}", &self.planned.id[..18], text.block)
     }
 
-    /// Fields that say what an event is about.
+    /// Fields that name the item of an event.
     fn about(&self, kind: &str, text: &Text) -> Value {
         json!({
             "type": kind, "response_id": self.response_id(), "item_id": self.item_id(text),
@@ -56,7 +56,7 @@ impl Realtime {
         })
     }
 
-    /// The names of the channel's events begin with this.
+    /// The prefix of the names of the channel's events.
     fn name(&self, channel: Channel) -> &'static str {
         match (channel, self.audio) {
             (Channel::ToolCall, _) => "response.function_call_arguments",

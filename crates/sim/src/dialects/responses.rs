@@ -1,5 +1,3 @@
-//! OpenAI responses.
-
 use super::json::{Quoted, put, sse_named};
 use crate::plan::{Counts, PlannedResponse, Stop, Text};
 use crate::script::{Script, TokenRun};

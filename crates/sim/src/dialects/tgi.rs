@@ -58,7 +58,7 @@ impl Script for Tgi {
         put(out, format_args!(":\n\n"));
     }
 
-    /// The end token, which is special, with the whole text.
+    /// Writes the special end token together with the whole text.
     fn close(&mut self, out: &mut BytesMut) {
         let last = json!({
             "index": self.index + 1,

@@ -1,4 +1,4 @@
-//! Embeddings and rerankings of every provider: numbers that follow from the seed.
+//! Embeddings and rerankings of every provider. The numbers follow from the seed.
 
 use crate::request::SimRequest;
 use crate::route::Shape;
@@ -7,12 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Numbers in a vector where the request does not say.
+/// The length of a vector if the request does not set it.
 const DIMENSIONS: u64 = 64;
 
 const MOST_DIMENSIONS: u64 = 4096;
 
-/// The reply to a request for vectors or an order; `None` for other shapes.
+/// The response to a request for embeddings or a ranking; `None` for other shapes.
 pub fn body(shape: Shape, asked: &SimRequest, model: &str, random: &mut Random) -> Option<Value> {
     let body = &asked.body;
     let input = asked.input_tokens;
@@ -89,10 +89,9 @@ fn rerank(body: &Value, model: &str, input: u64, random: &mut Random) -> Value {
     })
 }
 
-/// One text or a list of them.
 fn inputs(value: &Value) -> Vec<Value> {
     match value {
-        // One text as tokens.
+        // One text as token ids.
         Value::Array(items) if items.first().is_some_and(Value::is_number) => vec![value.clone()],
         Value::Array(items) => items.clone(),
         Value::Null => Vec::new(),

@@ -1,4 +1,4 @@
-//! The state of deliveries on disk, so that a restart does not send all alerts again.
+//! The saved state of deliveries, so that a restart does not send all alerts again.
 
 use super::Outbox;
 use parking_lot::Mutex;
@@ -9,7 +9,6 @@ use tokengauge_files::state::StateFile;
 
 const FILE: &str = "slo-told.json";
 
-/// The outboxes, by receiver.
 #[derive(Debug)]
 pub struct DeliveryState(Mutex<Outboxes>);
 
@@ -20,20 +19,20 @@ struct Outboxes {
 }
 
 impl DeliveryState {
-    /// Loads the state from `folder`; empty where it cannot be read.
+    /// Loads the state from `folder`. The state is empty if it cannot be read.
     ///
     /// # Errors
-    /// Where the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub fn open(folder: &Path) -> io::Result<DeliveryState> {
         let file = StateFile::open(folder, FILE)?;
         let all = file.read().ok().flatten().unwrap_or_default();
         Ok(DeliveryState(Mutex::new(Outboxes { file, all })))
     }
 
-    /// Whether [`DeliveryState::open`] would succeed. Leaves nothing behind.
+    /// Checks that [`DeliveryState::open`] would succeed, without leaving files.
     ///
     /// # Errors
-    /// Why not.
+    /// If the folder cannot be written to.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, FILE)
     }
@@ -46,7 +45,7 @@ impl DeliveryState {
     /// Saves the outbox of `receiver`, unless another process holds the lock. Blocks on the disk.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn keep(&self, receiver: &str, outbox: Outbox) -> io::Result<()> {
         let mut state = self.0.lock();
         let Outboxes { file, all } = &mut *state;

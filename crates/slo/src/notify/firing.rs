@@ -7,13 +7,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::time::{rfc3339_seconds, span_text};
 
-/// An alert is resolved when it has not fired for this many seconds, since short windows vary.
+/// An alert is resolved after this many seconds without firing, because short windows fluctuate.
 const HOLD: f64 = 300.0;
 
-/// The alerts that fired lately.
 #[derive(Debug, Default)]
 pub struct FiringAlerts {
-    /// By objective and severity; bounded by the configuration.
+    /// Alerts by objective and severity; bounded by the configuration.
     firing: BTreeMap<(String, Severity), Firing>,
 }
 
@@ -25,8 +24,8 @@ struct Firing {
 }
 
 impl FiringAlerts {
-    /// The alerts that fire at `now`, seconds since 1970, by the status of the objectives. A page
-    /// replaces the ticket on the same objective.
+    /// The alerts that fire at `now`, in seconds since 1970, according to the status of the
+    /// objectives. A page replaces the ticket of the same objective.
     pub fn step(&mut self, now: f64, statuses: &[Status]) -> Vec<AlertNotification> {
         for status in statuses {
             for severity in [Severity::Page, Severity::Ticket] {
@@ -59,19 +58,19 @@ impl FiringAlerts {
     }
 }
 
-/// The long window, and how much of it was observed where that is not all.
+/// The long window, and its observed part if it was not observed completely.
 fn observed(alert: &Alert) -> String {
     let long = label(alert.tier.long);
     let seconds = alert.observed_seconds as u64;
     if seconds < alert.tier.long.as_secs() {
         let seen = span_text(Duration::from_secs(seconds));
-        format!("{long} (of which {seen} were observed)")
+        format!("{long} ({seen} of it observed)")
     } else {
         long
     }
 }
 
-/// The view of the calls that spent the budget, from the beginning of the alert's long window on.
+/// The link to the calls that spent the budget, from the start of the alert's long window on.
 fn view(since: f64, status: &Status, alert: &Alert) -> String {
     let from = (since - alert.tier.long.as_secs_f64()).max(0.0);
     let from = rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(from as u64)).to_string();
@@ -117,7 +116,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             status.name, alert.burn_long
         ),
         description: format!(
-            "{about}. Promised: {} for {}% over {}. Burn rate {:.2} over {long} and {:.2} over {short}, alert above {:.2}.",
+            "{about}. Objective: {} for {}% over {}. Burn rate {:.2} over {long} and {:.2} over {short}, alert above {:.2}.",
             status.promise,
             (status.objective * 1e6).round() / 1e4,
             status.window,

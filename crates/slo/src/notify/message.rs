@@ -1,5 +1,3 @@
-//! The message formats of the receivers.
-
 use super::ReceiverKind;
 use crate::{AlertNotification, AlertSubject};
 use bytes::Bytes;
@@ -8,23 +6,19 @@ use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::time::rfc3339_millis;
 
-/// How long an Alertmanager keeps an alert firing that is not sent again, in seconds.
+/// Seconds after which an Alertmanager resolves an alert that is not sent again.
 const VALID_FOR: f64 = 300.0;
-/// The name of alerts on objectives.
 const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
-/// The name of alerts on spending budgets.
 const SPENDING: &str = "TokengaugeSpending";
-/// The name of alerts on sessions that run away.
 const RUNAWAY: &str = "TokengaugeRunaway";
 
-/// A request, and the notices in it.
 pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 
-/// The requests that deliver `notices` at `now`, seconds since 1970: one for all, or one each
-/// where the receiver has no groups. `url` is as configured.
+/// The requests that deliver `notices` at `now`, in seconds since 1970: one request for all, or one
+/// for each if the receiver does not support groups. `url` is the configured URL.
 ///
 /// # Errors
-/// Where the URL is none.
+/// If `url` is invalid.
 pub fn messages(
     kind: ReceiverKind,
     url: &str,
@@ -69,7 +63,6 @@ fn time(seconds: f64) -> String {
     rfc3339_millis(at).to_string()
 }
 
-/// The name of an alert, which is also that of its runbook.
 pub fn alert_name(about: AlertSubject) -> &'static str {
     match about {
         AlertSubject::Objective => ERROR_BUDGET,
@@ -175,7 +168,6 @@ fn slack(notices: &[AlertNotification]) -> Value {
     json!({ "text": lines.collect::<Vec<_>>().join("\n\n") })
 }
 
-/// The links of an alert, with their texts.
 fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str)> {
     let links = [
         ("Live page", &notice.page),
@@ -186,7 +178,6 @@ fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str
     links.filter_map(|(text, link)| Some((text, link.as_deref().filter(|link| is_url(link))?)))
 }
 
-/// Whether this is no command that opens the page.
 fn is_url(text: &str) -> bool {
     text.parse::<http::Uri>().is_ok()
 }

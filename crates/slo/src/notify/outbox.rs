@@ -1,5 +1,5 @@
-//! What a receiver was sent, from which follows what is to be sent next. There is no queue:
-//! what could not be sent is computed again, so that nothing accumulates.
+//! The alerts that a receiver was sent, and the decision what to send next. There is no queue:
+//! alerts that could not be sent are computed again, so that nothing accumulates.
 
 use crate::AlertNotification;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokengauge_core::backoff;
 use tokengauge_core::time::span_text;
 
-/// The shortest and the longest time until a retry.
+/// Bounds of the backoff.
 const SHORTEST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
-/// The alerts that were delivered to a receiver. Times are seconds since 1970.
+/// The alerts that were delivered to a receiver. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outbox {
     #[serde(rename = "told")]
@@ -27,14 +27,15 @@ pub struct Outbox {
 struct Delivered {
     at: f64,
     notice: AlertNotification,
-    /// Whether one of the messages since it fires had the cause.
+    /// Whether a message since the alert fires contained the cause.
     #[serde(default)]
     with_cause: bool,
 }
 
 impl Outbox {
-    /// What to send at `now`, where `firing` are the firing alerts: new ones, resolved ones, those that were sent `repeat`
-    /// ago, and those that were sent before their cause was known. Nothing while a retry is pending.
+    /// The alerts to send at `now`, given the `firing` alerts: new alerts, resolved alerts, alerts
+    /// that were last sent `repeat` ago, and alerts that were sent without their cause. Empty while
+    /// a retry is pending.
     pub fn due(
         &self,
         now: f64,
@@ -51,7 +52,7 @@ impl Outbox {
             let Some(delivered) = self.delivered.get(&notice.key()) else {
                 return Some(notice.clone());
             };
-            // The start stays the one that was delivered first, also after a restart.
+            // The start remains the one that was delivered first, even after a restart.
             let since = delivered.notice.since.min(notice.since);
             let again = now - delivered.at >= repeat.as_secs_f64() || self.awaits_cause(notice);
             again.then(|| AlertNotification {
@@ -62,13 +63,13 @@ impl Outbox {
         over.chain(new).collect()
     }
 
-    /// Whether an alert was delivered as firing and not as resolved since.
+    /// Whether an alert was delivered as firing and not yet as resolved.
     pub fn has_delivered(&self, key: &str) -> bool {
         self.delivered.contains_key(key)
     }
 
-    /// Whether a firing alert was delivered without its cause, which is known now. That happens once: an alert that
-    /// changes its mind is not sent again.
+    /// Whether a firing alert was delivered without its cause, which is now known. The cause is
+    /// sent once: a changed cause does not repeat the alert.
     pub fn awaits_cause(&self, notice: &AlertNotification) -> bool {
         let delivered = self.delivered.get(&notice.key());
         notice.firing && notice.cause_known && delivered.is_some_and(|before| !before.with_cause)
@@ -92,7 +93,7 @@ impl Outbox {
         }
     }
 
-    /// Notes that a delivery failed, with the receiver's `retry-after`, if any.
+    /// Records a failed delivery with the receiver's `retry-after`, if any.
     pub fn failed(&mut self, now: f64, retry_after: Option<Duration>) {
         let pause = backoff::delay(self.failures, SHORTEST_RETRY, LONGEST_RETRY);
         let pause = pause.max(retry_after.unwrap_or_default());
@@ -101,14 +102,14 @@ impl Outbox {
     }
 }
 
-/// The message that an alert is over. Its figures are those of the last message while it fired.
+/// The message that an alert is resolved. Its figures are from the last message while it fired.
 fn resolved(now: f64, notice: &AlertNotification) -> AlertNotification {
     let minutes = ((now - notice.since).max(0.0) / 60.0).ceil() as u64;
     let fired = span_text(Duration::from_secs(minutes * 60));
     AlertNotification {
         firing: false,
         description: format!(
-            "Over, after some {fired}; the figures are those of the message before. {}",
+            "Resolved after about {fired}. The figures are from the previous message. {}",
             notice.description
         ),
         ..notice.clone()
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(outbox.due(14_500.0, &firing, HOURS).len(), 1);
         let over = outbox.due(200.0, &[], HOURS);
         assert!(!over[0].firing && over[0].since == 100.0);
-        let description = "Over, after some 2m; the figures are those of the message before. d";
+        let description = "Resolved after about 2m. The figures are from the previous message. d";
         assert_eq!(over[0].description, description);
         outbox.sent(200.0, &over);
         assert!(outbox.due(201.0, &[], HOURS).is_empty());
@@ -188,7 +189,7 @@ mod tests {
             "until it was delivered"
         );
         outbox.sent(112.0, &due);
-        // It goes back and forth, and is repeated without a cause in between.
+        // The cause is lost and found again, and the alert is repeated without it in between.
         assert!(
             outbox
                 .due(120.0, std::slice::from_ref(&known), HOURS)
@@ -201,7 +202,7 @@ mod tests {
                 .due(14_610.0, std::slice::from_ref(&known), HOURS)
                 .is_empty()
         );
-        // Another incident has another cause.
+        // A new incident has a new cause.
         let over = outbox.due(14_700.0, &[], HOURS);
         outbox.sent(14_700.0, &over);
         outbox.sent(14_800.0, &[unknown]);

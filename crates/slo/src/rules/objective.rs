@@ -1,4 +1,4 @@
-//! The rules of one objective: errors by window, the budget, and the alerts.
+//! The rules of one objective: error ratios by window, the budget, and the alerts.
 
 use super::EVENTS_METRIC;
 use super::{BURN, Group, Rule, RuleKind, RulesContext};
@@ -7,15 +7,15 @@ use crate::{Objective, Severity, Tier, label, tiers};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Longer windows are summed up from recorded increases: Prometheus would read every
-/// sample of the counters again at each evaluation.
+/// Longer windows are summed from recorded increases. Otherwise Prometheus would read every sample
+/// of the counters at each evaluation.
 const LONGEST_DIRECT: Duration = Duration::from_secs(6 * 3600);
-/// How long Prometheus keeps samples when it is not configured otherwise.
 const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
-/// A shorter window has too few samples where scrapes are a minute apart.
+/// A shorter window has too few samples if scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
-/// Where the cause stands, which changes while an alert fires.
-const CAUSE: &str = "A proxy names the bad calls, what moved and since when: `tokengauge slo status --admin ADDRESS`, or its live page.";
+/// Refers to the cause instead of naming it, because the cause changes while an alert fires.
+const CAUSE: &str = "For the bad calls, what changed and when, run `tokengauge slo status --admin \
+    ADDRESS` or open the live page of a proxy.";
 /// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
@@ -35,7 +35,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Every event once: the interval is the length of the increases, so that their sum
+    /// Records every event once: the interval equals the length of the increases, so that their sum
     /// over a longer window counts nothing twice.
     fn increases(&self) -> Group {
         Group {
@@ -49,14 +49,14 @@ impl Subject<'_> {
         }
     }
 
-    /// `increase()` estimates what came between its first sample and the one before, so
-    /// the difference is taken where there is one. It is not for a proxy that is new,
-    /// gone or restarted: for these the estimate stands.
+    /// `increase()` extrapolates beyond the samples in its range. Therefore the exact difference is
+    /// used where it exists. It does not exist for a proxy that is new, gone or restarted; for
+    /// these the estimate of `increase()` is used.
     ///
-    /// A scrape is stored when it ends, under the time of its beginning, and in a remote
-    /// storage later still. One that is under way at an evaluation would be missed by it,
-    /// and by the next one, to which it is from before its start. So both ends lie a fifth
-    /// of the length back, where every scrape has been stored.
+    /// Prometheus stores a scrape when the scrape ends, with the time of its start, and remote
+    /// storage stores it later still. An evaluation would miss a scrape in progress, and the next
+    /// evaluation would regard it as too old. Both ends of the range are therefore shifted back by
+    /// a fifth of its length, when every scrape has been stored.
     fn exactly(&self, verdicts: &str) -> String {
         let counter = format!("{}{}", EVENTS_METRIC, self.selector(verdicts));
         let every = self.place.resolution;
@@ -99,7 +99,7 @@ impl Subject<'_> {
         errors.chain(more).collect()
     }
 
-    /// The share of bad events over a window; no sample where nothing happened.
+    /// The share of bad events over a window; no sample without events.
     fn error(&self, window: Duration) -> Rule {
         let expr = format!(
             "{}\n/\n({} > 0)",
@@ -110,8 +110,8 @@ impl Subject<'_> {
         self.record(name, expr, Some(window))
     }
 
-    /// From sums of events, never from averaged ratios. Without events nothing is spent;
-    /// without a budget all of it is, by the first bad event.
+    /// Computed from sums of events, never from averaged ratios. Without events nothing is spent.
+    /// With an objective of 1 the first bad event spends everything.
     fn remaining(&self) -> String {
         let window = self.objective.window;
         let (all, bad) = (
@@ -125,8 +125,8 @@ impl Subject<'_> {
         format!("1 - (\n  {bad} / ({all} > 0)\n  or {bad} * 0\n) / {budget}")
     }
 
-    /// Seconds until the budget is spent at the pace of the shortest long window; no
-    /// sample while nothing is spent.
+    /// Seconds until the budget is spent at the burn rate of the shortest long window; no sample
+    /// while nothing is spent.
     fn exhausted(&self) -> String {
         let pace = self.tiers.iter().map(|tier| tier.long).min();
         let pace = label(pace.unwrap_or(self.objective.window));
@@ -140,7 +140,7 @@ impl Subject<'_> {
         )
     }
 
-    /// One alert of all tiers of a severity: several at once would say the same.
+    /// One alert for all tiers of a severity, because several alerts would be redundant.
     fn burn(&self, severity: Severity) -> Option<Rule> {
         let tiers = self.tiers.iter().filter(|tier| tier.severity == severity);
         let tiers: Vec<&Tier> = tiers.collect();
@@ -151,8 +151,9 @@ impl Subject<'_> {
         let name = &self.objective.name;
         let limits: Vec<String> = tiers.iter().map(|tier| in_words(tier)).collect();
         let description = format!(
-            "{{{{ $value | humanizePercentage }}}} of the events were bad; promised is {} for {} of them over {}. The \
-             budget burns too fast over both windows of a pair: {}.{}",
+            "{{{{ $value | humanizePercentage }}}} of the events were bad. The objective is {} for \
+             {} of them over {}. The error budget burns too fast in both windows of a pair: \
+             {}.{}",
             self.objective.judgement.sli.in_words(),
             percent(self.objective.objective),
             label(self.objective.window),
@@ -176,7 +177,7 @@ impl Subject<'_> {
         Some(alert)
     }
 
-    /// The operator's description, escaped, since annotations are templates.
+    /// The configured description, escaped because annotations are templates.
     fn about(&self) -> String {
         let about = self.objective.description.as_deref();
         about.map_or(String::new(), |about| {
@@ -184,7 +185,7 @@ impl Subject<'_> {
         })
     }
 
-    /// Both windows of a pair are over the burn rate, and enough has happened to say so.
+    /// The burn rate is above the factor in both windows, and there are enough events.
     fn burns(&self, tier: &Tier) -> String {
         let over = rounded(tier.factor * self.objective.budget());
         let by = self.by();
@@ -207,8 +208,9 @@ impl Subject<'_> {
     fn absent(&self) -> Rule {
         let name = &self.objective.name;
         let description = format!(
-            "No proxy that Prometheus scrapes counts events of the objective {name}: either none is scraped, or \
-             their configuration has no such objective. Nothing is known of it until that is mended."
+            "No proxy that Prometheus scrapes counts events of the objective {name}. Either no \
+             proxy is scraped, or their configuration lacks this objective. The objective is not \
+             evaluated until this is fixed."
         );
         self.alert(
             "SloDataAbsent",
@@ -218,7 +220,7 @@ impl Subject<'_> {
             ),
             Severity::Ticket,
             (
-                format!("Nothing is known of the objective {name}"),
+                format!("Prometheus has no data for the objective {name}"),
                 description,
             ),
         )
@@ -267,7 +269,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Events of all proxies over a window.
+    /// Number of events of all proxies over a window.
     fn count(&self, verdicts: &str, window: Duration) -> String {
         if window <= LONGEST_DIRECT {
             return self.increase(verdicts, window);
@@ -315,7 +317,8 @@ impl Subject<'_> {
         let mut notes = Vec::new();
         if objective.window > DEFAULT_RETENTION {
             notes.push(format!(
-                "{} of history are needed; Prometheus keeps 15d unless --storage.tsdb.retention.time says more",
+                "{} of history are needed; Prometheus keeps 15d unless \
+                 --storage.tsdb.retention.time is longer",
                 label(objective.window)
             ));
         }
@@ -330,7 +333,8 @@ impl Subject<'_> {
         for tier in &self.tiers {
             if let Some(meant) = tier.unreachable {
                 notes.push(format!(
-                    "A burn rate of {} over {} cannot be: at an objective of {} the most is {}. {} is asked instead.",
+                    "A burn rate of {} over {} is impossible: with an objective of {} the maximum \
+                     is {}. {} is used instead.",
                     rounded(meant),
                     label(tier.long),
                     percent(objective.objective),
@@ -359,7 +363,7 @@ fn percent(share: f64) -> String {
     format!("{} %", rounded(share * 100.0))
 }
 
-/// Without the noise of binary fractions: 1 − 0.99 is 0.01.
+/// Removes binary rounding errors: 1 − 0.99 is 0.01.
 fn rounded(value: f64) -> f64 {
     format!("{value:.9e}").parse().unwrap_or(value)
 }

@@ -1,21 +1,21 @@
-//! Alerts on the proxy itself: it is down, or measurements are lost.
+//! Alerts on the proxy: it is down, or measurements are lost.
 
 use super::{Group, Rule, RuleKind, RulesContext};
 use crate::Severity;
 use std::time::Duration;
 
-/// The labels that identify a proxy. Prometheus leaves out those that a target does not have.
+/// The labels that identify a proxy. Prometheus ignores labels that a target does not have.
 const PROXY: &str = "cluster, namespace, pod, instance";
-/// Proxies that fail together: those behind one Service, or all sidecars of a cluster, which
-/// have no Service.
+/// The labels of proxies that fail together: all proxies of a Service, or all sidecars of a
+/// cluster, which have no Service.
 const TOGETHER: &str = "cluster, service";
 
-/// An alert on the proxy. In the expression `JOB` is the placeholder of the job's name, `PROXY`,
-/// `TOGETHER`, `BUDGET` and `DRIFT` for labels.
+/// An alert on the proxy. In the expression `JOB` is a placeholder for the job's name, and `PROXY`,
+/// `TOGETHER`, `BUDGET` and `DRIFT` are placeholders for labels.
 struct ProxyAlert {
     alert: &'static str,
     severity: Severity,
-    /// Minutes it must have held.
+    /// The `for` duration in minutes.
     held: u64,
     expr: &'static str,
     summary: &'static str,
@@ -30,7 +30,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Page,
         held: 2,
         expr: "count by (TOGETHER) (up{job=\"JOB\"} == 0)\n  / count by (TOGETHER) (up{job=\"JOB\"}) >= 0.5",
-        summary: "{{ $value | humanizePercentage }} of the proxies do not answer",
+        summary: "{{ $value | humanizePercentage }} of the tokengauge proxies do not respond",
         description: "Prometheus has not been able to scrape half of these proxies or more for 2 minutes. If the \
             processes are gone, the traffic through them fails.",
     },
@@ -39,7 +39,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 15,
         expr: "up{job=\"JOB\"} == 0",
-        summary: "tokengauge on {{ $labels.instance }} does not answer",
+        summary: "tokengauge on {{ $labels.instance }} does not respond",
         description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
             is gone, the traffic through it fails.",
     },
@@ -48,7 +48,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Page,
         held: 5,
         expr: "absent(up{job=\"JOB\"})",
-        summary: "Prometheus knows no tokengauge at all",
+        summary: "Prometheus has no tokengauge target",
         description: "There is no target with the job JOB: every proxy is gone, or the scrape configuration or the \
             job's name has changed.",
     },
@@ -58,9 +58,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 10,
         expr: "sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
             + sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
-        summary: "tokengauge on {{ $labels.instance }} does not measure all it forwards",
-        description: "{{ $value | humanize }} chunks or bodies went unmeasured within 10 minutes. Traffic is not \
-            touched; its figures have gaps.",
+        summary: "tokengauge on {{ $labels.instance }} forwards traffic that it does not measure",
+        description: "{{ $value | humanize }} chunks or bodies were not measured in the last 10 \
+            minutes. Traffic is not affected, but its figures have gaps.",
     },
     ProxyAlert {
         alert: "TokengaugeMeasuringDegraded",
@@ -83,8 +83,9 @@ const ALERTS: &[ProxyAlert] = &[
             > 0.05 * sum by (PROXY) (increase(tokengauge_requests_total{operation_class=~\"generation|embedding\"}[1h])), \
             \"lost\", \"unparsed calls\", \"\", \"\")",
         summary: "The figures of tokengauge on {{ $labels.instance }} have gaps: {{ $labels.lost }}",
-        description: "Measuring is degraded for at least 5 minutes. What is lost: {{ $labels.lost }}. Traffic is not \
-            touched. /api/v1/coverage of the proxy says how many calls have a cost and a speed.",
+        description: "Measuring has been degraded for at least 5 minutes. Affected: \
+            {{ $labels.lost }}. Traffic is not affected. /api/v1/coverage of the proxy reports how \
+            many calls have a cost and a speed.",
     },
     ProxyAlert {
         alert: "TokengaugeCallsDropped",
@@ -92,8 +93,8 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
         summary: "Finished calls on {{ $labels.instance }} reached no exporter",
-        description: "{{ $value | humanize }} finished calls were dropped within 15 minutes because too many waited. \
-            They are missing in metrics, objectives and logs.",
+        description: "{{ $value | humanize }} finished calls were dropped in the last 15 minutes \
+            because the queue was full. They are missing in metrics, objectives and logs.",
     },
     ProxyAlert {
         alert: "TokengaugePanicked",
@@ -102,17 +103,18 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "sum by (PROXY) (increase(tokengauge_meter_panics_total[15m]))\n  \
             + sum by (PROXY) (increase(tokengauge_observer_panics_total[15m])) > 0",
         summary: "tokengauge on {{ $labels.instance }} panicked while measuring",
-        description: "{{ $value | humanize }} panics within 15 minutes; each cost one call its measurement. This is \
-            a mistake in tokengauge.",
+        description: "{{ $value | humanize }} panics in the last 15 minutes. Each panic lost the \
+            measurement of one call. This is a bug in tokengauge: please report it.",
     },
     ProxyAlert {
         alert: "TokengaugeExportFailing",
         severity: Ticket,
         held: 10,
         expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
-        summary: "{{ $labels.exporter }} of tokengauge on {{ $labels.instance }} does not get all it should",
-        description: "{{ $value | humanize }} calls, or messages about alerts, did not reach {{ $labels.exporter }} within \
-            10 minutes, reason: {{ $labels.reason }}.",
+        summary: "The exporter {{ $labels.exporter }} of tokengauge on {{ $labels.instance }} \
+            loses data",
+        description: "{{ $value | humanize }} calls or alert messages were not delivered by \
+            {{ $labels.exporter }} in the last 10 minutes. Reason: {{ $labels.reason }}.",
     },
     ProxyAlert {
         alert: "TokengaugeLedgerLosing",
@@ -120,9 +122,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "sum by (PROXY, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
         summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
-        description: "{{ $value | humanize }} calls were lost to the ledger in the last 15 minutes, reason: \
-            {{ $labels.reason }}. They are missing in sessions and reports. Traffic and metrics are not touched, and sinks \
-            send calls that could not be written from memory.",
+        description: "The ledger lost {{ $value | humanize }} calls in the last 15 minutes. \
+            Reason: {{ $labels.reason }}. They are missing in sessions and reports. Traffic and \
+            metrics are not affected. Sinks send calls that could not be written from memory.",
     },
     ProxyAlert {
         alert: "TokengaugeSinkLagging",
@@ -130,8 +132,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 5,
         expr: "max by (PROXY, sink) (tokengauge_sink_lag_seconds) > 900",
         summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} is behind",
-        description: "The oldest call that the store does not have ended {{ $value | humanizeDuration }} ago. Calls wait \
-            in the ledger until retention deletes them, or in memory if they are in no ledger. Traffic is not touched.",
+        description: "The oldest call that has not been delivered to the sink ended \
+            {{ $value | humanizeDuration }} ago. Calls wait in the ledger until retention deletes \
+            them, or in memory if there is no ledger. Traffic is not affected.",
     },
     ProxyAlert {
         alert: "TokengaugeSinkLosing",
@@ -139,8 +142,8 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "sum by (PROXY, sink, reason) (increase(tokengauge_sink_lost_records_total[15m])) > 0",
         summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} loses calls",
-        description: "{{ $value | humanize }} calls of the last 15 minutes will never be in the store, reason: \
-            {{ $labels.reason }}. Traffic and metrics are not touched.",
+        description: "{{ $value | humanize }} calls of the last 15 minutes will never be delivered \
+            to the sink. Reason: {{ $labels.reason }}. Traffic and metrics are not affected.",
     },
     ProxyAlert {
         alert: "TokengaugeQuotaStoreAway",
@@ -148,9 +151,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 2,
         expr: "max by (PROXY) (rate(tokengauge_quota_store_away_seconds_total[5m])) > 0.2",
         summary: "tokengauge on {{ $labels.instance }} decides shared limits without its quota store",
-        description: "The quota store did not answer for {{ $value | humanizePercentage }} of the last 5 minutes. \
-            Meanwhile limits and blocking budgets are decided as `quota_store.on_error` says, and every process sends its \
-            alerts. Calls do not wait.",
+        description: "The quota store did not respond for {{ $value | humanizePercentage }} of the \
+            last 5 minutes. Meanwhile `quota_store.on_error` decides limits and blocking budgets, \
+            and every process sends its own alerts. Calls do not wait.",
     },
     ProxyAlert {
         alert: "TokengaugeFleetStoreAway",
@@ -158,7 +161,8 @@ const ALERTS: &[ProxyAlert] = &[
         held: 10,
         expr: "max by (PROXY) (tokengauge_fleet_store_up) == 0",
         summary: "tokengauge fleet on {{ $labels.instance }} cannot read its store",
-        description: "Its page shows finished calls as of the last time. /api/v1/pods there says why; proxies are not affected.",
+        description: "The fleet page shows finished calls up to the last successful read. \
+            /api/v1/pods of the fleet reports the reason. Proxies are not affected.",
     },
     ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
@@ -167,8 +171,8 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
             unless max by (PROXY) (tokengauge_config_fallback) == 1",
         summary: "tokengauge on {{ $labels.instance }} refused its configuration",
-        description: "The configuration was changed to one that cannot be used. The one before stays in use: traffic \
-            goes on, and a restart would fail.",
+        description: "The changed configuration is invalid. The previous configuration stays in \
+            use and traffic continues, but a restart would fail.",
     },
     ProxyAlert {
         alert: "TokengaugeFallbackInUse",
@@ -176,8 +180,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 5,
         expr: "max by (PROXY, calls) (tokengauge_config_fallback) == 1",
         summary: "The sidecar {{ $labels.instance }} has no configuration; its calls are {{ $labels.calls }}",
-        description: "The sidecar's configuration was missing or refused at its start. It runs by the fallback of its \
-            injection: calls are {{ $labels.calls }}, without objectives, quotas and budgets.",
+        description: "The sidecar's configuration was missing or refused at startup. It uses the \
+            fallback from its injection: calls are {{ $labels.calls }}, without objectives, quotas \
+            and budgets.",
     },
     ProxyAlert {
         alert: "TokengaugeBudgetSpent",
@@ -185,35 +190,40 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "max by (BUDGET) (tokengauge_budget_spent_ratio) >= 1",
         summary: "Budget {{ $labels.budget }} is spent",
-        description: "Somebody has spent {{ $value | humanizePercentage }} of the budget {{ $labels.budget }} of this \
-            period. Where the budget blocks, their calls are refused until the period ends.",
+        description: "A session, agent or other name has spent {{ $value | humanizePercentage }} \
+            of the budget {{ $labels.budget }} in this period. If the budget blocks, its calls are \
+            refused until the period ends.",
     },
     ProxyAlert {
         alert: "TokengaugeRunawaySession",
         severity: Ticket,
         held: 1,
         expr: "sum by (PROXY, reason) (tokengauge_runaway_sessions) > 0",
-        summary: "{{ $value | humanize }} sessions through {{ $labels.instance }} run away ({{ $labels.reason }})",
-        description: "{{ $value | humanize }} sessions spend more than `[runaway]` allows, or make the same tool call over \
-            and over: {{ $labels.reason }}. /api/v1/runaways of the proxy names them.",
+        summary: "{{ $value | humanize }} sessions through {{ $labels.instance }} are running away \
+            ({{ $labels.reason }})",
+        description: "{{ $value | humanize }} sessions spend more than `[runaway]` allows or \
+            repeat the same tool call. Reason: {{ $labels.reason }}. /api/v1/runaways of the proxy \
+            lists them.",
     },
     ProxyAlert {
         alert: "TokengaugeDrift",
         severity: Ticket,
         held: 30,
         expr: "max by (DRIFT) (tokengauge_drift_series{state=\"drifted\"}) > 0",
-        summary: "{{ $labels.signal }} has drifted from the weeks before ({{ $labels.drift }})",
-        description: "{{ $value | humanize }} series of model, route and workload differ in {{ $labels.signal }} from their \
-            reference by more than the thresholds of {{ $labels.drift }}. /api/v1/drift says which, since when and why.",
+        summary: "{{ $labels.signal }} has drifted from previous weeks ({{ $labels.drift }})",
+        description: "{{ $value | humanize }} series of model, route and workload differ in \
+            {{ $labels.signal }} from their reference by more than the thresholds of \
+            {{ $labels.drift }}. /api/v1/drift lists the series, since when they differ, and \
+            why.",
     },
     ProxyAlert {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
-        summary: "tokengauge on {{ $labels.instance }} sees more models than it may label",
-        description: "{{ $value | humanize }} calls within an hour were labelled with the model `other`: more than \
-            max_models names were seen.",
+        summary: "tokengauge on {{ $labels.instance }} sees more models than max_models",
+        description: "{{ $value | humanize }} calls in the last hour have the model label `other` \
+            because more than max_models names were seen.",
     },
     ProxyAlert {
         alert: "TokengaugeSlow",
@@ -223,8 +233,8 @@ const ALERTS: &[ProxyAlert] = &[
             (rate(tokengauge_proxy_overhead_seconds[5m]))) \
             or histogram_quantile(0.99, sum by (PROXY, phase, le) \
             (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
-        summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms",
-        description: "One call in a hundred waited {{ $value | humanizeDuration }} or longer inside the proxy \
+        summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms of latency",
+        description: "The proxy added {{ $value | humanizeDuration }} or more to 1 % of calls \
             ({{ $labels.phase }}).",
     },
 ];

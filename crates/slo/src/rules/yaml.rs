@@ -1,11 +1,11 @@
-//! Groups of rules as readable YAML: a rule file, or a `PrometheusRule` for the Prometheus
+//! Writes groups of rules as readable YAML: a rule file, or a `PrometheusRule` for the Prometheus
 //! operator.
 
 use super::{Group, Rule, RuleKind};
 use crate::label;
 use std::fmt::Write;
 
-/// What stands at the top of a generated file.
+/// The first line of a generated file.
 const HEAD: &str =
     "# Written by `tokengauge print rules`; change the configuration and write it again.\n";
 
@@ -16,7 +16,6 @@ pub fn file(groups: &[Group]) -> String {
     text
 }
 
-/// A `PrometheusRule` for the Prometheus operator.
 pub fn operator(groups: &[Group]) -> String {
     let mut text = HEAD.to_owned();
     text += "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: tokengauge\n  labels:\n    \
@@ -25,14 +24,14 @@ pub fn operator(groups: &[Group]) -> String {
     text
 }
 
-/// Values for the chart: the rules, and the objectives that they are of as they are
-/// written, by which the chart sees whether these are still its own.
+/// Values for the chart: the rules and their objectives in their configured form. The chart
+/// compares these objectives with its own to detect outdated rules.
 pub fn values(groups: &[Group], objectives: &[serde_json::Value]) -> String {
     let mut text = HEAD.to_owned();
     let none = if objectives.is_empty() { " []" } else { "" };
     let _ = writeln!(text, "prometheusRule:\n  objectives:{none}");
     for objective in objectives {
-        // JSON is YAML.
+        // JSON is valid YAML.
         let _ = writeln!(text, "    - {objective}");
     }
     body(&mut text, groups, "  ");
@@ -78,7 +77,7 @@ fn rule(text: &mut String, rule: &Rule, pad: &str) {
     }
 }
 
-/// Literally, in lines of its own: PromQL is full of quotes and braces.
+/// Writes a literal block, because PromQL is full of quotes and braces.
 fn expression(text: &mut String, expr: &str, pad: &str) {
     let _ = writeln!(text, "{pad}  expr: |-");
     for line in expr.lines() {
@@ -86,8 +85,8 @@ fn expression(text: &mut String, expr: &str, pad: &str) {
     }
 }
 
-/// A string as YAML. Plain where nothing in it can be taken for anything else; else in
-/// double quotes with JSON's escapes, which are YAML's.
+/// A YAML string: plain if it is unambiguous, otherwise in double quotes with JSON's escapes, which
+/// are valid YAML.
 fn scalar(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     let word = value.starts_with(|c: char| c.is_ascii_alphabetic()) && value.chars().all(plain);

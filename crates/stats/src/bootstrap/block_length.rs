@@ -1,21 +1,21 @@
-//! How long the blocks of a bootstrap are.
+//! The choice of the block length of a bootstrap.
 
 use super::MIN_OBSERVATIONS;
 use crate::check;
 use crate::error::Result;
 use crate::moments::{self, product};
 
-/// The block length that makes the bootstrap's variance of a mean most accurate, in observations, rounded up: Politis and
-/// White's rule for the circular bootstrap, which has the same optimum as moving blocks. It grows with the dependence
-/// that the series shows and with the cube root of its length, and is at most a third of it and 3 √n. A series that does not
-/// vary has blocks of 1.
+/// Returns the block length, in observations and rounded up, that minimizes the error of the bootstrap's variance of a
+/// mean. This is Politis and White's rule for the circular bootstrap, whose optimum also holds for moving blocks. The
+/// length grows with the dependence in the series and with the cube root of its length. It is at most a third of the
+/// series and at most 3 √n. A series that does not vary gets blocks of 1.
 ///
 /// Sources: Politis and White, "Automatic block-length selection for the dependent bootstrap", Econometric Reviews 23 (2004);
 /// the correction by Patton, Politis and White, Econometric Reviews 28 (2009).
 ///
 /// # Errors
 ///
-/// With fewer than [`MIN_OBSERVATIONS`] observations, and when one of them is not finite.
+/// Returns an error for fewer than [`MIN_OBSERVATIONS`] observations and for an observation that is not finite.
 ///
 /// ```
 /// use tokengauge_stats::bootstrap::block_length;
@@ -33,14 +33,14 @@ pub fn block_length(series: &[f64]) -> Result<usize> {
     let covariance = |lag: usize| product(&centred[lag..], &centred) / count;
     let (mut weighted, mut long_run) = (0.0, covariance(0));
     for lag in 1..=band {
-        // A trapezoid: 1 up to the middle, then down to 0.
+        // A trapezoid: 1 up to the middle of the band, then falling to 0.
         let window = (2.0 * (1.0 - lag as f64 / band as f64)).min(1.0);
         weighted += 2.0 * window * lag as f64 * covariance(lag);
         long_run += 2.0 * window * covariance(lag);
     }
     let most = (3.0 * count.sqrt()).min(count / 3.0).ceil();
     let best = (1.5 * (weighted / long_run).powi(2) * count).cbrt();
-    // 0 / 0 where nothing varies.
+    // A series that does not vary gives 0 / 0.
     Ok(if best.is_nan() {
         1.0
     } else {
@@ -48,13 +48,13 @@ pub fn block_length(series: &[f64]) -> Result<usize> {
     } as usize)
 }
 
-/// How far to look for dependence.
+/// The search range for autocorrelation.
 struct Lags {
-    /// That many lags in a row have to be without correlation.
+    /// The number of consecutive lags that must be uncorrelated.
     run: usize,
-    /// The last lag to look at.
+    /// The last lag to examine.
     most: usize,
-    /// A correlation below this is none: 2 √(log₁₀ n / n).
+    /// Correlations below 2 √(log₁₀ n / n) count as 0.
     threshold: f64,
 }
 
@@ -69,10 +69,10 @@ impl Lags {
         }
     }
 
-    /// Twice the lag after which a run of lags shows no correlation.
+    /// Returns twice the lag after which a run of uncorrelated lags begins.
     fn bandwidth(&self, centred: &[f64]) -> usize {
         let mut run = 0;
-        // As in arch, a run ends before the last lag.
+        // Like the Python package arch, the search ends before the last lag.
         for lag in 0..self.most {
             run = if correlation(centred, lag) < self.threshold {
                 run + 1
@@ -87,7 +87,7 @@ impl Lags {
     }
 }
 
-/// The size of the correlation of a series with itself `lag` later.
+/// Returns the absolute autocorrelation at `lag`.
 fn correlation(centred: &[f64], lag: usize) -> f64 {
     let later = &centred[lag + 1..];
     let earlier = &centred[..centred.len() - lag - 1];

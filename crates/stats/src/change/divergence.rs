@@ -1,16 +1,15 @@
-//! The energy distance of the two sides of a split.
+//! The energy distance between the two sides of a split.
 
-/// A split of a segment, and how far its sides are from each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// The index of the first point of the right side, in the segment.
+    /// The index within the segment of the first point of the right side.
     pub index: usize,
     /// Matteson and James' Q with α = 1.
     pub divergence: f64,
 }
 
-/// The split of a segment with the largest divergence; the first of several. The right side of the divergence may end before the
-/// segment does, so that a second change does not hide the first. `None` where there are fewer than two points.
+/// Returns the split with the largest divergence, or the first of several equal ones. The right side may end before the
+/// segment does, so that a second change does not hide the first. Returns `None` for fewer than two points.
 pub fn best(segment: &[f64]) -> Option<Candidate> {
     let distances = Distances::of(segment);
     let mut best: Option<Candidate> = None;
@@ -23,7 +22,7 @@ pub fn best(segment: &[f64]) -> Option<Candidate> {
     best
 }
 
-/// The earlier one where both are as large.
+/// Returns the candidate with the larger divergence, or the earlier one if both are equal.
 pub fn larger(earlier: Candidate, later: Candidate) -> Candidate {
     if later.divergence > earlier.divergence {
         later
@@ -32,10 +31,10 @@ pub fn larger(earlier: Candidate, later: Candidate) -> Candidate {
     }
 }
 
-/// Distances between points, summed from the beginning.
+/// Prefix sums of the distances between points.
 struct Distances {
     points: usize,
-    /// In the row of a point, at `index`: the sum of its distances to the first `index` points.
+    /// For each point, one row: entry `index` is the sum of the distances to the first `index` points.
     sums: Vec<f64>,
 }
 
@@ -54,12 +53,12 @@ impl Distances {
         Self { points, sums }
     }
 
-    /// The sum of the distances of a point to the first `count` points.
     fn to_earlier(&self, point: usize, count: usize) -> f64 {
         self.sums[point * (self.points + 1) + count]
     }
 
-    /// The best end of the right side that begins at `index`. `left` is the sum of the distances within the left side.
+    /// Returns the best end of the right side that begins at `index`. `left` is the sum of the distances within the
+    /// left side.
     fn best_right_side(&self, index: usize, left: f64) -> Option<Candidate> {
         let (mut between, mut right) = (0.0, 0.0);
         let mut best: Option<Candidate> = None;
@@ -78,14 +77,12 @@ impl Distances {
     }
 }
 
-/// The numbers of points.
 struct Sides {
     left: f64,
     right: f64,
 }
 
 impl Sides {
-    /// The sums of the distances between the sides and within each.
     fn divergence(&self, between: f64, left: f64, right: f64) -> f64 {
         let all = self.left + self.right;
         let within = |points: f64, others: f64, sum: f64| {
@@ -104,7 +101,7 @@ impl Sides {
 mod tests {
     use super::*;
 
-    /// Q as it is written in the paper.
+    /// Computes Q by the formula of the paper.
     fn by_definition(left: &[f64], right: &[f64]) -> f64 {
         let (n, m) = (left.len() as f64, right.len() as f64);
         let between: f64 = left

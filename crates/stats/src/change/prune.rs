@@ -1,4 +1,4 @@
-//! The second pass: the weakest change points are taken out.
+//! The second pass, which removes the weakest change points.
 
 use super::{ChangePoint, Options, Side};
 use crate::check;
@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::moments;
 use std::ops::Range;
 
-/// The change points that are strong between those that are left.
 pub fn weakest(series: &[f64], weak: Vec<usize>, options: &Options) -> Result<Vec<ChangePoint>> {
     let mut indices = weak;
     loop {
@@ -21,15 +20,16 @@ pub fn weakest(series: &[f64], weak: Vec<usize>, options: &Options) -> Result<Ve
     }
 }
 
-/// The change point with this rank among those that were found, judged by the points up to its neighbours.
+/// Tests the change point at index `rank` of `found`, using the points up to its neighbours.
 fn judge(series: &[f64], found: &[usize], rank: usize, options: &Options) -> Result<ChangePoint> {
     let start = rank.checked_sub(1).map_or(0, |before| found[before]);
     let end = found.get(rank + 1).copied().unwrap_or(series.len());
     compare(series, &(start..end), found[rank], options)
 }
 
-/// The one with the largest p value: of those with a side that is too short, else of all if it is too large; else the one with
-/// the least change, if that is too small.
+/// Returns the change point to remove: among those with a side that is too short, the one with the largest p value;
+/// otherwise the one with the largest p value of all, if it is too large; otherwise the one with the smallest change,
+/// if that is too small.
 fn index_of_weakest(points: &[ChangePoint], options: &Options) -> Option<usize> {
     let is_short =
         |point: &ChangePoint| point.before.points.min(point.after.points) < options.min_points;
@@ -37,7 +37,7 @@ fn index_of_weakest(points: &[ChangePoint], options: &Options) -> Option<usize> 
         let candidates = (0..points.len())
             .rev()
             .filter(|index| among(&points[*index]));
-        // The first one of equal ones.
+        // `max_by` returns the last of equal elements, so the candidates are in reverse order.
         candidates.max_by(|a, b| points[*a].p.total_cmp(&points[*b].p))
     };
     if let Some(short) = least_likely(&is_short) {
@@ -52,7 +52,6 @@ fn index_of_weakest(points: &[ChangePoint], options: &Options) -> Option<usize> 
     (points[smallest].change <= options.min_change).then_some(smallest)
 }
 
-/// The sides of a point in a segment, compared.
 pub fn compare(
     series: &[f64],
     segment: &Range<usize>,
@@ -77,7 +76,7 @@ fn side(points: &[f64]) -> Result<Side> {
     })
 }
 
-/// The size of the change as a share. A mean of 0 has no share, so that the other one counts.
+/// Returns the relative change. If one mean is 0, the share of the other mean is used.
 fn change(before: f64, after: f64, level: Option<f64>) -> Result<f64> {
     let share = |level: f64| match level {
         0.0 => 0.0,
@@ -89,7 +88,7 @@ fn change(before: f64, after: f64, level: Option<f64>) -> Result<f64> {
     })
 }
 
-/// Student's two-sided t test with equal variances. Sides of one point each do not differ.
+/// Student's two-sided t test with equal variances. Two sides of one point each never differ.
 fn t_test(left: &[f64], right: &[f64]) -> Result<f64> {
     let (left_count, right_count) = (left.len() as f64, right.len() as f64);
     let free = left_count + right_count - 2.0;
@@ -101,7 +100,7 @@ fn t_test(left: &[f64], right: &[f64]) -> Result<f64> {
     let variance = squares / free * (1.0 / left_count + 1.0 / right_count);
     match (difference == 0.0, variance > 0.0) {
         (true, _) => Ok(1.0),
-        // Two levels without any spread.
+        // Neither side varies.
         (false, false) => Ok(0.0),
         (false, true) => student_two_sided(difference / variance.sqrt(), free),
     }

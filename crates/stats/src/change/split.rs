@@ -1,4 +1,4 @@
-//! The first pass: windows are split while the sides differ.
+//! The first pass, which splits windows as long as the sides differ.
 
 use super::Options;
 use super::divergence::{self, Candidate};
@@ -6,7 +6,7 @@ use super::prune::compare;
 use crate::error::Result;
 use std::ops::Range;
 
-/// The indices of all points that may be change points, in ascending order.
+/// Returns the indices of all candidate change points, in ascending order.
 pub fn windows(series: &[f64], options: &Options) -> Result<Vec<usize>> {
     let mut found: Vec<usize> = vec![];
     let mut start = 0;
@@ -15,7 +15,7 @@ pub fn windows(series: &[f64], options: &Options) -> Result<Vec<usize>> {
         let here = window(&series[start..end], options)?;
         let last = here.last().map_or(0, |index| start + index);
         found.extend(here.into_iter().map(|index| start + index));
-        // From the last change point on, or half a window further.
+        // Continue at the last change point, or half a window further.
         start = last.max(start + options.window / 2);
     }
     found.sort_unstable();
@@ -35,7 +35,7 @@ fn window(series: &[f64], options: &Options) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// More is let through than is to be left in the end.
+/// The first pass accepts weaker candidates than the final result, because pruning tests them again.
 fn first_pass(max_p: f64) -> f64 {
     match max_p {
         p if p < 0.05 => 10.0 * p,
@@ -44,7 +44,6 @@ fn first_pass(max_p: f64) -> f64 {
     }
 }
 
-/// The best split of all segments between the points that were found.
 fn next(series: &[f64], found: &[usize]) -> Option<(Range<usize>, usize)> {
     let candidate = |segment: Range<usize>| {
         let best = divergence::best(&series[segment.clone()])?;
@@ -63,7 +62,6 @@ fn next(series: &[f64], found: &[usize]) -> Option<(Range<usize>, usize)> {
         .map(|(segment, best)| (segment, best.index))
 }
 
-/// The ranges between change points.
 fn segments(length: usize, found: &[usize]) -> impl Iterator<Item = Range<usize>> {
     let starts = std::iter::once(0).chain(found.iter().copied());
     let ends = found.iter().copied().chain(std::iter::once(length));

@@ -1,8 +1,8 @@
-//! How often the intervals of reports have the truth, over many simulated reports.
+//! Measures how often the intervals of reports contain the truth, over many simulated reports.
 //!
-//! Each row is a figure, a world, runs, the share of intervals without the truth (which should be 5 %) and its 95 % interval.
-//! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-stats --lib clustered::calibration -- --nocapture` prints the table of
-//! docs/reports.md.
+//! Each row shows a figure, a simulated world, the number of runs, the share of intervals that miss the truth (which
+//! should be 5 %) and the 95 % interval of that share. To print the table of docs/reports.md, run
+//! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-stats --lib clustered::calibration -- --nocapture`.
 
 use super::*;
 use crate::seeded;
@@ -11,18 +11,18 @@ use rand::RngExt;
 
 const CONFIDENCE: f64 = 0.95;
 
-/// Calls as they come: the calls of a session have a part in common.
+/// A simulated world of calls. Calls of a session share a random effect.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Deviations of logarithms: the part that calls of a session have in common, and the part of each call.
+    /// Standard deviations of the logarithm, for the effect that calls of a session share and for each call.
     common: f64,
     own: f64,
-    /// The share of calls that one session has.
+    /// The share of calls that belong to one session.
     dominant: f64,
-    /// By how much levels grow from the first session to the last.
+    /// The growth of the level from the first session to the last.
     trend: f64,
-    /// Levels, such as of prompt lengths; each session has one.
+    /// Levels, such as prompt lengths. Each session has one level.
     levels: &'static [f64],
 }
 
@@ -65,7 +65,6 @@ fn normal(random: &mut Generator) -> f64 {
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
-/// A call: its value, what it weighs in a ratio, and whether it failed.
 struct Call {
     session: u32,
     value: f64,
@@ -129,7 +128,7 @@ fn truth(calls: &[Call], figure: Figure) -> f64 {
     }
 }
 
-/// The interval of a figure; a bound that there are too few calls for is as far away as can be.
+/// Returns the interval of a figure. A bound that has too few calls is infinitely far away.
 fn interval(calls: &[Call], figure: Figure) -> Result<Interval> {
     let mut units: Vec<Unit> = Vec::new();
     for call in calls {
@@ -201,7 +200,7 @@ fn intervals_of_reports_have_the_truth_as_often_as_they_say() {
                     100.0 * found.lower,
                     100.0 * found.upper,
                 );
-                // All rows at once.
+                // One confidence for all rows together.
                 let found = fixed_interval(missed, runs, 1.0 - 0.05 / rows as f64).expect("runs");
                 assert!(
                     found.lower <= 1.0 - CONFIDENCE,

@@ -1,18 +1,18 @@
-//! Samples and histograms, as distribution functions.
+//! Distribution functions of samples and histograms.
 
 use crate::check;
 use crate::error::{Result, StatsError};
 
-/// A value that was seen `weight` times: one observation, or a bucket of a histogram by its middle.
+/// A value with a weight: an observation, or the midpoint of a histogram bucket and its count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The value.
     pub value: f64,
-    /// How often, or another weight, at least 0.
+    /// The number of observations or another weight, at least 0.
     pub weight: f64,
 }
 
-/// Points in ascending order, with their weights as shares: a sample, or a histogram.
+/// A sample or a histogram, as points in ascending order with weights that sum to 1.
 ///
 /// ```
 /// use tokengauge_stats::drift::{Distribution, Point};
@@ -24,7 +24,7 @@ pub struct Point {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Distinct values in ascending order, each with the share of all weight that is at or below it.
+    /// Distinct values in ascending order, each with the share of the weight at or below the value.
     steps: Vec<Step>,
 }
 
@@ -35,11 +35,11 @@ struct Step {
 }
 
 impl Distribution {
-    /// The distribution of single observations.
+    /// Builds the distribution of single observations.
     ///
     /// # Errors
     ///
-    /// With none, and when one is not finite.
+    /// Returns an error without observations and for an observation that is not finite.
     pub fn of_sample(values: &[f64]) -> Result<Self> {
         let points: Vec<Point> = values
             .iter()
@@ -48,11 +48,12 @@ impl Distribution {
         Self::of_histogram(&points)
     }
 
-    /// The distribution of weighted values, in any order: the buckets of a sketch. Those with a weight of 0 do not count.
+    /// Builds the distribution of weighted values in any order, such as the buckets of a sketch. Values with a weight
+    /// of 0 are ignored.
     ///
     /// # Errors
     ///
-    /// With none, when a value or a weight is not finite, and when a weight is below 0.
+    /// Returns an error if no value has weight, for a value or a weight that is not finite, and for a negative weight.
     pub fn of_histogram(points: &[Point]) -> Result<Self> {
         if let Some(point) = points.iter().find(|point| point.weight < 0.0) {
             return Err(StatsError::OutOfRange {
@@ -84,12 +85,12 @@ impl Distribution {
         Ok(Self { steps })
     }
 
-    /// The smallest value that at least this share of all is at or below, for shares above 0 up to 1: the inverse of the
-    /// distribution function, `numpy.quantile` with `method="inverted_cdf"`.
+    /// Returns the smallest value that has at least this share of the weight at or below it, for shares above 0
+    /// up to 1. This is the inverse of the distribution function, `numpy.quantile` with `method="inverted_cdf"`.
     ///
     /// # Errors
     ///
-    /// When the share is out of range.
+    /// Returns an error if the share is out of range.
     ///
     /// ```
     /// use tokengauge_stats::drift::Distribution;
@@ -106,13 +107,13 @@ impl Distribution {
                 value: share,
             });
         }
-        // Sums of weights such as 0.1 are rounded.
+        // Sums of weights such as 0.1 have rounding errors.
         let reaches = |step: &Step| step.at_most >= share * (1.0 - 1e-12);
         let index = self.steps.partition_point(|step| !reaches(step));
         Ok(self.steps[index.min(self.steps.len() - 1)].value)
     }
 
-    /// The interquartile range: the distance of the quarters.
+    /// Returns the difference between the third and the first quartile.
     #[must_use]
     pub fn interquartile_range(&self) -> f64 {
         let quarters = (self.quantile(0.25), self.quantile(0.75));
@@ -122,7 +123,7 @@ impl Distribution {
         }
     }
 
-    /// The share of all that is at or below a value.
+    /// Returns the share of the weight at or below a value.
     #[must_use]
     pub fn at_most(&self, value: f64) -> f64 {
         let index = self.steps.partition_point(|step| step.value <= value);
@@ -131,12 +132,13 @@ impl Distribution {
             .map_or(0.0, |before| self.steps[before].at_most)
     }
 
-    /// The Wasserstein-1 distance: the area between the two distribution functions, in the values' unit; by how much an
-    /// observation has to be moved on average to make one of the other. `scipy.stats.wasserstein_distance`.
+    /// Returns the Wasserstein-1 distance in the unit of the values: the area between the two distribution functions,
+    /// or how far observations must move on average to turn one distribution into the other. Equal to
+    /// `scipy.stats.wasserstein_distance`.
     ///
     /// # Errors
     ///
-    /// When it is too large for a number.
+    /// Returns an error if the distance overflows.
     ///
     /// ```
     /// use tokengauge_stats::drift::Distribution;

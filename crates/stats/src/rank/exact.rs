@@ -1,13 +1,14 @@
-//! The exact distribution of U, without ties.
+//! The exact distribution of U without ties.
 
-/// How many orders of the values have each U.
+/// The number of orders of the values for each U.
 pub struct Exact {
-    /// The probability that U is at most the index; by symmetry one half of them would do.
+    /// The probability that U is at most the index.
     at_most: Vec<f64>,
 }
 
 impl Exact {
-    /// Of two sample sizes, one of them at most 8 and their product at most a million: the counts then fit.
+    /// Counts the orders for two sample sizes. One size must be at most 8 and the product at most a million, so that
+    /// the counts fit.
     pub fn new(first: usize, second: usize) -> Self {
         let counts = counts(first.min(second), first.max(second));
         let all = counts.iter().sum::<u128>() as f64;
@@ -21,14 +22,13 @@ impl Exact {
         }
     }
 
-    /// The probability of a U of at most `u`.
     pub fn at_most(&self, u: usize) -> f64 {
         self.at_most.get(u).copied().unwrap_or(1.0)
     }
 }
 
-/// The coefficients of the Gaussian binomial coefficient, ∏ (1 − q^(large + i)) / (1 − q^i) for i up to `small`. What is between
-/// may be negative or too large; arithmetic modulo 2^128 is exact all the same where the results fit.
+/// Returns the coefficients of the Gaussian binomial coefficient, ∏ (1 − q^(large + i)) / (1 − q^i) for i up to
+/// `small`. Intermediate values may be negative or overflow, but arithmetic modulo 2^128 is exact if the results fit.
 fn counts(small: usize, large: usize) -> Vec<u128> {
     let mut counts = vec![0_u128; small * large + 1];
     counts[0] = 1;
@@ -47,7 +47,6 @@ fn counts(small: usize, large: usize) -> Vec<u128> {
 mod tests {
     use super::*;
 
-    /// Every choice of positions for the smaller sample, counted one by one.
     fn one_by_one(small: usize, large: usize) -> Vec<u128> {
         let mut counts = vec![0; small * large + 1];
         for positions in 0_u32..1 << (small + large) {

@@ -1,14 +1,13 @@
-//! Ranks of two samples taken together.
+//! Ranks of the pooled values of two samples.
 
-/// What the tests need of the ranks.
 pub struct Ranks {
     first: usize,
     second: usize,
-    /// The sum of the first sample's ranks, equal values sharing the mean of theirs.
+    /// The sum of the ranks of the first sample. Equal values share their mean rank.
     sum: f64,
-    /// Σ t³ − t over the groups of t equal values.
+    /// Σ t³ − t over the groups of t equal values in the pooled samples.
     ties: f64,
-    /// The same over the groups within each sample.
+    /// Σ t³ − t over the groups of t equal values within each sample.
     ties_within: f64,
 }
 
@@ -26,7 +25,7 @@ impl Ranks {
             ties_within: 0.0,
         };
         let mut before = 0;
-        // Not by bits: 0 and −0 are equal.
+        // Compares values instead of bits, because 0 and −0 are equal.
         for equal in values.chunk_by(|left, right| left.0 == right.0) {
             let of_first = equal.iter().filter(|(_, is_first)| *is_first).count();
             ranks.sum += of_first as f64 * (before as f64 + (equal.len() + 1) as f64 / 2.0);
@@ -50,12 +49,13 @@ impl Ranks {
         self.ties_within > 0.0
     }
 
-    /// The standard deviation of U when both samples are from one distribution.
+    /// Returns the standard deviation of U if both samples come from one distribution.
     pub fn deviation(&self) -> f64 {
         self.deviation_with(self.ties)
     }
 
-    /// The same when the samples are moved against each other, so that no value of one equals one of the other.
+    /// Returns the standard deviation of U if the samples are shifted so that no value of one equals a value of the
+    /// other.
     pub fn deviation_within(&self) -> f64 {
         self.deviation_with(self.ties_within)
     }
@@ -69,7 +69,6 @@ impl Ranks {
     }
 }
 
-/// t³ − t.
 fn cubes(count: usize) -> f64 {
     let count = count as f64;
     count.powi(3) - count

@@ -1,4 +1,4 @@
-//! How much a run still moves.
+//! The slope of a run.
 
 use crate::check;
 use crate::distribution::student_quantile;
@@ -6,45 +6,46 @@ use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use crate::moments::{self, product};
 
-/// The least number of points of a slope.
+/// The minimum number of points for a slope.
 pub const MIN_POINTS: usize = 10;
 
-/// How a series moves over its length.
+/// The slope of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
-    /// The mean of the series, in its unit: what a change is relative to.
+    /// The mean of the series, in its unit. Changes are relative to it.
     pub level: f64,
-    /// The slope of the line of least squares, in the unit per observation.
+    /// The least-squares slope, in the unit of the series per observation.
     pub per_step: f64,
-    /// The change along that line from the first observation to the last, as a share of the level: 0.05 is 5 % up.
+    /// The change along the least-squares line from the first observation to the last, as a share of the level: 0.05 is
+    /// 5 % up.
     pub change: f64,
-    /// The interval of that share.
+    /// The interval of `change`.
     pub interval: Interval,
 }
 
 impl Slope {
-    /// Whether the change is shown to be small: its whole interval lies between −limit and +limit.
+    /// Returns whether the change is shown to be small: its whole interval lies between −limit and +limit.
     #[must_use]
     pub fn is_within(&self, limit: f64) -> bool {
         self.interval.is_within(-limit, limit)
     }
 }
 
-/// The line of least squares through a series in equal steps, and the interval of its change relative to the level.
+/// Fits a least-squares line to a series in equal steps and returns the interval of its relative change.
 ///
-/// Neighbours that depend on each other count for less: with the correlation r of neighbouring residuals, where it is above 0,
-/// n points are worth [`effective`] = n (1 − r) / (1 + r) independent ones, by which the standard error and Student's t are
-/// taken. It assumes a straight line plus noise that is about an autoregression of order 1. With r = 0.7 and 300 points, 95 %
-/// intervals hold in 94 % of all runs. Slow movements under much independent noise hide from r: means of some seconds show them
-/// better than single seconds.
+/// Dependent neighbours reduce the effective number of points. If the correlation r of neighbouring residuals is above
+/// 0, n points count as [`effective`] = n (1 − r) / (1 + r) independent points for the standard error and Student's t.
+/// It assumes a straight line plus noise that is roughly an autoregression of order 1. With r = 0.7 and 300 points, 95
+/// % intervals contain the truth in 94 % of runs. r does not reveal slow movements under much independent noise;
+/// averages over several seconds show them better than single seconds.
 ///
 /// Source: Santer et al., "Statistical significance of trends and trend differences in layer-average atmospheric temperature
 /// time series", Journal of Geophysical Research 105 (2000), the method "AdjSE + AdjDF".
 ///
 /// # Errors
 ///
-/// With fewer than [`MIN_POINTS`] points, or such dependent ones that they are worth fewer than 3; when one is not finite, and
-/// when the level is 0.
+/// Returns an error for fewer than [`MIN_POINTS`] points, for an effective number of points below 3, for a point that
+/// is not finite, and for a level of 0.
 ///
 /// ```
 /// use tokengauge_stats::steady::slope;
@@ -77,8 +78,8 @@ pub fn slope(series: &[f64], confidence: f64) -> Result<Slope> {
     })
 }
 
-/// How many independent points a series of dependent ones is worth, by the correlation of neighbours; all of them where it is not
-/// above 0.
+/// Returns the effective number of independent points of a dependent series, from the correlation of neighbours. A
+/// correlation of 0 or below keeps all points.
 ///
 /// ```
 /// use tokengauge_stats::steady::effective;
@@ -91,7 +92,7 @@ pub fn effective(points: usize, correlation: f64) -> f64 {
     points as f64 * (1.0 - correlation) / (1.0 + correlation)
 }
 
-/// A line of least squares.
+/// A least-squares line.
 struct Line {
     slope: f64,
     residuals: Vec<f64>,
@@ -116,8 +117,8 @@ impl Line {
         }
     }
 
-    /// The correlation of neighboring residuals; 0 if they are only the rounding errors of a series on a line, which
-    /// depend on each other.
+    /// Returns the correlation of neighbouring residuals, or 0 if the residuals are only the rounding errors of a
+    /// straight line.
     fn neighbours(&self, level: f64) -> f64 {
         let rounding = self.residuals.len() as f64 * f64::EPSILON * level;
         let squares = product(&self.residuals, &self.residuals);

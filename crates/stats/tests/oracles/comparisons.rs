@@ -1,4 +1,4 @@
-//! drift, holm, mix, rank and split.
+//! Comparisons for drift, holm, mix, rank and split.
 
 use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! bootstrap, clustered, ratio, sequence, stratified, student and tail.
+//! Comparisons for bootstrap, clustered, ratio, sequence, stratified, student and tail.
 
 use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ fn block_lengths_and_intervals_are_those_of_arch() {
             let statistic = if name == "mean" { mean } else { median };
             let ours = bootstrap::interval(&case.series, statistic, options, &mut seeded(3))
                 .expect("an interval");
-            // Both are drawn at random: the ends differ by a few hundredths of the width.
+            // Both implementations draw at random, so the ends differ by a few hundredths of the width.
             let allowed = 0.06 * (theirs[1] - theirs[0]);
             assert!(
                 (ours.interval.lower - theirs[0]).abs() < allowed,
@@ -108,7 +108,7 @@ impl Arms {
         [0, 1].map(|arm| self.arms[arm].iter().map(unit).collect())
     }
 
-    /// GrowthBook counts the units of both arms, whatever share each has.
+    /// GrowthBook counts the units of both arms, whatever the share of each arm is.
     fn difference(&self) -> Estimate {
         let [a, b] = self.arms();
         Estimate {
@@ -169,7 +169,7 @@ fn stratified_ratios_are_those_of_a_regression_with_interactions() {
         let difference = ours.difference().expect("a difference");
         close(difference.value, case.difference[0], 1e-10);
         near(difference.variance, case.difference[1], 1e-7);
-        // Theirs is of the relative difference.
+        // The oracle's interval is for the relative difference.
         let log = ours.log_ratio().expect("a ratio");
         close(log.value.exp_m1(), case.relative[0], 1e-10);
         near(
@@ -228,7 +228,7 @@ fn sequences_of_two_arms_are_those_of_growthbook() {
     }
 }
 
-/// A mean of 0 of units with a variance of 1.
+/// The estimate of a mean of 0 from units with a variance of 1.
 fn standard(units: u64) -> Estimate {
     Estimate {
         value: 0.0,
@@ -250,7 +250,7 @@ fn margins_are_those_of_confseq_and_rho_is_lamberts() {
             let estimate = standard(*units);
             let ours = two_sided.interval(&estimate).expect("an interval").upper;
             near(ours, case.two_sided.margins[index], 1e-9);
-            // Theirs is exact, the paper's form an upper bound of it that is closer the smaller alpha is.
+            // The oracle is exact; the form of the paper is an upper bound of it, which is closer for a smaller alpha.
             let ours = one_sided.upper_bound(&estimate).expect("a bound");
             let ratio = ours / case.one_sided.margins[index];
             assert!(
@@ -296,7 +296,7 @@ fn calls_and_bounds_are_those_of_the_binomial_distribution() {
     }
 }
 
-/// What LoadGen prints: "Need to process at least 64 queries for early stopping", and 662 for its p99.
+/// LoadGen prints "Need to process at least 64 queries for early stopping", and 662 for its p99.
 #[test]
 fn loadgens_own_numbers() {
     assert_eq!(tail::calls_needed(0.90, 0.99), Ok(64));

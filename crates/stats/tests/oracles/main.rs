@@ -1,4 +1,4 @@
-//! Every function against a public implementation: make.py writes what they answer into this folder.
+//! Comparisons of every function with a public implementation. make.py writes the oracle results into this folder.
 
 mod comparisons;
 mod intervals;
@@ -8,7 +8,6 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 use tokengauge_stats::Interval;
 
-/// The cases of a file of make.py.
 fn fixture<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracles/{name}.json"));
     let text = std::fs::read_to_string(&path).expect("make.py writes it");
@@ -17,7 +16,7 @@ fn fixture<T: DeserializeOwned>(name: &str) -> Vec<T> {
     cases
 }
 
-/// Both agree, relative to their size, or to 1 where that is larger.
+/// Asserts equality relative to the size of the values, or to 1 if that is larger.
 #[track_caller]
 fn close(ours: f64, theirs: f64, tolerance: f64) {
     let scale = theirs.abs().max(1.0);
@@ -27,7 +26,7 @@ fn close(ours: f64, theirs: f64, tolerance: f64) {
     );
 }
 
-/// The same for small numbers, such as p values: relative to their size only.
+/// Asserts equality relative to the size of small values, such as p values.
 #[track_caller]
 fn near(ours: f64, theirs: f64, tolerance: f64) {
     assert!(

@@ -1,4 +1,4 @@
-//! change and steady.
+//! Comparisons for change and steady.
 
 use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;
@@ -36,8 +36,8 @@ impl Change {
         find(&self.series, &options).expect("a series")
     }
 
-    /// Whether all that otava left is significant between what it left, as it means it to be. It does not judge again the point
-    /// before one that was taken out, and passes deviations to the t test that are too small.
+    /// Returns whether all change points of otava are significant against each other by otava's own rule. otava does
+    /// not test again the point before a removed one, and passes standard deviations to the t test that are too small.
     fn is_consistent(&self) -> bool {
         self.points.iter().all(|point| point.p < self.max_p)
     }
@@ -71,7 +71,7 @@ fn steps_are_where_ruptures_finds_them() {
         .filter(|case| case.min_change > 0.0)
     {
         let indices: Vec<usize> = case.found(10).iter().map(|point| point.index).collect();
-        // One series has a step of 4 %, which is not to be found.
+        // One series has a step of 4 %, which must not be found.
         let is_small = case.points.is_empty() && !case.ruptures.is_empty();
         assert!(
             indices == case.ruptures || is_small,

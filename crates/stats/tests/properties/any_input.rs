@@ -1,4 +1,4 @@
-//! No panic, no NaN, no infinity, whatever is passed.
+//! No input causes a panic, NaN or infinity.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use tokengauge_stats::{
     tail,
 };
 
-/// Any number at all, or one of usual size, often the same one.
+/// Any number, or a number of usual size, which repeats often.
 fn any_number() -> impl Strategy<Value = f64> {
     prop_oneof![
         1 => any::<f64>(),
@@ -23,7 +23,7 @@ fn any_number() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Some lists are free of what is not finite, so that there is an answer.
+/// Some lists contain only finite values, so that a result exists.
 fn any_numbers(most: usize) -> impl Strategy<Value = Vec<f64>> {
     prop_oneof![
         vec(any_number(), 0..most),
@@ -47,7 +47,7 @@ fn is_probability(p: f64) -> bool {
     (0.0..=1.0).contains(&p)
 }
 
-/// An answer has this property; an error is as good.
+/// Asserts a property of a result. Errors are accepted.
 #[track_caller]
 fn check<T: std::fmt::Debug + Clone>(answer: Result<T>, property: impl Fn(T) -> bool) {
     if let Ok(answer) = answer {

@@ -1,4 +1,4 @@
-//! What holds for any input.
+//! Properties of the functions for any input.
 
 mod any_input;
 mod symmetries;

@@ -1,4 +1,4 @@
-//! What the definitions say of inputs that are related.
+//! Relations between the results of related inputs, from the definitions.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use tokengauge_stats::mix::{Group, Stratum, decompose};
 use tokengauge_stats::ratio::{Arm, Unit};
 use tokengauge_stats::{Interval, change, holm, rank, sequence, tail};
 
-/// Usual numbers, often equal ones.
+/// Numbers of usual size, which repeat often.
 fn usual(size: std::ops::Range<usize>) -> impl Strategy<Value = Vec<f64>> {
     let whole = (-20_i32..20).prop_map(f64::from);
     prop_oneof![vec(whole, size.clone()), vec(-100.0..100.0_f64, size)]

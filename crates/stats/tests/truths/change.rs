@@ -1,4 +1,4 @@
-//! change.
+//! Simulations for change.
 
 use crate::Draw;
 use tokengauge_stats::change::{Options, find};
@@ -50,7 +50,7 @@ fn noise_gives_few_change_points_and_none_of_ten_per_cent() {
 #[test]
 fn sides_have_the_least_number_of_points() {
     let mut draw = Draw::seeded(43);
-    // Six points at another level, and a step with six points after it.
+    // Six points at another level, then a step with six points after it.
     let level = |hour: usize| {
         if (30..36).contains(&hour) || hour >= 94 {
             2.0
@@ -72,7 +72,7 @@ fn sides_have_the_least_number_of_points() {
     );
 }
 
-/// A season less its median is about 0, where a share of the mean says nothing: the level is what the season was.
+/// A series less its seasonal median is about 0, so the change must be relative to the season's level.
 #[test]
 fn a_level_makes_shares_of_deviations() {
     let mut draw = Draw::seeded(44);

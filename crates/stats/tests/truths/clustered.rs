@@ -1,4 +1,4 @@
-//! clustered: quantiles, shares and their differences, of sessions with several calls each.
+//! Simulations for clustered: quantiles, shares and their differences, for sessions with several calls each.
 
 use crate::Draw;
 use tokengauge_stats::clustered::{
@@ -9,8 +9,8 @@ use tokengauge_stats::{Interval, Result};
 const RUNS: usize = 1_000;
 const SESSIONS: u32 = 80;
 
-/// Times of calls: those of a session have a part in common, which is half of their variance. The logarithm of all together is
-/// normal with a deviation of one half.
+/// Times of calls. Calls of a session share a random effect, which is half of their variance. The logarithm of all
+/// times is normal with a standard deviation of one half.
 fn calls(draw: &mut Draw, session: u32, common: f64, level: f64) -> Vec<Observation> {
     let count = 1 + (-6.0 * draw.uniform().ln()) as usize;
     let half = 0.5 * 0.5_f64.sqrt();
@@ -18,7 +18,7 @@ fn calls(draw: &mut Draw, session: u32, common: f64, level: f64) -> Vec<Observat
     (0..count).map(|_| (time(draw), session)).collect()
 }
 
-/// The value that the share of all calls is not above, at a level of 1.
+/// The true quantile at `share` for a level of 1.
 fn truth(share: f64) -> f64 {
     let deviations = match share {
         0.1 => -1.281_551_6,
@@ -29,7 +29,7 @@ fn truth(share: f64) -> f64 {
     (0.5_f64 * deviations).exp()
 }
 
-/// A bound that there are too few calls for is as far away as can be.
+/// A bound that has too few calls is infinitely far away.
 fn interval(sample: &Sample, share: f64) -> Interval {
     let bounds = sample.quantile_interval(share, 0.95).expect("units");
     Interval {
@@ -38,7 +38,8 @@ fn interval(sample: &Sample, share: f64) -> Interval {
     }
 }
 
-/// That 94 to 98 of 100 intervals hold: order statistics are somewhat careful, few units somewhat less.
+/// Asserts that 94 to 98 of 100 intervals contain the truth. Order statistics are slightly conservative, and few units
+/// make slightly too narrow intervals.
 #[track_caller]
 fn holds(held: usize, runs: usize, what: &str) {
     let share = held as f64 / runs as f64;
@@ -94,7 +95,7 @@ fn shares_of_sessions_hold_as_often_as_they_say() {
         let mut held = 0;
         for _ in 0..RUNS {
             let session = |_| {
-                // Half of the sessions fail twice as often, the others never.
+                // Half of the sessions fail at twice the rate, the others never.
                 let fails = if draw.uniform() < 0.5 {
                     2.0 * rate
                 } else {
@@ -112,8 +113,8 @@ fn shares_of_sessions_hold_as_often_as_they_say() {
     }
 }
 
-/// How often the interval of the relative difference of two medians holds, and how wide it is; `together` sessions have calls of
-/// both.
+/// Returns how often the interval of the relative difference of two medians contains the truth, and how wide it is.
+/// `together` sessions have calls of both samples.
 fn differences(together: bool) -> (usize, f64) {
     let mut draw = Draw::seeded(14);
     let (mut held, mut width) = (0, 0.0);

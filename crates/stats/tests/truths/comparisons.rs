@@ -1,4 +1,4 @@
-//! rank, holm, drift and mix.
+//! Simulations for rank, holm, drift and mix.
 
 use crate::{Draw, about};
 use tokengauge_stats::drift::{Distribution, distance, stability_index};
@@ -38,7 +38,8 @@ fn shifts_are_inside_their_intervals_as_often_as_they_say() {
     }
 }
 
-/// Eight metrics without any difference: Holm rejects one or more in at most 5 % of the runs, unadjusted p values in 34 %.
+/// Eight metrics without a difference: Holm rejects at least one in at most 5 % of the runs, unadjusted p values in 34
+/// %.
 #[test]
 fn holm_keeps_the_rate_of_false_rejections_of_all_together() {
     let mut draw = Draw::seeded(23);
@@ -59,17 +60,17 @@ fn distances_of_known_distributions() {
     let mut of =
         |level: f64| Distribution::of_sample(&sample(&mut draw, 20_000, level)).expect("a sample");
     let (reference, same, moved) = (of(0.0), of(0.0), of(1.0));
-    // The quarters of a normal distribution are 1.349 standard deviations apart.
+    // The quartiles of a normal distribution are 1.349 standard deviations apart.
     assert!((reference.interquartile_range() - 1.349).abs() < 0.04);
     assert!(distance(&reference, &same).expect("a distance") < 0.03);
     assert!((distance(&reference, &moved).expect("a distance") - 1.0 / 1.349).abs() < 0.03);
     assert!(stability_index(&reference, &same).expect("an index") < 0.01);
-    // Between normal distributions one deviation apart the index over all values is 1; ten bins see most of it.
+    // For normal distributions one standard deviation apart, the exact index is 1; ten bins capture most of it.
     let index = stability_index(&reference, &moved).expect("an index");
     assert!((0.85..1.0).contains(&index), "{index}");
 }
 
-/// More long prompts with nothing changed at equal length; and the same prompts, slower.
+/// Two cases: more long prompts with equal speed at each length, and equal prompts that are slower.
 #[test]
 fn mix_and_within_are_separate() {
     let group = |weight, mean| Group { weight, mean };

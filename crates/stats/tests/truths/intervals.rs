@@ -1,4 +1,4 @@
-//! bootstrap, student, ratio and tail.
+//! Simulations for bootstrap, student, ratio and tail.
 
 use crate::{Draw, about};
 use tokengauge_stats::bootstrap::{self, Options};
@@ -25,7 +25,6 @@ fn student_intervals_hold_as_often_as_they_say() {
     }
 }
 
-/// How often the interval of the mean holds, with blocks of a length.
 fn bootstrap_holds(correlation: f64, block: Option<usize>) -> usize {
     let (mut draw, mut random) = (Draw::seeded(2), seeded(2));
     let options = Options {
@@ -52,7 +51,7 @@ fn blocks_make_intervals_hold_for_dependent_series() {
     assert!(single < 320, "{single} of 400 without blocks");
 }
 
-/// The resamples' mean has a variance that is known: that of the means of all blocks over the number of blocks.
+/// The variance of the resampled mean is known: the variance of the block means over the number of blocks.
 #[test]
 fn the_spread_of_the_bootstrap_is_that_of_its_blocks() {
     let series = Draw::seeded(3).autoregression(0.6, 200);
@@ -74,7 +73,6 @@ fn the_spread_of_the_bootstrap_is_that_of_its_blocks() {
     assert!((0.95..1.05).contains(&ratio), "{ratio}");
 }
 
-/// Sessions of one speed each, some with many calls; the calls of a session go together.
 fn sessions(draw: &mut Draw, speed: f64) -> Arm {
     let session = |_| {
         let seconds = 10.0 * draw.lognormal(0.7);
@@ -112,7 +110,7 @@ fn ratios_and_their_differences_hold_as_often_as_they_say() {
     }
 }
 
-/// LoadGen's bound is careful: with a mean of 1, the p99 of exponential times is ln 100.
+/// LoadGen's bound is conservative: for exponential times with a mean of 1, the p99 is ln 100.
 #[test]
 fn the_bound_of_a_percentile_holds_at_its_confidence() {
     let mut draw = Draw::seeded(5);

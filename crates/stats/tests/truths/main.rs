@@ -1,4 +1,5 @@
-//! Simulations with a known truth: how often intervals hold, tests err and changes are found. All seeds are fixed.
+//! Simulations with a known truth: coverage of intervals, error rates of tests and detection of changes. All seeds are
+//! fixed.
 
 mod change;
 mod clustered;
@@ -10,7 +11,6 @@ mod steady;
 use rand::RngExt;
 use tokengauge_stats::Generator;
 
-/// Draws from usual distributions.
 struct Draw(Generator);
 
 impl Draw {
@@ -18,23 +18,22 @@ impl Draw {
         Self(tokengauge_stats::seeded(seed))
     }
 
-    /// Above 0, up to 1.
+    /// A uniform number above 0, up to and including 1.
     fn uniform(&mut self) -> f64 {
         1.0 - self.0.random::<f64>()
     }
 
-    /// Standard normal, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (self.uniform(), self.uniform());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// With a mean of 1: times that are often short and sometimes long.
+    /// A lognormal number with a mean of 1, like times that are often short and sometimes long.
     fn lognormal(&mut self, deviation: f64) -> f64 {
         (deviation * self.normal() - deviation * deviation / 2.0).exp()
     }
 
-    /// A stationary series with a variance of 1, with this correlation of neighbours.
+    /// A stationary series with a variance of 1 and this correlation of neighbours.
     fn autoregression(&mut self, correlation: f64, length: usize) -> Vec<f64> {
         let mut value = self.normal();
         let fresh = (1.0 - correlation * correlation).sqrt();
@@ -46,7 +45,7 @@ impl Draw {
     }
 }
 
-/// `count` of `runs` is what a probability gives, within four standard deviations.
+/// Asserts that `count` of `runs` is within four standard deviations of a probability.
 #[track_caller]
 fn about(count: usize, runs: usize, probability: f64) {
     let (count, runs) = (count as f64, runs as f64);

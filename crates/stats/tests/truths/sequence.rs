@@ -1,4 +1,4 @@
-//! sequence and split: what is looked at after every unit.
+//! Simulations for sequence and split, with a look after every unit.
 
 use crate::Draw;
 use tokengauge_stats::ratio::{Arm, Unit, difference};
@@ -18,7 +18,6 @@ fn sequence(first_look: u64) -> Sequence {
     Sequence::new(options).expect("a sequence")
 }
 
-/// Adds units to two arms in turn and says at how many units in all `alarm` first holds.
 fn first_alarm(
     mut unit: impl FnMut(u64) -> Unit,
     mut alarm: impl FnMut(&Estimate) -> bool,
@@ -38,7 +37,6 @@ fn of_one(value: f64) -> Unit {
     }
 }
 
-/// Tokens and seconds of a session.
 fn session(draw: &mut Draw, speed: f64) -> Unit {
     let seconds = draw.lognormal(0.8);
     Unit {
@@ -79,7 +77,8 @@ fn two_equal_arms_give_no_more_alarms_than_allowed_with_a_look_after_every_unit(
     }
 }
 
-/// What the sequence is for: Student's interval, made for one look, raises many false alarms in the same runs.
+/// Shows why the sequence is needed: Student's interval, valid for a single look, raises many false alarms in the same
+/// runs.
 #[test]
 fn an_interval_for_one_look_gives_more_alarms_than_allowed() {
     let mut draw = Draw::seeded(12);

@@ -1,4 +1,4 @@
-//! steady.
+//! Simulations for steady.
 
 use crate::{Draw, about};
 use tokengauge_stats::steady::{Beginning, mser5, slope};
@@ -35,7 +35,6 @@ fn a_run_that_only_settles_late_is_not_steady() {
     assert_eq!(mser5(&run), Ok(Beginning::NotInFirstHalf));
 }
 
-/// How many of 1,000 intervals of a slope hold: 10 % up over 300 seconds.
 fn slopes_hold(seed: u64, correlation: f64) -> usize {
     let mut draw = Draw::seeded(seed);
     let run = |_: &usize| {
@@ -55,12 +54,12 @@ fn intervals_of_slopes_hold_about_as_often_as_they_say() {
     for (seed, correlation) in [(33, 0.0), (34, 0.7), (35, -0.4)] {
         let held = slopes_hold(seed, correlation);
         println!("{held} of 1,000 intervals hold with neighbours correlated by {correlation}");
-        // Negative dependence makes them wider than they need to be.
+        // Negative dependence makes the intervals wider than necessary.
         assert!(held >= 930, "{held} of 1,000");
     }
 }
 
-/// Its residuals are rounding errors.
+/// The residuals of a straight line are rounding errors.
 #[test]
 fn a_constant_series_is_steady() {
     for level in [0.1, 1.0 / 3.0, 150.0, 1e-9, 1e9] {
@@ -80,7 +79,8 @@ fn steady_is_what_is_shown_to_be() {
             |second: usize| 100.0 + rise * second as f64 / length as f64 + 10.0 * noise[second];
         (0..length).map(value).collect::<Vec<f64>>()
     };
-    // Flat, but in a short run that is not known; in a long one it is; and a rise of 15 % is none of it.
+    // A short flat run is too short to show that it is flat, a long one is long enough, and a rise of 15 % is never
+    // flat.
     let short = slope(&run(&mut draw, 60, 0.0), 0.95).expect("a run");
     let long = slope(&run(&mut draw, 2_000, 0.0), 0.95).expect("a run");
     let rising = slope(&run(&mut draw, 2_000, 15.0), 0.95).expect("a run");
@@ -90,7 +90,7 @@ fn steady_is_what_is_shown_to_be() {
     );
 }
 
-/// A flat run is taken for steady, and one at the limit only with the probability that the interval leaves on that side.
+/// A flat run counts as steady. A run at the limit does so only with the tail probability of the interval.
 #[test]
 fn a_slope_at_the_limit_is_seldom_taken_for_steady() {
     let mut draw = Draw::seeded(36);

@@ -1,4 +1,5 @@
-//! A trace of calls to replay: Mooncake's format, as AIPerf and guidellm read it and `bench` does.
+//! Writes a trace of calls for replay in Mooncake's format, which AIPerf, guidellm and `bench`
+//! read.
 
 use crate::columns::CallRow;
 use serde::Serialize;
@@ -6,18 +7,16 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use tokengauge_core::call::{CallRecord, OperationClass};
 
-/// A file of lines, and what it takes to write the next.
+/// The output file, and the state for the next line.
 pub(super) struct Trace {
     file: BufWriter<Box<dyn Write + Send>>,
-    /// When the first call began, in milliseconds since 1970.
     first: Option<i64>,
-    /// When the last call so far of each session ended, likewise.
+    /// When the last call so far of each session ended, in milliseconds since 1970.
     ended: HashMap<String, i64>,
-    /// Calls that are not written: they generate nothing, or their lengths are not known.
+    /// Calls that are not written, because they generate nothing or their lengths are unknown.
     pub(super) left_out: u64,
 }
 
-/// A call of the trace.
 #[derive(Serialize)]
 struct Line<'a> {
     /// Milliseconds since the first call began.
@@ -26,7 +25,8 @@ struct Line<'a> {
     output_length: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
-    /// Milliseconds after the end of the session's calls before; none for its first call, or one that began earlier.
+    /// Milliseconds since the previous calls of the session ended. `None` for the first call of a
+    /// session and for a call that began before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     delay: Option<i64>,
 }
@@ -57,7 +57,7 @@ impl Trace {
         self.write(&line)
     }
 
-    /// How long after its session's calls before a call began; notes when it ended.
+    /// The delay of a call that began at `began`. Also records when the call ended.
     fn delay(&mut self, record: &CallRecord, began: i64) -> Option<i64> {
         let took = record.seconds.duration.unwrap_or(0.0) * 1e3;
         let ended = began.saturating_add(took.round() as i64);
@@ -82,7 +82,6 @@ impl Trace {
     }
 }
 
-/// Input and output tokens of a generation, reported ones first.
 fn lengths(record: &CallRecord) -> Option<(u64, u64)> {
     let (reported, normalised) = (&record.tokens.reported, &record.tokens.normalised);
     let input = reported.input.or(normalised.input)?;

@@ -1,11 +1,12 @@
-//! Finds when an upstream became faster or slower by itself, so that a capacity curve is not drawn
-//! from two upstreams, in effect: that would show a knee where there is none.
+//! Finds when an upstream became faster or slower by itself. A capacity curve across such a change
+//! would mix two upstreams and show a knee where there is none.
 
 use crate::query::CapacitySums;
 use std::collections::BTreeMap;
 use tokengauge_stats::change::{Options, find};
 
-/// What a change point is: half a minute of buckets on each side, and a fifth faster or slower.
+/// Options for change points: at least half a minute of buckets on each side, and a fifth faster or
+/// slower.
 const OPTIONS: Options = Options {
     min_points: 3,
     min_change: 0.2,
@@ -13,24 +14,22 @@ const OPTIONS: Options = Options {
     max_p: 0.001,
     window: 50,
 };
-/// The share by which speeds at one concurrency differ between two upstreams.
+/// Two upstreams differ if their speeds at one concurrency differ by this share.
 const DIFFERS: f64 = 0.2;
-/// How long the difference has to have been seen, in milliseconds.
+/// Minimum duration of the difference, in milliseconds.
 const MIN_MILLIS: u64 = 3_000;
-/// A concurrency is looked at that was seen for so long, in milliseconds.
+/// Concurrencies with less time than this, in milliseconds, are ignored.
 const SEEN: u64 = 1_000;
 
-/// A stretch of time of one upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct CapacityBucket {
-    /// When it begins, seconds since 1970.
+    /// Start of the bucket in seconds since 1970.
     pub(crate) at: u64,
-    /// What was seen in it, by concurrency.
     pub(crate) sums: BTreeMap<u32, CapacitySums>,
 }
 
 impl CapacityBucket {
-    /// Tokens per second of one stream; `None` where none was decoding.
+    /// Tokens per second of one stream; `None` if no stream was decoding.
     fn speed(&self) -> Option<f64> {
         let (decoded, millis) = self.sums.values().fold((0, 0), |(decoded, millis), sums| {
             (decoded + sums.decoded, millis + sums.decode_millis)
@@ -40,18 +39,18 @@ impl CapacityBucket {
 }
 
 /// When the relation between concurrency and speed last changed, in seconds since 1970. `buckets`
-/// are in the order of time and of one length.
+/// are in the order of time and have one length.
 ///
-/// A jump in the speed of a stream may come from more streams at once, which is what a capacity
-/// curve shows. It is a change of the upstream where the same concurrency gives another speed
-/// before and after it, or where a few more streams give far less in all.
+/// A jump in the speed of a stream may come from more concurrent streams, which is what a capacity
+/// curve shows. It is a change of the upstream if one concurrency has different speeds before and
+/// after it, or if slightly more streams give much less total throughput.
 pub(crate) fn changed_at(buckets: &[CapacityBucket]) -> Option<u64> {
     let timed: Vec<&CapacityBucket> = buckets
         .iter()
         .filter(|bucket| bucket.speed().is_some())
         .collect();
     let speeds: Vec<f64> = timed.iter().filter_map(|bucket| bucket.speed()).collect();
-    // Too short a series has no change point.
+    // A series that is too short has no change point.
     let changes = find(&speeds, &OPTIONS).unwrap_or_default();
     let mut end = timed.len();
     for (place, change) in changes.iter().enumerate().rev() {
@@ -77,7 +76,7 @@ fn merged(buckets: &[&CapacityBucket]) -> BTreeMap<u32, CapacitySums> {
     all
 }
 
-/// Whether two times cannot be of one capacity curve.
+/// Whether two times cannot be on one capacity curve.
 fn differ(before: &BTreeMap<u32, CapacitySums>, after: &BTreeMap<u32, CapacitySums>) -> bool {
     let (mut contrary, mut alike) = (0, 0);
     for (concurrency, later) in after {
@@ -101,7 +100,7 @@ fn differ(before: &BTreeMap<u32, CapacitySums>, after: &BTreeMap<u32, CapacitySu
     contrary >= MIN_MILLIS && contrary > alike
 }
 
-/// Whether of two neighbouring concurrencies the higher one gives far less in all.
+/// Whether the higher of two neighbouring concurrencies gives much less total throughput.
 fn contradict(one: (u32, &CapacitySums), other: (u32, &CapacitySums)) -> bool {
     let (low, high) = if one.0 < other.0 {
         (one, other)
@@ -116,10 +115,9 @@ fn contradict(one: (u32, &CapacitySums), other: (u32, &CapacitySums)) -> bool {
 mod tests {
     use super::*;
 
-    /// Buckets of ten seconds, each with a concurrency and the tokens per second of one stream.
     fn buckets(seen: &[(u32, f64)]) -> Vec<CapacityBucket> {
         let bucket = |(place, (concurrency, speed)): (usize, &(u32, f64))| {
-            // A little uneven, as every backend is.
+            // A small variation, as in every backend.
             let speed = speed * (1.0 + 0.02 * ((place * 7 % 5) as f64 - 2.0));
             let tokens = (speed * 10.0 * f64::from(*concurrency)) as u64;
             let sums = CapacitySums {

@@ -1,5 +1,3 @@
-//! What calls cost over time, by something they have in common.
-
 use super::timed_call::TimedCall;
 use super::totals::tokens;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs};
@@ -7,7 +5,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use tokengauge_core::time::Timestamp;
 
-/// The costs of `calls`, which are those that the query's filter selects.
 pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) -> Costs {
     let mut groups: HashMap<Option<String>, BTreeMap<u64, CostSums>> = HashMap::new();
     for past in calls {

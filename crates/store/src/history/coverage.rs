@@ -1,10 +1,7 @@
-//! How many calls have a cost and a speed, and why the others have none.
-
 use super::matching::matches;
 use super::timed_call::TimedCall;
 use crate::query::{Coverage, Filter};
 
-/// The coverage of the `calls` that the filter selects and whose class counts.
 pub fn coverage<'a>(calls: impl Iterator<Item = TimedCall<'a>>, filter: &Filter) -> Coverage {
     let mut coverage = Coverage::default();
     if let Some(filter) = filter.of_counted_classes() {

@@ -1,5 +1,3 @@
-//! Distributions of what calls at hand are like.
-
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
 use crate::query::{DistributionSelector, DistributionSeries, Distributions, hours};
@@ -7,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::model_of;
 
-/// The distributions by model, route and workload of calls that began in whole hours: from the one that
-/// `since` is in to the one that `until` is in. The same as of the ledger; calls come with the streams in
-/// flight on their upstream when they began.
+/// The distributions by model, route and workload of calls that began in whole hours: from the hour
+/// of `since` to the hour of `until`. The result equals the ledger's. Each call comes with the
+/// number of streams in flight on its upstream when it began.
 pub fn distributions<'a>(
     calls: impl Iterator<Item = (TimedCall<'a>, Option<u32>)>,
     selector: &DistributionSelector,
@@ -23,7 +21,6 @@ pub fn distributions<'a>(
     found
 }
 
-/// The distributions of each hour, by its beginning, of all that match together.
 pub fn hourly_distributions<'a>(
     calls: impl Iterator<Item = (TimedCall<'a>, Option<u32>)>,
     selector: &DistributionSelector,

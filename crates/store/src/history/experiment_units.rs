@@ -1,5 +1,3 @@
-//! Experiments by unit, of calls at hand.
-
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
 use crate::query::{
@@ -8,7 +6,6 @@ use crate::query::{
 };
 use std::collections::BTreeMap;
 
-/// The units of an experiment: the same as of the ledger.
 pub fn experiment_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &UnitQuery,
@@ -18,7 +15,6 @@ pub fn experiment_units<'a>(
     tally.units()
 }
 
-/// The calls that match, summed by unit: the same as of the ledger. All are read.
 pub fn call_units<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &CallUnitQuery,
@@ -55,7 +51,6 @@ fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Optio
     }
 }
 
-/// The units of an experiment, of calls that come one after the other.
 #[derive(Clone, Debug)]
 pub struct UnitTally {
     query: UnitQuery,
@@ -72,11 +67,11 @@ impl UnitTally {
         }
     }
 
-    /// Adds a call; one that is not of the experiment changes nothing.
+    /// Adds a call, unless it does not belong to the experiment.
     pub fn add(&mut self, call: &TimedCall<'_>) {
         let (record, query) = (call.record, &self.query);
         let figures = CallFigures::of(record, None);
-        // The enclosing call adds what a unit did.
+        // The enclosing call already contains the work of a nested call.
         if call.nested
             || !figures.counts()
             || record.experiment.as_deref() != Some(&query.experiment)

@@ -1,5 +1,3 @@
-//! Groups calls by model, workload and other dimensions.
-
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
 use super::totals::Totals;
@@ -7,10 +5,8 @@ use crate::query::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The experience bands: their lower bounds.
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
 
-/// The calls that have the same values.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     totals: Totals,
@@ -43,7 +39,6 @@ impl Group {
         self.reported_seconds += decode;
     }
 
-    /// Adds a call without its speed and time to first token.
     pub fn add_unmeasured(&mut self, past: &TimedCall<'_>) {
         self.totals.add(past);
     }
@@ -90,7 +85,6 @@ impl Group {
     }
 }
 
-/// The number of values in each band.
 fn bands(sorted: &[f64]) -> Vec<Band> {
     let below = |bound: f64| sorted.partition_point(|tps| *tps < bound);
     let uppers = BANDS.iter().skip(1).map(|bound| Some(*bound)).chain([None]);
@@ -117,7 +111,6 @@ impl Groups {
         }
     }
 
-    /// What a call has of each dimension: the names of its group.
     pub fn names(&self, past: &TimedCall<'_>) -> Vec<Option<String>> {
         let value = |by: &Dimension| by.of(past.record).map(Cow::into_owned);
         self.dimensions.iter().map(value).collect()
@@ -127,7 +120,6 @@ impl Groups {
         self.groups.entry(names).or_default()
     }
 
-    /// The rows; those with most calls first.
     pub fn rows(self) -> Vec<GroupRow> {
         let groups = self.groups.into_iter();
         let mut rows: Vec<_> = groups.map(|(names, group)| group.row(names)).collect();
@@ -136,7 +128,7 @@ impl Groups {
     }
 }
 
-/// The rows of `calls` grouped by `dimensions`; those with most calls first.
+/// The rows of `calls` grouped by `dimensions`, largest number of calls first.
 pub fn groups<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     dimensions: &[Dimension],

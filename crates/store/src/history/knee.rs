@@ -1,21 +1,21 @@
-//! Finds the knee of a capacity curve, beyond which more concurrent streams bring no throughput.
+//! Finds the knee of a capacity curve: the concurrency above which throughput does not grow.
 
 use super::changed_upstream::{CapacityBucket, changed_at};
 use crate::query::{CapacityPoint, CapacityRow, CapacitySums, Knee};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Concurrencies that were seen for fewer seconds are ignored.
+/// Concurrencies with fewer seconds are ignored.
 const MIN_SECONDS: u64 = 5;
-/// Beyond the knee an added stream brings less than this share of what one stream had at
-/// the lowest concurrency.
+/// Above the knee, an additional stream adds less than this share of one stream's throughput at the
+/// lowest concurrency.
 const PAYS: f64 = 0.1;
-/// The highest concurrency must be this factor above the knee, and at least two streams, since
+/// The highest concurrency must exceed the knee by this factor and by at least two streams, because
 /// one flat step may be chance.
 const BEYOND: f64 = 1.25;
 
-/// The capacity of `upstream`, with its knee or why there is none. `points` are ascending by
-/// concurrency.
+/// The capacity of `upstream`, with its knee or the reason why there is none. `points` are sorted
+/// by ascending concurrency.
 pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
     let knee = knee(&points);
     CapacityRow {
@@ -27,8 +27,8 @@ pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
     }
 }
 
-/// The capacity of `upstream` in the time of these buckets. Where the upstream became faster or slower by
-/// itself, it is of the time since then alone.
+/// The capacity of `upstream` in the time of these buckets, or since the upstream last became
+/// faster or slower by itself.
 pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) -> CapacityRow {
     let changed = changed_at(buckets);
     let mut all: BTreeMap<u32, CapacitySums> = BTreeMap::new();
@@ -49,21 +49,15 @@ pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownKnee {
-    /// There are not two concurrencies with enough seconds each.
     #[error("too few concurrencies were seen for long enough")]
     TooFewPoints,
-    /// There was no throughput at the lowest concurrency.
     #[error("no tokens came at the lowest concurrency")]
     NoTokens,
-    /// Throughput still grows at the highest concurrency.
     #[error("throughput still grew near the highest concurrency seen, {highest}")]
-    StillGrowing {
-        /// The highest concurrency seen.
-        highest: u32,
-    },
+    StillGrowing { highest: u32 },
 }
 
-/// The least concurrency above which throughput does not grow; else why it is not known.
+/// The lowest concurrency above which throughput does not grow, or why it is unknown.
 pub fn knee(points: &[CapacityPoint]) -> Result<Knee, UnknownKnee> {
     let enough = |point: &&CapacityPoint| point.concurrency > 0 && point.seconds >= MIN_SECONDS;
     let seen: Vec<_> = points.iter().filter(enough).collect();
@@ -117,7 +111,7 @@ mod tests {
         ]);
         let row = capacity_of("u", curve);
         let knee = row.knee.expect("a knee");
-        // From 8 to 16 it is 30 / 8 = 3.75 a stream, of 50 at first.
+        // From 8 to 16 streams, each adds 30 / 8 = 3.75, compared with 50 for the first.
         assert_eq!((knee.concurrency, knee.system_tps), (8, 390.0));
         assert_eq!(row.reason, None);
     }

@@ -1,10 +1,7 @@
-//! Which calls match a filter.
-
 use super::timed_call::TimedCall;
 use crate::query::{Dimension, Filter, SessionQuery};
 use tokengauge_core::call::CallRecord;
 
-/// Whether a call matches. Names match as a whole.
 pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
     filter.since.is_none_or(|since| past.started >= since)
         && filter.until.is_none_or(|until| past.started < until)
@@ -16,13 +13,11 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
         && filter.has_class(past.record.operation_class)
 }
 
-/// Whether a call without a figure has none for the reason that is asked for.
 fn lacks<R: PartialEq>(wanted: &Option<R>, reason: Option<R>) -> bool {
     wanted.is_none() || *wanted == reason
 }
 
-/// Whether the session of `calls` matches: each part of the filter may be matched by
-/// another call.
+/// Whether the session of `calls` matches. Different calls may match different parts of the filter.
 pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
     let filter = &query.filter;
     let any = |is: &dyn Fn(&TimedCall<'_>) -> bool| calls.iter().any(is);

@@ -1,13 +1,10 @@
-//! Exact quantiles of values in memory.
-
-/// The value that a share of `sorted` (ascending) does not exceed: by nearest rank, so
-/// that it is one of the values. `None` of nothing.
+/// The `share` quantile of `sorted` (ascending) by nearest rank, so that it is one of the values.
+/// `None` if `sorted` is empty.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// The finite values, ascending.
 pub(super) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let mut values: Vec<f64> = finite.collect();

@@ -1,5 +1,3 @@
-//! Groups calls by session.
-
 use super::matching::matches_session;
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
@@ -11,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::Timestamp;
 
-/// All sessions of `calls` that `query` selects, in its order, then by id, without paging.
+/// All sessions of `calls` that `query` selects, in the order of the query, then by id, without
+/// paging.
 pub fn sessions<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,
@@ -27,8 +26,8 @@ pub fn sessions<'a>(
     all
 }
 
-/// The durations, in seconds, of the sessions that `query` selects and whose last call so far
-/// ended before its `until`.
+/// Durations in seconds of the sessions that `query` selects and whose last call so far ended
+/// before its `until`.
 pub fn task_seconds<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,
@@ -64,7 +63,7 @@ fn by_session<'a>(
         .filter(|(_, calls)| matches_session(query, calls))
 }
 
-/// The row of a session from its `calls`, at least one. Nested calls add nothing.
+/// The row of a session from its `calls`, which must not be empty. Nested calls add nothing.
 pub(super) fn session(id: &str, mut calls: Vec<TimedCall<'_>>) -> SessionRow {
     calls.sort_by(|one, other| {
         (one.started, &one.record.id).cmp(&(other.started, &other.record.id))
@@ -110,7 +109,7 @@ pub(super) fn session(id: &str, mut calls: Vec<TimedCall<'_>>) -> SessionRow {
     }
 }
 
-/// The time with at least one call in progress; `calls` are in the order of their start.
+/// The time with at least one call in progress. `calls` are in the order of their start.
 fn under_way(calls: &[TimedCall<'_>]) -> Duration {
     let (mut sum, mut reached) = (Duration::ZERO, SystemTime::UNIX_EPOCH);
     for past in calls {
@@ -129,8 +128,8 @@ fn names<'a>(
     distinct.into_iter().map(str::to_owned).collect()
 }
 
-/// The value of the call that ended last, of those that have one, as in the ledger, which gets
-/// records when calls end.
+/// The value of the call that ended last among calls that have a value. The ledger does the same,
+/// because it gets records when calls end.
 fn newest<'a>(
     calls: &[TimedCall<'a>],
     of: impl Fn(&TimedCall<'a>) -> Option<&'a str>,
@@ -143,7 +142,6 @@ fn newest<'a>(
         .map(|(_, name)| name.to_owned())
 }
 
-/// The value that rows are ordered by.
 #[derive(Clone, Copy)]
 enum Value {
     Number(Option<f64>),
@@ -169,7 +167,7 @@ fn value(sort: SessionSort, session: &SessionRow) -> Value {
     }
 }
 
-/// Compares two values; unknown ones come last in either order.
+/// Compares two values. Unknown values come last in either order.
 fn compare(one: Value, other: Value, ascending: bool) -> Ordering {
     let turned = |ordering: Ordering| {
         if ascending {

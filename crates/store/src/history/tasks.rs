@@ -4,7 +4,6 @@ use super::quantile::{quantile, sorted};
 use crate::query::{TaskSeconds, Tasks};
 use std::time::Duration;
 
-/// The tasks by their `seconds`, in a window of that length.
 pub fn tasks(seconds: impl IntoIterator<Item = f64>, within: Option<Duration>) -> Tasks {
     let seconds = sorted(seconds);
     let count = seconds.len();

@@ -1,5 +1,3 @@
-//! Queries over call records, with results that can be computed by hand.
-
 use super::*;
 use crate::query::{Dimension, Filter, PhaseName, SeriesMetric, SessionQuery, SessionSort};
 use serde_json::{Value, json};
@@ -7,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_nanos;
 
-/// A chat that starts `second` seconds after 1970 and takes 4: 0.5 s to connect and
-/// upload, tokens from second 1 to 3 at 20 a second, the first half of them reasoning.
+/// A chat that starts `second` seconds after 1970 and takes 4 seconds: 0.5 s to connect and upload,
+/// and tokens from second 1 to 3 at 20 per second, the first half of them reasoning.
 fn call(second: u64, changes: Value) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let mut record = json!({
@@ -51,7 +49,7 @@ fn pasts(calls: &[CallRecord]) -> impl Iterator<Item = TimedCall<'_>> {
 fn a_session_is_summed_up_and_its_time_is_the_models_or_between() {
     let calls = [
         call(100, json!({"cost_usd": 0.5, "workload": "w"})),
-        // Beside the first: one second of both.
+        // Overlaps the first call by one second.
         call(
             103,
             json!({"agent": "b", "model": "n", "outcome": "timeout", "tps": {"output": null}}),
@@ -231,7 +229,7 @@ fn calls_are_grouped_with_their_tails_their_bands_and_their_price() {
         (Some(50.0), Some(10.0), Some(5.0), Some(1.0))
     );
     assert_eq!((tps.calls, row.ttft.calls), (100, 101));
-    // Each is decoded from its own first token to second 3.
+    // Each call is decoded from its own first token to second 3.
     let (tokens, seconds) = (1..=100).fold((0.0, 0.0), |(tokens, seconds), n| {
         let decode = 3.0 - f64::from(n) / 100.0;
         (tokens + f64::from(n) * decode, seconds + decode)
@@ -282,7 +280,7 @@ fn a_time_series_has_a_point_for_every_step_and_is_bounded() {
     ];
     let is = is.map(|(at, calls, p10, p90)| (at.to_owned(), calls, p10, p90));
     assert_eq!(points, is);
-    // The second call's tokens came in the minute after the one in which it began.
+    // The tokens of the second call arrived in the minute after its start.
     assert_eq!(series.points[0].tokens_per_second, Some(41.0 / 60.0));
     assert_eq!(series.points[1].tokens_per_second, Some(41.0 / 60.0));
     let far = [call(0, json!({})), call(1_000_000, json!({}))];

@@ -1,5 +1,4 @@
-//! Throughput over time and by concurrency since the process started, for proxies without a
-//! ledger.
+//! Throughput over time and by concurrency since the process started, for proxies without a ledger.
 
 use super::changed_upstream::CapacityBucket;
 use super::knee::capacity_since_change;
@@ -11,14 +10,14 @@ use tokengauge_core::throughput::{
     BusySecond, RateFilter, RateKey, ThroughputDelta, ThroughputTick,
 };
 
-/// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
+/// Maximum number of seconds that are kept, summed over places: 55 hours for one place, three hours
+/// for twenty places.
 const MAX_CELLS: usize = 200_000;
-/// Seconds of a bucket, in which the capacity curve is kept to see when an upstream changes.
+/// Length in seconds of the buckets in which changes of an upstream are detected.
 const BUCKET: u64 = 10;
-/// Buckets of an upstream that are kept, the newest: of a day in which it was never idle.
+/// Maximum number of buckets per upstream: one day without idle time.
 const MAX_BUCKETS: usize = 8_640;
 
-/// The throughput that the meter reported, second by second.
 #[derive(Debug, Default)]
 pub struct ThroughputHistory {
     seen: Mutex<Seen>,
@@ -26,10 +25,10 @@ pub struct ThroughputHistory {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The capacity of each upstream over time.
+    /// Throughput of each upstream over time.
     buckets: BTreeMap<Arc<str>, VecDeque<CapacityBucket>>,
     places: HashMap<RateKey, u32>,
-    /// By second: a place's number, its streamed and its spread tokens.
+    /// For each second: index of the place, its streamed and its spread tokens.
     seconds: BTreeMap<u64, Vec<(u32, i64, i64)>>,
     cells: usize,
 }
@@ -54,7 +53,6 @@ impl ThroughputHistory {
         }
     }
 
-    /// The throughput of each upstream by concurrency, or of the one that is `wanted`.
     pub fn rows(&self, wanted: Option<&str>) -> Vec<CapacityRow> {
         let mut seen = self.seen();
         let meant = seen
@@ -66,7 +64,6 @@ impl ThroughputHistory {
             .collect()
     }
 
-    /// Tokens by second, streamed and spread, of what `filter` selects.
     pub fn seconds(&self, filter: &RateFilter) -> Vec<(u64, f64, f64)> {
         let seen = self.seen();
         let meant: HashMap<u32, bool> = seen
@@ -88,7 +85,7 @@ impl ThroughputHistory {
 }
 
 impl Seen {
-    /// Adds a second to its bucket; a late one may be of one before the last.
+    /// Adds a second to its bucket. A late second may belong to an earlier bucket than the last.
     fn add_capacity(&mut self, second: &BusySecond) {
         let at = second.second - second.second % BUCKET;
         let buckets = self

@@ -1,14 +1,14 @@
-//! Parses instants and durations of queries.
+//! Parses times and durations in queries.
 
 use std::time::{Duration, SystemTime};
 
-/// RFC 3339 in UTC, or a duration back from `now`.
+/// Parses RFC 3339 in UTC, or a duration before `now`.
 pub fn instant(text: &str, now: SystemTime) -> Option<SystemTime> {
     let ago = duration(text).and_then(|ago| now.checked_sub(ago));
     ago.or_else(|| humantime::parse_rfc3339(text).ok())
 }
 
-/// A whole number of seconds, minutes, hours, days or weeks: at most six digits.
+/// Parses a whole number of seconds, minutes, hours, days or weeks, with at most six digits.
 pub fn duration(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let seconds = match unit {

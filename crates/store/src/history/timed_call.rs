@@ -1,17 +1,15 @@
-//! A finished call on the wall clock.
-
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_meter::FinishedCall;
 
-/// A finished call on the wall clock.
+/// A finished call with its start and end on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedCall<'a> {
     pub record: &'a CallRecord,
-    /// When its request head had been read.
+    /// When the proxy had read the request head.
     pub started: SystemTime,
     pub ended: SystemTime,
-    /// Whether it was made for another call, which counts for the session.
+    /// Whether the call is nested in another call, which counts for the session.
     pub nested: bool,
 }
 
@@ -26,7 +24,6 @@ impl<'a> TimedCall<'a> {
         }
     }
 
-    /// The same of a call that the meter has just finished.
     pub fn of_finished(finished_call: &'a FinishedCall) -> TimedCall<'a> {
         TimedCall {
             nested: finished_call.nested,
@@ -34,16 +31,16 @@ impl<'a> TimedCall<'a> {
         }
     }
 
-    /// Whether it went wrong, and not because the agent left.
+    /// Whether the call failed. A call that its agent cancelled did not fail.
     pub fn failed(&self) -> bool {
         let outcome = self.record.outcome;
         !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
     }
 
-    /// The tokens after the first chunk and the seconds they took, where it has a speed.
+    /// The tokens after the first chunk and the seconds they took, if the call has a speed.
     pub fn decode(&self) -> Option<(f64, f64)> {
         let tps = self.record.tps.output.filter(|tps| tps.is_finite())?;
-        // What a server began by itself began with its first token.
+        // A response that the server started by itself begins with its first token.
         let first = self.record.seconds.ttft.unwrap_or(0.0);
         let seconds = self.record.seconds.last_token? - first;
         Some((tps * seconds, seconds))

@@ -1,5 +1,3 @@
-//! Calls over time.
-
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
 use crate::query::{Point, SeriesMetric, Timeseries};
@@ -10,10 +8,9 @@ use tokengauge_core::call::{CallRecord, TpsUnavailable};
 use tokengauge_core::throughput::{Generated, Steps};
 use tokengauge_core::time::since_1970;
 
-/// Points of a time series at most: the newest.
+/// Maximum number of points of a time series; older points are left out.
 pub const MAX_POINTS: usize = 1000;
 
-/// The calls that began within a step.
 #[derive(Default)]
 struct Step {
     calls: u64,
@@ -21,10 +18,10 @@ struct Step {
     values: Vec<f64>,
 }
 
-/// The points of `calls` by their start, in steps of whole `step`s since 1970, from the first
-/// call to the last. `seconds` are streamed and spread tokens by second where these are known,
-/// which go on after the last call's start; else the tokens of the calls lie evenly where they
-/// were generated.
+/// The points of `calls` by their start, in steps on multiples of `step` since 1970, from the first
+/// call to the last. `seconds` are streamed and spread tokens by second, if known; they may
+/// continue after the last call's start. Otherwise the tokens of each call are spread evenly over
+/// the time of its generation.
 pub fn timeseries<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     metric: SeriesMetric,
@@ -89,7 +86,7 @@ impl Step {
     }
 }
 
-/// When a call generated how many tokens; `None` without tokens.
+/// When a call generated its tokens, and how many; `None` without tokens.
 fn generated_by(past: &TimedCall<'_>) -> Option<Generated> {
     let CallRecord {
         tokens,

@@ -1,10 +1,8 @@
-//! Sums over calls: tokens, dollars, decode speed.
-
 use super::timed_call::TimedCall;
 use crate::query::TokenSums;
 use tokengauge_core::call::{CallRecord, OperationClass};
 
-/// The tokens of a call: the provider's counts where reported, else our own.
+/// The tokens of a call, as reported by the provider, otherwise as counted.
 pub fn tokens(call: &CallRecord) -> TokenSums {
     let (reported, ours) = (&call.tokens.reported, &call.tokens.normalised);
     TokenSums {
@@ -15,7 +13,7 @@ pub fn tokens(call: &CallRecord) -> TokenSums {
     }
 }
 
-/// Sums over calls. What is unknown of all calls is `None`.
+/// Sums over calls. A sum is `None` if it is unknown for all calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) calls: u64,
@@ -23,12 +21,12 @@ pub(super) struct Totals {
     pub(super) tokens: TokenSums,
     pub(super) cost_usd: Option<f64>,
     pub(super) unpriced: u64,
-    /// What generations cost, and their output tokens where the cost is known.
+    /// Cost of generations, and the output tokens of the generations with a known cost.
     generation_usd: Option<f64>,
     priced_output: u64,
     decode_tokens: f64,
     decode_seconds: f64,
-    /// How long calls with a first token waited for it, and how long they took.
+    /// Times to first token and total durations of calls with a first token.
     ttft_seconds: f64,
     waited_seconds: f64,
 }
@@ -62,7 +60,6 @@ impl Totals {
         }
     }
 
-    /// Adds the time to first token of a call.
     pub(super) fn add_wait(&mut self, past: &TimedCall<'_>) {
         if let Some(ttft) = past.record.seconds.ttft {
             self.ttft_seconds += ttft;
@@ -70,17 +67,15 @@ impl Totals {
         }
     }
 
-    /// The share of the time to first token in all that calls took.
     pub(super) fn ttft_share(&self) -> Option<f64> {
         (self.waited_seconds > 0.0).then(|| self.ttft_seconds / self.waited_seconds)
     }
 
-    /// Decode tokens over decode seconds.
     pub(super) fn tps(&self) -> Option<f64> {
         (self.decode_seconds > 0.0).then(|| self.decode_tokens / self.decode_seconds)
     }
 
-    /// US dollars per million output tokens of the generations whose cost is known.
+    /// US dollars per million output tokens of the generations with a known cost.
     pub(super) fn usd_per_million_output(&self) -> Option<f64> {
         let cost = self.generation_usd.filter(|_| self.priced_output > 0)?;
         Some(cost / self.priced_output as f64 * 1e6)

@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
 
-/// The session of `calls`, which all name it, with every one of them by start; `None`
-/// without a call.
+/// The session of `calls`, which all belong to it, with all calls by start; `None` without calls.
 pub fn waterfall<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
 ) -> Option<(SessionRow, Vec<WaterfallCall>)> {
@@ -29,7 +28,7 @@ pub fn waterfall<'a>(
     Some((sessions::session(id, calls), rows))
 }
 
-/// A call of a waterfall: `offset` and `wait_before` are seconds.
+/// A call of a waterfall; `offset` and `wait_before` are in seconds.
 pub(crate) fn waterfall_row(
     call: &CallRecord,
     offset: f64,
@@ -60,14 +59,14 @@ pub(crate) fn waterfall_row(
     }
 }
 
-/// The parts of a call that are known to have happened, one after the other without a
-/// gap, from `offset` to its end. A part that took no time is left out.
+/// The known phases of a call, consecutive and without gaps, from `offset` to the end of the call.
+/// Phases that took no time are left out.
 pub fn phases(call: &CallRecord, offset: f64) -> Vec<Phase> {
     use PhaseName::{Answer, Connect, Other, Prefill, Queue, Reasoning, Upload};
     let times = &call.seconds;
     let sent = times.connect.zip(times.upload);
     let sent = sent.map(|(connect, upload)| connect + upload);
-    // The engine began with the prompt so long before the first token.
+    // The engine began with the prompt this long before the first token.
     let prompt = call.engine.and_then(|engine| engine.prompt_seconds);
     let begun = times.ttft.zip(prompt).map(|(ttft, prompt)| ttft - prompt);
     let thought = times.first_answer.or(times.last_token);

@@ -1,4 +1,4 @@
-//! Mergeable sums over calls. Values that were never reported stay unknown.
+//! Mergeable sums over calls. Values that were never reported remain unknown.
 
 use super::interval_union::IntervalUnion;
 use super::row::{BANDS, Share, micros};
@@ -17,22 +17,18 @@ pub(crate) struct Sums {
     pub(crate) generation_nano: Option<i64>,
     /// Calls with tokens but without a price.
     pub(crate) unpriced: i64,
-    /// Output tokens of the generations with a price.
     pub(crate) priced_output: i64,
     pub(crate) decode_tokens: i64,
     pub(crate) decode_us: i64,
-    /// How long calls with a first token waited for it, and how long they took.
+    /// Times to first token and durations of calls with a first token.
     pub(crate) ttft_us: i64,
     pub(crate) waited_us: i64,
-    /// Thousandths of tokens as reported while decoding, and the time they took.
+    /// Decode tokens in the provider's count, in thousandths, and the time they took.
     pub(crate) reported_millitokens: i64,
     pub(crate) reported_us: i64,
     pub(crate) bands: [i64; BANDS.len() + 1],
-    /// Tokens per second.
     pub(crate) tps: Sketch,
-    /// Tokens per second as reported.
     pub(crate) reported: Sketch,
-    /// Seconds.
     pub(crate) ttft: Sketch,
 }
 
@@ -77,7 +73,7 @@ impl Sums {
         }
     }
 
-    /// Adds all that `other` sums up, its sketches left out.
+    /// Adds all sums of `other` except its sketches.
     pub(crate) fn merge_counts(&mut self, other: &Sums) {
         self.calls += other.calls;
         self.errors += other.errors;
@@ -143,7 +139,8 @@ impl SessionSums {
         self.busy.add(start, end);
     }
 
-    /// Extends the session by a call from `start` to `end`, without adding to its sums.
+    /// Extends the session's time by a call from `start` to `end`, without adding the call to its
+    /// sums.
     pub(crate) fn lasted(&mut self, start: i64, end: i64) {
         self.started_us = self.started_us.min(start);
         self.last_us = self.last_us.max(end);

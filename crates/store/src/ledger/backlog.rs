@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it takes at most from the end of a call until it is in the file, if the writer keeps up with traffic. A process
-/// that is killed loses the calls of this time.
+/// Maximum time from the end of a call until it is in the file, if the writer keeps up with
+/// traffic. A process that is killed loses the calls of this time.
 pub const COMMIT_WITHIN: Duration = Duration::from_millis(500);
-/// From this age of the oldest call on the writer hurries.
+/// The writer hurries when the oldest call has waited this long.
 const HURRY_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 * 3 / 5);
-/// In place of an instant: no call waits.
 const NONE: u64 = u64::MAX;
 
-/// Counts the finished calls in the queue: a channel of the standard library does not say how many messages it holds.
+/// Counts the finished calls in the queue, because a channel of the standard library does not
+/// report its length.
 #[derive(Debug)]
 pub(super) struct Backlog {
     waiting: AtomicUsize,
@@ -23,7 +23,6 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog of an empty queue with this much room.
     pub fn new(room: usize, clock: fn() -> Instant) -> Backlog {
         Backlog {
             waiting: AtomicUsize::new(0),
@@ -34,29 +33,31 @@ impl Backlog {
         }
     }
 
-    /// A call is about to be queued. To be called before that, since the writer may take it at once.
+    /// Counts a call. Must be called before the call is queued, because the writer may take it at
+    /// once.
     pub fn add(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call was taken from the queue, or there was no room for it.
+    /// Counts a call that was taken from the queue or did not fit into it.
     pub fn remove(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The writer is at work, and the oldest call that it has or that may have come meanwhile is from `oldest`.
+    /// Records that the writer is busy. `oldest` is the end of the oldest call that it has or that
+    /// may have arrived meanwhile.
     pub fn work(&self, oldest: Instant) {
         let since = oldest.saturating_duration_since(self.begun);
         let nanos = u64::try_from(since.as_nanos()).unwrap_or(NONE);
         self.oldest.store(nanos, Ordering::Relaxed);
     }
 
-    /// The writer waits for calls.
     pub fn rest(&self) {
         self.oldest.store(NONE, Ordering::Relaxed);
     }
 
-    /// Whether the writer has to hurry: the queue is more than half full, or a call has waited for long.
+    /// Whether the writer must hurry: the queue is more than half full, or a call has waited too
+    /// long.
     pub fn is_high(&self) -> bool {
         if self.waiting.load(Ordering::Relaxed) > self.room / 2 {
             return true;

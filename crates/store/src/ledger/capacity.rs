@@ -1,5 +1,3 @@
-//! Throughput of upstreams by concurrency.
-
 use super::dictionary::{Dictionary, NameKind};
 use super::row::whole;
 use crate::query::CapacitySums;
@@ -7,7 +5,6 @@ use crate::query::Dimension;
 use rusqlite::{Connection, params};
 use tokengauge_core::throughput::BusySecond;
 
-/// Adds a second to the sums of its hour.
 pub(super) fn save(
     second: &BusySecond,
     dictionary: &mut Dictionary,

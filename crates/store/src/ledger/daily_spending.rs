@@ -1,5 +1,6 @@
-//! Tokens and costs by day of each user, key and combination of tools, which rollups do not know; updated with every
-//! batch. The rows of a day are bounded: further calls are added to rows with `other` in place of these names.
+//! Tokens and costs by day of each user, key and combination of tools, which rollups do not
+//! contain; updated with every batch. The number of rows per day is bounded: further calls are
+//! added to rows with `other` instead of these names.
 
 use super::aggregates::Sums;
 use super::dictionary::{Dictionary, NameKind, OTHER};
@@ -11,37 +12,34 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, HashMap};
 use tokengauge_core::dimension::SPENDING;
 
-/// The length of a day of UTC, in seconds.
 pub(super) const DAY: i64 = 86_400;
-/// Rows of a day at most; calls of further ones have `other` for tools, of which requests name as many as they like. Beyond
-/// twice as many they have it for user and key, too.
+/// Maximum number of rows per day. Further calls have `other` as their tools, because requests can
+/// name any number of tools. Above twice this number they also have `other` as user and key.
 const MAX_ROWS: usize = 100_000;
-/// The same in a ledger of several pods, which has series for each pod.
+/// [`MAX_ROWS`] for a ledger of several pods, which has series for each pod.
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
-/// Roughly the bytes that a row takes in the file.
 const ROW_BYTES: u64 = 50;
 /// Once a file has reached its bound, rows may take a quarter of it.
 const SHARE_OF_FILE: u64 = 4;
-/// Rows that any file may have: as many as for the smallest bound that can be configured.
+/// Number of rows that any file may have: the number for the smallest bound that can be configured.
 const ALWAYS: u64 = (16 << 20) / SHARE_OF_FILE / ROW_BYTES;
 
-/// The columns of the sums, as [`read`] takes them.
+/// The columns of the sums, in the order of [`read`].
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls";
 
-/// What the calls of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SpendingKey {
-    /// When the day begins, in seconds since 1970.
+    /// Start of the day in seconds since 1970.
     day: i64,
-    /// User, key and tools as ids, 0 for what calls do not name.
+    /// Ids of user, key and tools; 0 if the call does not have the name.
     own: [i64; SPENDING.len()],
     series: i64,
 }
 
 impl SpendingKey {
-    /// Of a call that began at `second` since 1970.
+    /// The key of a call that began at `second` since 1970.
     pub(super) fn of(second: i64, series: i64, own: [Option<i64>; SPENDING.len()]) -> SpendingKey {
         SpendingKey {
             day: second - second.rem_euclid(DAY),
@@ -54,7 +52,7 @@ impl SpendingKey {
         SpendingKey::of(second, names.series, names.spending)
     }
 
-    /// The same with `other` for those of its own names of which `which` is true.
+    /// The key with `other` for the names that `which` selects.
     fn collapsed(
         mut self,
         which: impl Fn(NameKind) -> bool,
@@ -75,12 +73,13 @@ impl SpendingKey {
     }
 }
 
-/// How many rows there are, and of the days that were written to. They must be counted again when a transaction fails.
+/// Number of rows in total and on the days that were written to. Must be counted again after a
+/// failed transaction.
 #[derive(Debug)]
 pub(super) struct RowCounts {
     by_day: HashMap<i64, usize>,
     all: Option<u64>,
-    /// Rows of a day at most.
+    /// Maximum number of rows per day.
     pub(super) max: usize,
 }
 
@@ -104,7 +103,7 @@ impl RowCounts {
         Ok(*self.all.insert(all.unsigned_abs()))
     }
 
-    /// Makes room for one more row of a day that has at most `max`; `false` where there is none.
+    /// Reserves another row on a day that may have `max` rows. Returns `false` if the day is full.
     fn admit(&mut self, connection: &Connection, day: i64, max: usize) -> rusqlite::Result<bool> {
         let rows = match self.by_day.entry(day) {
             Occupied(rows) => rows.into_mut(),
@@ -122,7 +121,6 @@ impl RowCounts {
     }
 }
 
-/// The rows that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct DailySpending {
     sums: BTreeMap<SpendingKey, Sums>,
@@ -134,7 +132,7 @@ impl DailySpending {
         sums.add(&call.without_times());
     }
 
-    /// Counts the calls of rows beyond the bound as collapsed names.
+    /// Writes the rows. Calls of rows beyond the bound are counted as collapsed names.
     pub(super) fn save(
         self,
         connection: &Connection,
@@ -172,7 +170,7 @@ impl DailySpending {
     }
 }
 
-/// Which names a call loses where the day has no room for another row.
+/// Which names a call loses when the day has no room for another row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beyond {
     LosesTools,
@@ -212,7 +210,6 @@ fn write(put: &mut CachedStatement<'_>, key: SpendingKey, sums: &Sums) -> rusqli
     Ok(())
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Sums> {
     Ok(Sums {
         calls: row.get(0)?,
@@ -226,7 +223,6 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Sums> {
     })
 }
 
-/// Deletes the oldest day where it began before `second`. Returns whether there was one.
 pub(super) fn forget(
     connection: &Connection,
     second: i64,
@@ -247,12 +243,11 @@ pub(super) fn forget(
     Ok(true)
 }
 
-/// The most rows that a file may have once it has reached its bound of `bytes`.
+/// Maximum number of rows in a file that has reached its bound of `bytes`.
 pub(super) fn most_rows(bytes: u64) -> u64 {
     ALWAYS.max(bytes / SHARE_OF_FILE / ROW_BYTES)
 }
 
-/// Deletes the oldest day, but never the last, where there are more rows than `most`.
 pub(super) fn shrink(
     connection: &Connection,
     most: u64,

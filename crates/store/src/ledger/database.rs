@@ -27,13 +27,14 @@ use std::sync::Arc;
 use tokengauge_core::background::Pauses;
 use tokengauge_core::throughput::ThroughputTick;
 
-/// Instructions of SQLite's virtual machine between two readings of the clock: some microseconds, about what one call takes.
+/// Instructions of SQLite's virtual machine between two readings of the clock. They take some
+/// microseconds, about as long as one call.
 const PAUSE_STEPS: i32 = 200;
-/// Calls of one millisecond whose keys may be alike.
+/// Number of consecutive keys that are tried for calls in one millisecond.
 const KEYS_TRIED: i64 = 64;
 
-/// The ledger's file, opened for writing. After an error it must be reopened, since its caches
-/// may have what was not committed.
+/// The ledger's file, opened for writing. After an error it must be reopened, because its caches
+/// may contain uncommitted data.
 #[derive(Debug)]
 pub struct LedgerDatabase {
     pub(super) opened: LedgerFile,
@@ -42,14 +43,14 @@ pub struct LedgerDatabase {
     pub(super) unit_counts: UnitCounts,
     pub(super) distribution_series: SeriesIds,
     pub(super) spending_rows: RowCounts,
-    /// What is still to be added of calls from before there were these sums.
+    /// Older calls that are not yet in the sums.
     pub(super) unsummed: Marks,
-    /// The sinks, which want every call that is written.
+    /// The sinks that get every written call, and their progress.
     pub(super) cursors: Cursors,
     pub(super) retention: Retention,
 }
 
-/// What a batch adds to experiments and distributions.
+/// The contribution of a batch to experiments and distributions.
 #[derive(Debug, Default)]
 pub(super) struct SumsOfBatch {
     pub(super) units: Units,
@@ -58,7 +59,7 @@ pub(super) struct SumsOfBatch {
 
 impl SumsOfBatch {
     fn add(&mut self, entry: &Entry<'_>, names: &Names, session: Option<i64>) {
-        // The enclosing call adds what a unit did.
+        // The enclosing call already contains the work of a nested call.
         let unit = unit_key(&names.common, session, names.name_of(Dimension::User));
         let unit = experiment_unit(unit).filter(|_| !entry.nested);
         if let Some(unit) = unit {
@@ -71,22 +72,23 @@ impl SumsOfBatch {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
-    /// Records that are in the file now.
     pub records: u64,
-    /// Names and combinations that became `other`, and calls of units and of spending beyond the bounds.
+    /// Number of names and combinations that became `other`, and of calls of units and spending
+    /// beyond the bounds.
     pub collapsed: u64,
 }
 
 impl LedgerDatabase {
-    /// Opens the file, which is made where it is missing.
+    /// Opens the file, or creates it if it is missing.
     ///
     /// # Errors
-    /// Where it cannot be written to, is another process's, or of a newer version.
+    /// If the file cannot be written to, is in use by another process, or has a newer version.
     pub fn open(path: &Path) -> Result<LedgerDatabase, WriteError> {
         LedgerDatabase::open_file(path, false)
     }
 
-    /// The same; a `suspect` file is checked for damage first, and put aside where there is some.
+    /// As [`open`](LedgerDatabase::open). A `suspect` file is first checked for damage, and renamed
+    /// if it is damaged.
     ///
     /// # Errors
     /// As [`open`](LedgerDatabase::open).
@@ -116,8 +118,9 @@ impl LedgerDatabase {
         })
     }
 
-    /// From now on yields to traffic on the same core every quarter of a millisecond: calls would otherwise wait for
-    /// milliseconds. It does not yield while the [backlog](super::backlog::Backlog::is_high) is high.
+    /// From now on, yields to traffic on the core every quarter of a millisecond; otherwise calls
+    /// would wait for milliseconds. It does not yield while the
+    /// [backlog](super::backlog::Backlog::is_high) is high.
     ///
     /// # Errors
     /// If SQLite refuses the progress handler.
@@ -133,12 +136,12 @@ impl LedgerDatabase {
         Ok(connection.progress_handler(PAUSE_STEPS, Some(between))?)
     }
 
-    /// Whether the file is still at its path: nobody has removed it, or put another one there.
+    /// Whether the file is still at its path, neither removed nor replaced.
     pub(super) fn is_in_place(&self) -> bool {
         self.opened.place() != Place::Gone
     }
 
-    /// The ledger if its file is still at its path; otherwise it is closed.
+    /// The ledger if its file is still at its path; otherwise the file is closed.
     pub fn in_place(self) -> Option<LedgerDatabase> {
         if self.is_in_place() {
             Some(self)
@@ -148,7 +151,7 @@ impl LedgerDatabase {
         }
     }
 
-    /// Allows for calls of several pods, which are kept apart.
+    /// Raises the limits for a ledger of several pods, whose calls have separate series.
     #[must_use]
     pub fn of_pods(mut self) -> LedgerDatabase {
         self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
@@ -159,7 +162,7 @@ impl LedgerDatabase {
     /// Whether a call is in the file.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn has(&self, call: &LedgerCall<'_>) -> Result<bool, WriteError> {
         let key = Entry::key(call);
         let sql = "SELECT EXISTS (SELECT 1 FROM calls WHERE key >= ? AND key < ? AND id = ?)";
@@ -171,17 +174,17 @@ impl LedgerDatabase {
     /// When the oldest call in the file began, in milliseconds since 1970.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn oldest_ms(&self) -> Result<Option<i64>, WriteError> {
         let sql = "SELECT min(key) FROM calls";
         let key: Option<i64> = self.connection().query_row(sql, [], |row| row.get(0))?;
         Ok(key.map(started_ms))
     }
 
-    /// Whether there are sums of calls that the file does not have any more.
+    /// Whether there are sums of calls that have been deleted.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn has_forgotten(&self) -> Result<bool, WriteError> {
         let sql = "SELECT (SELECT coalesce(sum(calls), 0) FROM rollups WHERE level = 86400) > \
             (SELECT count(*) FROM calls)";
@@ -192,10 +195,10 @@ impl LedgerDatabase {
         &self.opened.connection
     }
 
-    /// Writes a batch, all of it or nothing.
+    /// Writes a batch completely or not at all.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn write(&mut self, batch: &[LedgerCall<'_>]) -> Result<BatchResult, WriteError> {
         self.write_all(batch, &ThroughputTick::default(), &|| false)
     }
@@ -203,7 +206,7 @@ impl LedgerDatabase {
     /// Writes a second of throughput.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn take(&mut self, tick: &ThroughputTick) -> Result<(), WriteError> {
         self.write_all(&[], tick, &|| false).map(|_| ())
     }
@@ -211,12 +214,13 @@ impl LedgerDatabase {
     /// Adds a mark, and returns its number.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn mark(&mut self, mark: &NewMark) -> Result<u64, WriteError> {
         Ok(marks::add(self.connection(), mark)?)
     }
 
-    /// Writes both in one transaction. It takes no more calls of the batch once `is_late`, but always the first one.
+    /// Writes the batch and the throughput in one transaction. It stops adding calls when `is_late`
+    /// returns true, but always adds the first call.
     pub(super) fn write_all(
         &mut self,
         batch: &[LedgerCall<'_>],
@@ -276,7 +280,6 @@ impl LedgerDatabase {
     }
 }
 
-/// The columns of `calls` that are whole numbers, in the order of [`integers`].
 const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, operation, \
     model_requested, answered, streamed, status, error_type, finish_reasons, warm_up, \
     normalised_answer, normalised_reasoning, normalised_tool_call, normalised_output, \
@@ -378,7 +381,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
     ]
 }
 
-/// Returns the key that it has in the file.
+/// Returns the call's key in the file.
 fn insert_call(
     insert: &mut Statement<'_>,
     entry: &Entry<'_>,

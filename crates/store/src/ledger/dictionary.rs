@@ -1,17 +1,16 @@
-//! Interned names, and combinations of them (series), by id. Bounded: names beyond the bound
+//! Ids of interned names, and of their combinations (series). Both are bounded: further names
 //! become `other`.
 
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension, IN_SERIES, Kept};
 
-/// Names of a kind at most.
 const MAX_NAMES: usize = 50_000;
-/// Series at most; further ones leave out what is kept in open series.
+/// Maximum number of series. Further series lack the dimensions that have open-ended values.
 const MAX_SERIES: usize = 20_000;
-/// Series at most in a ledger of several pods, which has them for each pod.
+/// [`MAX_SERIES`] for a ledger of several pods, which has series for each pod.
 pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
-/// The name in place of those beyond the bound.
+/// The name that replaces names beyond the bound.
 pub(crate) const OTHER: &str = "other";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
@@ -36,7 +35,6 @@ pub(crate) enum NameKind {
 }
 
 impl NameKind {
-    /// Those of which there are no dimensions.
     const OTHERS: [NameKind; 14] = [
         NameKind::Endpoint,
         NameKind::Dialect,
@@ -54,14 +52,12 @@ impl NameKind {
         NameKind::CostUnavailable,
     ];
 
-    /// The kind of this name in the file.
     fn named(name: &str) -> Option<NameKind> {
         let dimensions = DIMENSIONS.iter().map(|row| NameKind::Of(row.dimension));
         let mut all = dimensions.chain(NameKind::OTHERS);
         all.find(|kind| kind.as_str() == name)
     }
 
-    /// Its name in the file.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             NameKind::Of(dimension) => dimension.column(),
@@ -70,8 +66,9 @@ impl NameKind {
     }
 }
 
-/// The names that calls of a series have in common, as ids: the dimensions in series, then the class of the operation. Calls
-/// from before there was a dimension have none, and only a ledger of several pods has pods.
+/// Ids of the names that the calls of a series share: the dimensions in series, then the class of
+/// the operation. An id is `None` in calls older than its dimension. Pods exist only in a ledger of
+/// several pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesNames(pub(crate) [Option<i64>; COMMON.len()]);
 
@@ -86,7 +83,7 @@ pub(crate) const COMMON: [NameKind; IN_SERIES.len() + 1] = {
     all
 };
 
-/// The place of each dimension in [`COMMON`].
+/// The index of each dimension in [`COMMON`].
 const PLACES: [Option<usize>; DIMENSIONS.len()] = {
     let mut all = [None; DIMENSIONS.len()];
     let mut at = 0;
@@ -98,7 +95,6 @@ const PLACES: [Option<usize>; DIMENSIONS.len()] = {
 };
 
 impl SeriesNames {
-    /// Reads the columns of [`COMMON`], which begin at column `from`.
     pub(crate) fn read(row: &Row<'_>, from: usize) -> rusqlite::Result<SeriesNames> {
         let mut names = SeriesNames::default();
         for (at, name) in names.0.iter_mut().enumerate() {
@@ -107,7 +103,6 @@ impl SeriesNames {
         Ok(names)
     }
 
-    /// The name of a dimension that is kept in series.
     pub(crate) fn of(&self, by: Dimension) -> Option<i64> {
         PLACES[by as usize].and_then(|at| self.0[at])
     }
@@ -117,7 +112,6 @@ impl SeriesNames {
     }
 }
 
-/// Reads the id and the [`SeriesNames`] of every combination.
 pub(crate) fn select_series() -> String {
     format!(
         "SELECT id, {} FROM series",
@@ -125,7 +119,7 @@ pub(crate) fn select_series() -> String {
     )
 }
 
-/// The ids in use. It must be loaded again when a transaction fails.
+/// The ids in use. Must be loaded again after a failed transaction.
 #[derive(Debug)]
 pub(crate) struct Dictionary {
     names: HashMap<NameKind, HashMap<Box<str>, i64>>,
@@ -134,12 +128,12 @@ pub(crate) struct Dictionary {
     series: HashMap<SeriesNames, i64>,
     next_series: i64,
     pub(super) max_series: usize,
-    /// How often a name became `other`.
+    /// Number of times that a name became `other`.
     pub(crate) collapsed: u64,
 }
 
 impl Dictionary {
-    /// Deletes series without references, and loads the ids in use.
+    /// Deletes unreferenced series, and loads the ids in use.
     pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Dictionary> {
         connection.execute(
             "DELETE FROM series WHERE id NOT IN (SELECT series FROM rollups WHERE level = 86400)
@@ -183,7 +177,6 @@ impl Dictionary {
         self.kinds.get(&id).copied()
     }
 
-    /// The id of a name, which is added where it is new.
     pub(crate) fn name(
         &mut self,
         connection: &Connection,
@@ -206,7 +199,7 @@ impl Dictionary {
         Ok(id)
     }
 
-    /// The same for a name that may be unknown.
+    /// As [`Dictionary::name`], for a name that may be unknown.
     pub(crate) fn maybe(
         &mut self,
         connection: &Connection,
@@ -217,7 +210,6 @@ impl Dictionary {
             .transpose()
     }
 
-    /// The id of a series, which is added where it is new.
     pub(crate) fn series(
         &mut self,
         connection: &Connection,

@@ -1,5 +1,5 @@
-//! Distributions by hour of each model, route and workload, updated with every batch. Bounded: there are so
-//! many combinations at most, and a sketch has so many classes.
+//! Distributions by hour of each model, route and workload, updated with every batch. The number of
+//! combinations and the number of classes of a sketch are bounded.
 
 use super::dictionary::{Dictionary, NameKind, OTHER};
 use super::row::whole;
@@ -9,15 +9,15 @@ use crate::query::{Distribution, Distributions, Signal};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashMap};
 
-/// Combinations of model, route and workload at most; in further ones model and workload are `other`.
+/// Maximum number of combinations of model, route and workload. In further ones model and workload
+/// are `other`.
 const MAX_SERIES: usize = 2_000;
-/// The length of a step, in seconds.
 pub(super) const HOUR: i64 = 3_600;
 
-/// Model, route and workload as ids; 0 for what nobody named.
+/// Ids of model, route and workload; 0 for a missing name.
 pub(super) type SeriesKey = [i64; 3];
 
-/// The series in use. They must be loaded again when a transaction fails.
+/// The series in use. Must be loaded again after a failed transaction.
 #[derive(Debug)]
 pub(super) struct SeriesIds {
     ids: HashMap<SeriesKey, i64>,
@@ -26,7 +26,6 @@ pub(super) struct SeriesIds {
 }
 
 impl SeriesIds {
-    /// Deletes series without distributions, and loads the others.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<SeriesIds> {
         connection.execute(
             "DELETE FROM distribution_series WHERE NOT EXISTS
@@ -88,7 +87,6 @@ impl SeriesIds {
     }
 }
 
-/// The distributions that a batch adds to, by series and hour.
 #[derive(Debug, Default)]
 pub(super) struct HourlyDistributions {
     hours: BTreeMap<(SeriesKey, i64), Distributions>,
@@ -133,7 +131,6 @@ impl HourlyDistributions {
     }
 }
 
-/// Reads calls, total and sketch.
 pub(super) fn read(row: &Row<'_>, signal: Signal) -> rusqlite::Result<Distribution> {
     let calls = u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0);
     let mut cell = Distribution::of_sums(signal, calls, row.get(1)?);

@@ -1,5 +1,6 @@
-//! The sums of experiments by unit, updated with every batch. Bounded: an experiment has so many units at
-//! most, and all experiments together; calls of later ones are counted in one row of the experiment.
+//! The sums of experiments by unit, updated with every batch. The number of units of an experiment
+//! and of all experiments is bounded. Calls of further units are counted in one row of the
+//! experiment.
 
 use super::row::whole;
 use crate::figures::CallFigures;
@@ -7,22 +8,22 @@ use crate::query::{COUNTS, UnitSums};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 use std::collections::{BTreeMap, HashMap};
 
-/// Units of one experiment at most: combinations of variant, session, agent and user.
+/// Maximum number of units of an experiment: combinations of variant, session, agent and user.
 const MAX_UNITS: usize = 100_000;
 const MAX_ROWS: usize = 500_000;
-/// What stands for variant, session, agent and user of units beyond the bound.
+/// Id of variant, session, agent and user for units beyond the bound.
 pub(super) const COLLAPSED: i64 = -1;
 
-/// Experiment, variant, session, agent, user: as ids, 0 for what a call does not name.
+/// Ids of experiment, variant, session, agent and user; 0 for a missing name.
 pub(super) type UnitKey = [i64; 5];
 
-/// The columns of the sums, as [`read`] takes them.
+/// The columns of the sums, in the order of [`read`].
 pub(super) const COLUMNS: &str = "first_us, last_us, first_prompt, ttft, tps, calls, errors, \
     warm_up_calls, input_tokens, cached_input_tokens, output_tokens, cost_nano_usd, priced_calls, \
     decode_tokens, decode_us, tps_unavailable, ttft_us, duration_us, truncated, refused, empty, \
     cut_off, invalid_tool_calls";
 
-/// How many units there are. It must be loaded again when a transaction fails.
+/// Number of units. Must be loaded again after a failed transaction.
 #[derive(Debug)]
 pub(super) struct UnitCounts {
     by_experiment: HashMap<i64, usize>,
@@ -50,7 +51,6 @@ impl UnitCounts {
         Ok(counts)
     }
 
-    /// Makes room for one more; `false` where there is none.
     fn admit(&mut self, experiment: i64) -> bool {
         let units = self.by_experiment.entry(experiment).or_default();
         let room = *units < self.max_units && self.all < self.max_rows;
@@ -69,7 +69,6 @@ impl UnitCounts {
     }
 }
 
-/// The units that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     sums: BTreeMap<UnitKey, UnitSums>,
@@ -83,7 +82,7 @@ impl Units {
         }
     }
 
-    /// Returns how many calls were of units beyond the bound.
+    /// Writes the units. Returns the number of calls of units beyond the bound.
     pub(super) fn save(
         self,
         connection: &Connection,
@@ -135,7 +134,6 @@ fn put_sql() -> String {
     )
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<UnitSums> {
     let mut sums = UnitSums {
         first_us: row.get(0)?,

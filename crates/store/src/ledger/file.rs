@@ -17,7 +17,7 @@ const APPLICATION: i64 = 0x746f_6b67;
 /// The migrations; the one at index `n` upgrades a file from version `n`.
 const STEPS: &[&str] = &[
     include_str!("schema.sql"),
-    // In the order they began, every session in turn would be the first of a page.
+    // Without this index, paging by start would sort all sessions for each page.
     "CREATE INDEX sessions_by_start ON sessions (started_us)",
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
@@ -28,33 +28,31 @@ const STEPS: &[&str] = &[
     include_str!("schema_9.sql"),
     include_str!("schema_10.sql"),
     include_str!("schema_11.sql"),
-    // A dimension. Calls of version 11 keep theirs in `calls`.
+    // A dimension. Calls of version 11 have its value in `calls`.
     "ALTER TABLE series ADD COLUMN served_by INTEGER",
     "ALTER TABLE series ADD COLUMN reasoning_effort INTEGER",
 ];
-/// The view of sessions, over the tables of the newest version.
 const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
-/// How long to wait for the lock of another connection.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// The newest version that is known.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
-/// How often the writer's lock is asked for, and how long after it was taken: a process that this one starts has a copy
-/// of a lock until it runs its own program, so that one which was given back can still be taken for a moment.
+/// Number of attempts to take the writer's lock, and the pause between them. A child process
+/// inherits locks until it executes its own program, so a released lock can seem taken for a
+/// moment.
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the name of SQLite's log and of its index ends with.
 const LOGS: [&str; 2] = ["-wal", "-shm"];
 
-/// The endings of damaged files that are kept, the newest first.
+/// Suffixes of damaged files that are kept, newest first.
 const DAMAGED: [&str; 3] = [".damaged", ".damaged-2", ".damaged-3"];
 
-/// Device and inode. An open file keeps its own, whatever becomes of its name.
+/// Device and inode. An open file keeps its identity when it is renamed or deleted.
 pub(super) type Identity = (u64, u64);
 
-/// The identity of the file with this name; `None` where there is none, and where the system knows no such thing.
+/// The identity of the file with this name; `None` if the file does not exist or the system has no
+/// such identity.
 #[cfg(unix)]
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt;
@@ -67,22 +65,22 @@ pub(super) fn identity(_: &Path) -> Option<Identity> {
     None
 }
 
-/// The identities of the log of the file with this name, and of the log's index.
+/// The identities of the file's write-ahead log and of the log's index.
 pub(super) fn log_identities(path: &Path) -> [Option<Identity>; 2] {
     LOGS.map(|ending| identity(&with_ending(path, ending)))
 }
 
-/// The contents of a file that is lost.
+/// The contents of a lost file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileContents {
-    /// Its calls; `None` where the file does not say.
+    /// Number of calls; `None` if the file cannot be read.
     pub(super) calls: Option<u64>,
-    /// Calls that sinks did not have yet, by sink; `None` where the file does not say.
+    /// Number of undelivered calls by sink; `None` if the file cannot be read.
     pub(super) undelivered: Option<HashMap<String, u64>>,
 }
 
 impl FileContents {
-    /// Without the newest calls, which are written to another file.
+    /// The contents without the newest calls, which are written to another file.
     pub(super) fn without(mut self, newest: u64) -> FileContents {
         let undelivered = self.undelivered.iter_mut().flat_map(HashMap::values_mut);
         let counts = self.calls.iter_mut().chain(undelivered);
@@ -100,38 +98,38 @@ impl FileContents {
         }
     }
 
-    /// The same of a file that is not in use.
+    /// The contents of a file that is not in use.
     fn of_file(path: &Path) -> FileContents {
         let opened = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
         opened.map_or_else(|_| FileContents::default(), |file| FileContents::of(&file))
     }
 }
 
-/// The calls in the sums by day, which are few pages; `None` where these cannot be read.
+/// The number of calls in the sums by day, which have few pages; `None` if they cannot be read.
 pub(super) fn summed_calls(connection: &Connection) -> Option<u64> {
     let sql = "SELECT coalesce(sum(calls), 0) FROM rollups WHERE level = 86400";
     let sum: rusqlite::Result<i64> = connection.query_row(sql, [], |row| row.get(0));
     sum.ok().map(i64::unsigned_abs)
 }
 
-/// Whether the file at the path is the one that is open.
+/// Whether the file at the path is the open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Same,
-    /// The file is, but its log is not: what is in the log is lost unless the file is closed.
+    /// The file is the open one, but its log is not. Data in the log is lost unless the file is
+    /// closed.
     WithoutLog,
-    /// Another file, or none.
+    /// The path has another file, or none.
     Gone,
 }
 
-/// A file that is locked for writing.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     pub(super) connection: Connection,
     path: PathBuf,
     pub(super) identity: Option<Identity>,
     logs: [Option<Identity>; 2],
-    /// The contents of a damaged file that was put aside for this one.
+    /// The contents of a damaged file that was renamed to make room for this one.
     pub(super) put_aside: Option<FileContents>,
     /// Whether the file was missing or empty.
     pub(super) is_new: bool,
@@ -159,7 +157,8 @@ impl LedgerFile {
         })
     }
 
-    /// Begins a transaction that writes. It waits for the lock of another connection; one that reads first would fail at once.
+    /// Begins a write transaction, which waits for the lock of another connection. A transaction
+    /// that reads first would fail at once.
     pub(super) fn begin(&self) -> rusqlite::Result<Transaction<'_>> {
         Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
     }
@@ -175,14 +174,15 @@ impl LedgerFile {
         }
     }
 
-    /// Writes the log into the file. Closing does that only if no reader has the file open.
+    /// Writes the log into the file. Closing does this only if no reader has the file open.
     pub(super) fn fold(&self) {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
         let _ = self.connection.query_row(fold, [], |_| Ok(()));
     }
 
-    /// Closes a file that is gone from its path, and returns what it has. Its log is written into it, so that a file which
-    /// was renamed is whole, and is deleted: another file would be read with it.
+    /// Closes a file that is no longer at its path, and returns its contents. Its log is written
+    /// into it, so that a renamed file is complete. Then the log is deleted, because another file
+    /// would be read with it.
     pub(super) fn leave(self) -> FileContents {
         let contents = FileContents::of(&self.connection);
         self.fold();
@@ -196,8 +196,8 @@ impl LedgerFile {
         contents
     }
 
-    /// Whether the head of the file is another one than this program wrote. A second connection reads it, since this one has it
-    /// in memory.
+    /// Whether the header of the file was overwritten. A second connection reads it, because this
+    /// connection has it in memory.
     pub(super) fn seems_damaged(&self) -> bool {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let version = Connection::open_with_flags(&self.path, flags)
@@ -209,11 +209,11 @@ impl LedgerFile {
     }
 }
 
-/// Opens the file, which is created where it is missing; a damaged one is renamed. A
-/// `suspect` file is checked completely first.
+/// Opens the file, or creates it if it is missing; a damaged file is renamed. A `suspect` file is
+/// first checked completely.
 ///
 /// # Errors
-/// Where it cannot be written to, is another process's, or of a newer version.
+/// If the file cannot be written to, is in use by another process, or has a newer version.
 pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
     remove_emptied(path);
@@ -228,7 +228,8 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
             let aside = put_aside(path)?;
             let contents = FileContents::of_file(&aside);
             let (calls, file) = (contents.calls, path.display());
-            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
+            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is \
+                damaged; it was renamed and a new one was created");
             (connect(path, STEPS)?, Some(contents))
         }
         other => (other?, None),
@@ -236,7 +237,6 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
     LedgerFile::new(path, opened, contents, lock)
 }
 
-/// Checks the whole file for damage.
 fn check(connection: &Connection) -> Result<(), WriteError> {
     let found: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     match found.as_str() {
@@ -245,7 +245,7 @@ fn check(connection: &Connection) -> Result<(), WriteError> {
     }
 }
 
-/// Takes the writer's lock; another process can take it when this one ends.
+/// Takes the writer's lock, which is released when this process ends.
 fn locked(path: &Path) -> Result<File, WriteError> {
     if let Some(folder) = path
         .parent()
@@ -266,8 +266,9 @@ fn locked(path: &Path) -> Result<File, WriteError> {
 
 /// A connection, and whether the file was missing or empty.
 fn connect(path: &Path, steps: &[&str]) -> Result<(Connection, bool), WriteError> {
-    // SQLite gives its `-wal` and `-shm` files the same mode. Only SQLite opens a file that is there: closing another descriptor of
-    // it would give up the locks of all connections of this process.
+    // SQLite creates its `-wal` and `-shm` files with the mode of the file. An existing file is
+    // opened only by SQLite: closing another descriptor would release the locks of all connections
+    // of this process.
     if !path.exists() {
         drop(private::append(path)?);
     }
@@ -276,7 +277,7 @@ fn connect(path: &Path, steps: &[&str]) -> Result<(Connection, bool), WriteError
     connection.busy_timeout(BUSY)?;
     keep_statements(&connection)?;
     let is_new = migrate(&mut connection, steps)?;
-    // A kill loses nothing that was committed; a power failure the last moments at most.
+    // A kill loses no committed data; a power failure loses at most the last moments.
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8000;
          PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
@@ -285,16 +286,16 @@ fn connect(path: &Path, steps: &[&str]) -> Result<(Connection, bool), WriteError
     Ok((connection, is_new))
 }
 
-/// Prepares statements once. Where a table has an index of some of its rows, SQLite would otherwise prepare a statement anew
-/// for each value that is bound to it (`SQLITE_DBCONFIG_ENABLE_QPSG` in its documentation).
+/// Prepares statements once. Otherwise, for a table with a partial index, SQLite prepares a
+/// statement again for each bound value (see `SQLITE_DBCONFIG_ENABLE_QPSG` in its documentation).
 pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(64);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// Brings a file to the newest version, in one transaction, so that it stays as it was if a step fails. Returns whether it
-/// was empty.
+/// Migrates a file to the newest version in one transaction, so that a failed step changes nothing.
+/// Returns whether the file was empty.
 fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteError> {
     let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
     let found: i64 = number(connection, "PRAGMA user_version")?;
@@ -326,7 +327,8 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteErr
     Ok(tables == 0)
 }
 
-/// Removes a file that was emptied while a reader had it open. The reader would keep SQLite from making a ledger of it.
+/// Removes a file that was emptied while a reader had it open. Otherwise the reader would prevent
+/// SQLite from creating a ledger in it.
 fn remove_emptied(path: &Path) {
     let is_empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
     let logs = LOGS.map(|ending| with_ending(path, ending));
@@ -338,7 +340,8 @@ fn remove_emptied(path: &Path) {
     }
 }
 
-/// Renames a damaged file and its log. Earlier damaged files are kept under the next names; the oldest one is replaced.
+/// Renames a damaged file and its log. Earlier damaged files move to the next names; the oldest is
+/// replaced.
 fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
     let aside = DAMAGED.map(|ending| with_ending(path, ending));
     if let Some(oldest) = aside.last().filter(|oldest| oldest.exists()) {
@@ -353,7 +356,7 @@ fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
     Ok(newest)
 }
 
-/// Renames a file with its log: without its log nothing of a new file can be mistaken.
+/// Renames a file with its log, so that the log is not mistaken for the log of a new file.
 fn rename(from: &Path, to: &Path) -> Result<(), WriteError> {
     std::fs::rename(from, to)?;
     for ending in LOGS {
@@ -401,10 +404,7 @@ mod tests {
         assert_eq!(version(&path), VERSION + 1);
         let refused = connect(&path, STEPS).expect_err("it is newer");
         assert_eq!(refused.reason(), "newer_version");
-        assert!(
-            refused.to_string().contains("name another file"),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains("to another file"), "{refused}");
     }
 
     #[test]

@@ -2,18 +2,16 @@
 
 use crate::varint::{put, put_signed, take, take_signed};
 
-/// Disjoint intervals that are kept; of older ones only the total length is known, so that a
-/// call that spans all of them counts from the end of the forgotten ones on.
+/// Maximum number of disjoint intervals. Older intervals are reduced to their total length, so that
+/// a call that spans all of them counts from the end of the forgotten intervals on.
 const MAX_SPANS: usize = 32;
 
 /// A union of intervals, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IntervalUnion {
-    /// The length of what was forgotten.
     forgotten: i64,
-    /// Its end; nothing is counted before it any more.
+    /// End of the forgotten intervals. Time before it is not counted any more.
     from: Option<i64>,
-    /// Ascending and apart.
     spans: Vec<(i64, i64)>,
 }
 
@@ -21,7 +19,7 @@ impl IntervalUnion {
     pub(crate) fn add(&mut self, start: i64, end: i64) {
         let mut start = self.from.map_or(start, |from| start.max(from));
         let mut end = end.max(start);
-        // Most calls end after all others that ended.
+        // Most calls end after all earlier calls.
         let first = self.spans.partition_point(|span| span.1 < start);
         let behind = self.spans.partition_point(|span| span.0 <= end);
         if let Some(touched) = self.spans.get(first..behind).filter(|all| !all.is_empty()) {
@@ -57,7 +55,7 @@ impl IntervalUnion {
         self.spans.iter().flat_map(|(start, end)| [*start, *end])
     }
 
-    /// From what `encode` gave; what is damaged is left out.
+    /// Decodes the bytes of `encode`. Damaged parts are left out.
     pub(crate) fn decode(mut bytes: &[u8]) -> IntervalUnion {
         let forgotten = take(&mut bytes).unwrap_or_default() as i64;
         let cut = take(&mut bytes).unwrap_or_default() == 1;
@@ -92,7 +90,7 @@ mod tests {
         }
         assert_eq!(busy.length(), 400);
         assert_eq!(busy.spans.len(), MAX_SPANS);
-        // The gaps after the forgotten ones fill up; those before do not.
+        // The gaps after the forgotten intervals are filled; the gaps before are not.
         busy.add(0, 994);
         let forgotten = 100 - MAX_SPANS as i64;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A finished call that the ledger shall store.
+//! A finished call for the ledger.
 
 use tokengauge_core::call::CallRecord;
 use tokengauge_meter::FinishedCall;
@@ -8,11 +8,10 @@ use uuid::Uuid;
 pub struct LedgerCall<'a> {
     pub record: &'a CallRecord,
     pub id: Uuid,
-    /// Its W3C trace id.
     pub trace_id: Option<u128>,
-    /// Streams in flight on its upstream when it began, itself included.
+    /// Streams in flight on the upstream when the call began, including the call.
     pub concurrency: Option<u32>,
-    /// Whether it was made for another call, which counts for the session.
+    /// Whether the call is nested in another call, which counts for the session.
     pub nested: bool,
 }
 
@@ -27,7 +26,7 @@ impl<'a> LedgerCall<'a> {
         }
     }
 
-    /// A call from its record only; `None` if its id is invalid.
+    /// A call from its record; `None` if its id is invalid.
     pub fn of_record(record: &'a CallRecord, concurrency: Option<u32>) -> Option<LedgerCall<'a>> {
         Some(LedgerCall {
             record,

@@ -1,4 +1,4 @@
-//! Figures of calls that are in the file, with the ids of what they have in common.
+//! Reads the figures of stored calls, with the ids of their names.
 
 use super::dictionary::{SeriesNames, select_series};
 use super::distributions::SeriesKey;
@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use tokengauge_core::call::{Operation, OperationClass, Outcome};
 
-/// The columns that [`LedgerFigures::read`] takes.
 const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, warm_up, \
     normalised_input, normalised_output, reported_input, reported_cached_input, reported_output, \
     cost_nano_usd, ttft_us, last_token_us, duration_us, tps_output_milli, \
@@ -27,7 +26,7 @@ pub(super) struct LedgerFigures {
 }
 
 impl LedgerFigures {
-    /// `None` where it is of no experiment.
+    /// `None` if the call belongs to no experiment.
     pub(super) fn experiment_unit(&self) -> Option<UnitKey> {
         experiment_unit(self.names)
     }
@@ -38,7 +37,7 @@ pub(super) fn unit_key(common: &SeriesNames, session: Option<i64>, user: Option<
     [experiment, variant, session, agent, user].map(|id| id.unwrap_or(0))
 }
 
-/// The key; `None` where it is of no experiment.
+/// `key`, or `None` if it belongs to no experiment.
 pub(super) fn experiment_unit(key: UnitKey) -> Option<UnitKey> {
     (key[0] != 0).then_some(key)
 }
@@ -47,7 +46,6 @@ pub(super) fn series_key(common: &SeriesNames) -> SeriesKey {
     [Model, Route, Workload].map(|by| common.of(by).unwrap_or(0))
 }
 
-/// Reads calls, and looks each name and series up once.
 pub(super) struct FiguresReader<'c> {
     connection: &'c Connection,
     series: HashMap<i64, SeriesNames>,
@@ -55,7 +53,7 @@ pub(super) struct FiguresReader<'c> {
     classes: HashMap<i64, Option<OperationClass>>,
     operations: HashMap<i64, Option<Operation>>,
     finish: HashMap<i64, FinishClasses>,
-    /// The name of the last session that was looked up: calls of one session often follow each other.
+    /// Id and name of the last session: calls of a session are often consecutive.
     session: Option<(i64, Option<String>)>,
 }
 
@@ -72,7 +70,6 @@ impl<'c> FiguresReader<'c> {
         }
     }
 
-    /// Calls `each` with every call that `condition` selects.
     pub(super) fn read(
         &mut self,
         condition: &str,
@@ -91,7 +88,7 @@ impl<'c> FiguresReader<'c> {
         Ok(())
     }
 
-    /// `None` where the file does not say how it ended.
+    /// `None` if the file does not contain the outcome.
     fn call(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<LedgerFigures>> {
         let connection = self.connection;
         let series: i64 = row.get(1)?;
@@ -143,7 +140,7 @@ impl<'c> FiguresReader<'c> {
         }))
     }
 
-    /// The class of operations; of calls from before there were classes that of the operation.
+    /// The class of operations. For calls older than classes it is derived from the operation.
     fn class(
         &mut self,
         class: Option<i64>,
@@ -188,7 +185,7 @@ impl<'c> FiguresReader<'c> {
     }
 }
 
-/// The enum's value that the name with this id is, looked up once.
+/// The enum value of the name with this id, looked up once.
 fn cached<T: DeserializeOwned + Copy>(
     known: &mut HashMap<i64, Option<T>>,
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! Marks in the ledger: the newest [`MAX_MARKS`], no older than calls may be.
+//! Marks in the ledger: the newest [`MAX_MARKS`], deleted at the age at which calls are deleted.
 
 use super::QueryError;
 use super::row::timestamp;
@@ -8,7 +8,6 @@ use tokengauge_core::time::duration_since_1970;
 
 pub const MAX_MARKS: i64 = 10_000;
 
-/// Adds a mark, and returns its number.
 pub(super) fn add(connection: &Connection, mark: &NewMark) -> rusqlite::Result<u64> {
     let tags = serde_json::to_string(&mark.tags).unwrap_or_default();
     let subject = &mark.subject;
@@ -34,14 +33,12 @@ fn micros(at: std::time::SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Deletes marks from before an instant, and those beyond the bound.
 pub(super) fn forget(connection: &Connection, before_us: i64) -> rusqlite::Result<()> {
     let sql = "DELETE FROM marks WHERE at_us < ?1 OR id <= (SELECT max(id) FROM marks) - ?2";
     let mut forget = connection.prepare_cached(sql)?;
     forget.execute([before_us, MAX_MARKS]).map(|_| ())
 }
 
-/// The marks that match, the newest first.
 pub(super) fn marks(connection: &Connection, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
     let from = query.from.map_or(i64::MIN, micros);
     let to = query.to.map_or(i64::MAX, micros);

@@ -1,11 +1,8 @@
-//! The names that a call has, as ids of the dictionary.
-
 use super::dictionary::{COMMON, Dictionary, NameKind, SeriesNames};
 use super::row::{Entry, word};
 use rusqlite::Connection;
 use tokengauge_core::dimension::{Dimension, SPENDING};
 
-/// The names of a call, as ids.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) common: SeriesNames,
@@ -30,7 +27,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of a dimension, except of classes.
+    /// The id of the name of a dimension, except classes.
     pub(super) fn name_of(&self, by: Dimension) -> Option<i64> {
         let own = SPENDING.iter().position(|own| *own == by);
         own.map_or_else(|| self.common.of(by), |at| self.spending[at])

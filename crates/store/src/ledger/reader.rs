@@ -1,6 +1,6 @@
-//! Queries of the API, reports and exports. Connections are read-only and few, and each query
-//! has a time limit, so that none delays the writer or traffic. Queries block: not for the
-//! threads of traffic.
+//! Queries of the API, reports and exports. There are few connections, all read-only, and each
+//! query has a time limit, so that queries delay neither the writer nor traffic. Queries block, so
+//! they must not run on the threads of traffic.
 
 mod call_units;
 pub(super) mod calls;
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
-/// How long a query may take by the clock of its [`Reader`].
+/// Time limit of a query, by the clock of its [`Reader`].
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The longest step of a time series.
 pub(crate) const MAX_STEP: Duration = Duration::from_secs(400 * 86_400);
@@ -52,24 +52,24 @@ pub enum QueryError {
     Wrong(String),
     #[error("the query took longer than {0:?}; ask for a shorter time or filter by a session")]
     TimeLimit(Duration),
-    /// Too many queries at once.
+    /// Too many queries are running.
     #[error("too many queries at once; ask again")]
     Busy,
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// The warehouse does not answer.
+    /// The warehouse does not respond.
     #[error(transparent)]
     Warehouse(#[from] WarehouseError),
 }
 
 impl QueryError {
     pub(crate) fn cursor() -> QueryError {
-        let rule = "cursor must be the next_cursor of an answer to the same question";
+        let rule = "cursor must be the next_cursor of a previous response to this query";
         QueryError::Wrong(rule.to_owned())
     }
 
     pub(crate) fn step() -> QueryError {
-        QueryError::Wrong("a step is whole seconds, from 1s to 400d".to_owned())
+        QueryError::Wrong("step must be a whole number of seconds, from 1s to 400d".to_owned())
     }
 }
 
@@ -81,13 +81,13 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of the ledger in `path`, which need not be there yet. `clock` measures
-    /// how long a query takes: the monotonic clock, or one of processor time.
+    /// A reader of the ledger at `path`, which may not exist yet. `clock` measures the time of a
+    /// query: the monotonic clock, or one of processor time.
     pub fn new(path: &Path, clock: fn() -> Instant) -> Arc<Reader> {
         Reader::within(path, clock, TIME_LIMIT)
     }
 
-    /// The same with another time limit for each query.
+    /// As [`Reader::new`], with another time limit for each query.
     pub fn within(path: &Path, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
         Reader::with(path, clock, limit, None)
     }
@@ -104,20 +104,22 @@ impl Reader {
         })
     }
 
-    /// Why the ledger of this process cannot write its file, as a label of
-    /// [`WriteError::REASONS`](super::WriteError::REASONS), or `starting`; `None` while it can, or where another process
-    /// writes it.
+    /// Why this process cannot write the file, as a label of
+    /// [`WriteError::REASONS`](super::WriteError::REASONS), or `starting`. `None` while it can, or
+    /// if another process writes the file.
     pub fn unwritable(&self) -> Option<&'static str> {
         self.condition.as_ref()?.unwritable()
     }
 
-    /// How many times the ledger has opened its file. What was read before it rose may be of another file.
+    /// Number of times that the ledger has opened its file. Data that was read before the number
+    /// increased may be from another file.
     pub fn opened(&self) -> u64 {
         let condition = self.condition.as_ref();
         condition.map_or(0, |condition| condition.opened())
     }
 
-    /// Calls that this sink will never have because they were in files that are lost, since the process began.
+    /// Number of calls since the process began that this sink never gets, because they were in
+    /// files that are lost.
     pub fn lost_with_files(&self, sink: &str) -> u64 {
         let condition = self.condition.as_ref();
         condition.map_or(0, |condition| condition.lost(sink))
@@ -137,41 +139,42 @@ impl Reader {
     /// The sessions that match.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
         let ask = |connection: &_| sessions::sessions(connection, query);
         self.ask(ask)
     }
 
-    /// The durations, in seconds, of the sessions that a filter selects and whose last call ended
-    /// before its end.
+    /// Durations in seconds of the sessions that a filter selects and whose last call ended
+    /// before its `until`.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn task_seconds(&self, filter: &Filter) -> Result<Vec<f64>, QueryError> {
         self.ask(|connection| sessions::task_seconds(connection, filter))
     }
 
-    /// When the oldest stored call began or, with `sums`, the oldest of these; `None` without calls.
+    /// When the oldest stored call began or, with `sums`, when the oldest of these sums began;
+    /// `None` without calls.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn oldest(&self, sums: Option<DailySums>) -> Result<Option<SystemTime>, QueryError> {
         self.ask(|connection| groups::oldest(connection, sums))
     }
 
-    /// One session and a page of its calls; `None` where it is not known.
+    /// One session and a page of its calls; `None` if the session is unknown.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
         self.ask(|connection| sessions::session(connection, id, page))
     }
 
-    /// Calls by what they have in common, those with most calls first.
+    /// Calls grouped by dimensions, largest number of calls first.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn groups(
         &self,
         filter: &Filter,
@@ -181,26 +184,26 @@ impl Reader {
         self.ask(|connection| groups::groups(connection, filter, by, page))
     }
 
-    /// Calls by model, those with most calls first.
+    /// Calls grouped by model, largest number of calls first.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn models(&self, filter: &Filter, page: &Paging) -> Result<Page<GroupRow>, QueryError> {
         self.groups(filter, &[Dimension::Model], page)
     }
 
-    /// Calls by workload, those with most calls first.
+    /// Calls grouped by workload, largest number of calls first.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn workloads(&self, filter: &Filter, page: &Paging) -> Result<Page<GroupRow>, QueryError> {
         self.groups(filter, &[Dimension::Workload], page)
     }
 
-    /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
+    /// The costs of calls over time, in steps of whole seconds on multiples of the step since 1970.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         self.ask(|connection| costs::costs(connection, query))
     }
@@ -208,16 +211,16 @@ impl Reader {
     /// How many calls have a cost and a speed, and why the others have none.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn coverage(&self, filter: &Filter) -> Result<Coverage, QueryError> {
         self.ask(|connection| coverage::coverage(connection, filter))
     }
 
-    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;
-    /// of more than 1000 the newest.
+    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; at most
+    /// the newest 1000.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn timeseries(
         &self,
         filter: &Filter,
@@ -227,10 +230,10 @@ impl Reader {
         self.ask(|connection| groups::timeseries(connection, filter, metric, step))
     }
 
-    /// The same calls as [`Reader::calls`], each as the values of [`crate::columns::COLUMNS`].
+    /// The calls of [`Reader::calls`], each as the values of [`crate::columns::COLUMNS`].
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn call_rows(
         &self,
         filter: &Filter,
@@ -247,36 +250,36 @@ impl Reader {
         self.ask(|connection| calls::in_order(connection, filter, page))
     }
 
-    /// The calls that match, the newest first. A page may have fewer rows than the limit
-    /// and still not be the last: only `next_cursor` says so.
+    /// The calls that match, newest first. A page may have fewer rows than the limit although it is
+    /// not the last: only `next_cursor` shows whether there are more.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
         self.ask(|connection| calls::calls(connection, filter, page, calls::record))
     }
 
-    /// The call with this id; `None` where it is not known.
+    /// The call with this id; `None` if it is unknown.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
         self.ask(|connection| calls::by_id(connection, id))
     }
 
-    /// The throughput of each upstream by concurrency. Of the filter only times and the upstream
-    /// count.
+    /// The throughput of each upstream by concurrency. The filter's times and upstream are used;
+    /// its other parts are ignored.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
         self.ask(|connection| capacity::capacity(connection, filter))
     }
 
-    /// The marks that match, the newest first.
+    /// The marks that match, newest first.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         self.ask(|connection| super::marks::marks(connection, query))
     }
@@ -284,7 +287,7 @@ impl Reader {
     /// The calls that match, summed by unit.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn call_units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
         self.ask(|connection| call_units::call_units(connection, query))
     }
@@ -292,15 +295,15 @@ impl Reader {
     /// The units of an experiment.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn experiment_units(&self, query: &UnitQuery) -> Result<ExperimentUnits, QueryError> {
         self.ask(|connection| experiment_units::experiment_units(connection, query))
     }
 
-    /// How far a sink is; `None` where the ledger does not know it.
+    /// The progress of a sink; `None` if the ledger does not know the sink.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn sink(&self, name: &str) -> Result<Option<SinkProgress>, QueryError> {
         self.ask(|connection| undelivered::progress(connection, name))
     }
@@ -308,23 +311,24 @@ impl Reader {
     /// The sinks that the ledger knows.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn sink_names(&self) -> Result<Vec<String>, QueryError> {
         self.ask(undelivered::names)
     }
 
-    /// The number of the last of the next `limit` calls behind number `after`; `None` where there are none.
+    /// The number of the last of the next `limit` calls after number `after`; `None` if there are
+    /// no more.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn undelivered_end(&self, after: i64, limit: usize) -> Result<Option<i64>, QueryError> {
         self.ask(|connection| undelivered::end(connection, after, limit))
     }
 
-    /// Calls that were written behind number `after`, up to number `upto`, and at most `limit`.
+    /// Calls that were written after number `after`, up to number `upto`, at most `limit`.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn undelivered(
         &self,
         after: i64,
@@ -334,11 +338,11 @@ impl Reader {
         self.ask(|connection| undelivered::calls(connection, after, upto, limit))
     }
 
-    /// The distributions by model, route and workload of calls that began in whole hours: from the one
-    /// that `since` is in to the one that `until` is in.
+    /// The distributions by model, route and workload of calls that began in whole hours: from the
+    /// hour of `since` to the hour of `until`.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn distributions(
         &self,
         selector: &DistributionSelector,
@@ -354,10 +358,10 @@ impl Reader {
         Ok(found)
     }
 
-    /// The distributions of each hour of one series, by its beginning.
+    /// The distributions of each hour of one series, by the start of the hour.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn hours_of_series(
         &self,
         series: &DistributionSeries,
@@ -369,14 +373,14 @@ impl Reader {
             route: series.route.clone(),
             workload: series.workload.clone(),
         };
-        // An absent name selects all, so that it takes this one series out of several.
+        // A selector without a name matches all names, so the series itself must be compared.
         self.hours(&selector, since, until, |found| found == series)
     }
 
-    /// The distributions of each hour, by its beginning, of all that match together.
+    /// The distributions of each hour, by its start, over all calls that match.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// See [`QueryError`].
     pub fn hourly_distributions(
         &self,
         selector: &DistributionSelector,

@@ -14,17 +14,15 @@ use super::write_error::WriteError;
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// Calls and sessions that are deleted in one step.
 const STEP: usize = 2_000;
 /// Free pages that are kept for new data.
 const SPARE_PAGES: i64 = 512;
-/// Pages that are vacuumed in one step.
 const PAGES: i64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub age: Duration,
-    /// The size of the file in bytes, indices included.
+    /// The size of the file in bytes, including indices.
     pub bytes: u64,
 }
 
@@ -32,13 +30,13 @@ impl LedgerDatabase {
     /// Runs a step of retention. Returns whether there is more to do.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn tidy(&mut self, now: Now, limits: &Limits) -> Result<bool, WriteError> {
         let unsummed = self.add_unsummed()?;
         let connection = &self.opened.connection;
         let transaction = self.opened.begin()?;
         let newest = newest_ms(&transaction)?;
-        // No age can be told by a clock that cannot be right.
+        // An obviously wrong clock cannot determine ages.
         let clock = self.retention.follow(now, newest).unwrap_or(EPOCH_MS);
         let age = i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX);
         let oldest = clock.saturating_sub(age);
@@ -47,7 +45,7 @@ impl LedgerDatabase {
         let mut more = by_age == STEP;
         let oldest_us = oldest.saturating_mul(1000);
         let units = forget_units(&transaction, oldest_us, &mut self.unit_counts)?;
-        // Units are of sessions: those go first.
+        // Units refer to sessions, so they are deleted first.
         more |= units || forget_sessions(&transaction, oldest_us)?;
         more |= forget_sums(&transaction, clock, oldest)?;
         let day = oldest.div_euclid(1000).saturating_sub(daily_spending::DAY);
@@ -83,12 +81,12 @@ impl LedgerDatabase {
         Ok(more || freed || unsummed)
     }
 
-    /// Whether calls were deleted for want of room since the file was opened.
+    /// Whether calls were deleted to save space since the file was opened.
     pub fn was_full(&self) -> bool {
         self.retention.was_full
     }
 
-    /// Goes on from the limit until a twentieth of it is free.
+    /// Whether to delete calls: starts at the limit, and continues until a twentieth of it is free.
     fn too_big(&self, limits: &Limits) -> rusqlite::Result<bool> {
         let connection = self.connection();
         let pages = pragma(connection, "page_count")? - pragma(connection, "freelist_count")?;
@@ -107,7 +105,6 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
 }
 
-/// When the newest call began.
 fn newest_ms(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT max(key) FROM calls";
     let newest: Option<i64> = connection
@@ -116,14 +113,12 @@ fn newest_ms(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     Ok(newest.map(started_ms))
 }
 
-/// Deletes a step of the calls with a smaller key, the oldest first; returns how many.
 fn forget_calls(connection: &Connection, key: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM calls WHERE key IN \
         (SELECT key FROM calls WHERE key < ? ORDER BY key LIMIT ?)";
     connection.prepare_cached(sql)?.execute((key, STEP as i64))
 }
 
-/// Sessions whose last call ended before.
 fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
     let old = "SELECT id FROM sessions WHERE last_us < ?1 ORDER BY last_us LIMIT ?2";
     let names = format!("DELETE FROM session_names WHERE session IN ({old})");
@@ -134,7 +129,6 @@ fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
     Ok(gone == STEP)
 }
 
-/// Units of experiments whose last call ended before.
 fn forget_units(
     connection: &Connection,
     us: i64,
@@ -152,7 +146,6 @@ fn forget_units(
     Ok(gone == STEP)
 }
 
-/// Distributions of hours before.
 fn forget_distributions(
     connection: &Connection,
     hour: i64,
@@ -166,7 +159,7 @@ fn forget_distributions(
     Ok(())
 }
 
-/// Sums by time from before, a day's worth at a time.
+/// Deletes rollups and throughput from before a time, one day at a time.
 fn forget_sums(connection: &Connection, clock: i64, oldest: i64) -> rusqlite::Result<bool> {
     let mut more = false;
     let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
@@ -180,7 +173,7 @@ fn forget_sums(connection: &Connection, clock: i64, oldest: i64) -> rusqlite::Re
         } else {
             oldest
         };
-        // A step that is partly young enough stays.
+        // A step that is only partly too old is kept.
         more |= forget.execute([level, before.saturating_sub(level)])? > 0;
     }
     let clock = clock.div_euclid(1000);
@@ -198,8 +191,9 @@ fn forget_sums(connection: &Connection, clock: i64, oldest: i64) -> rusqlite::Re
     Ok(more)
 }
 
-/// The oldest calls, the sessions and units that ended before the oldest that is left, and the
-/// finer sums and distributions from before it; sums of days stay. Returns how many calls went.
+/// Deletes the oldest calls, then sessions and units that ended before the oldest remaining call,
+/// and the finer sums and distributions from before it. Sums by day are kept. Returns the number of
+/// deleted calls.
 fn shrink(
     connection: &Connection,
     counts: &mut UnitCounts,
@@ -227,7 +221,6 @@ fn shrink(
     Ok(gone)
 }
 
-/// Vacuums free pages.
 fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let free = pragma(connection, "freelist_count")? - SPARE_PAGES;
     if free <= 0 {

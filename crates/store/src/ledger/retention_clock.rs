@@ -1,24 +1,25 @@
-//! The state of retention, and the clock by which it measures age.
+//! The state of retention, and the clock that it measures ages with.
 //!
-//! One wrong reading of the wall clock must not cost the calls of a month. This clock follows the wall clock only as far
-//! as calls were written by it, and by a day in an hour at most.
+//! One wrong reading of the wall clock must not delete the calls of a month. Therefore this clock
+//! follows the wall clock only up to the time of the newest call, and at most by one day per hour.
 
 use super::row::{EPOCH_MS, timestamp};
 use rusqlite::{Connection, OptionalExtension};
 use std::time::{Duration, Instant};
 
-/// How many times as fast as time the clock of retention goes at most: a day's worth is deleted in an hour.
+/// Maximum speed of the retention clock relative to real time: one day's calls are deleted per
+/// hour.
 const FASTEST: i64 = 24;
-/// How far the clock of retention may move, in milliseconds, until it is saved.
+/// The clock is saved after it has moved by this number of milliseconds.
 const SAVE_AFTER: i64 = 10 * 60 * 1_000;
-/// How far, in milliseconds, the wall clock has to be ahead of it for that to be logged.
+/// A wall clock that is ahead by more than this number of milliseconds is logged.
 const AHEAD: i64 = 24 * 3_600 * 1_000;
 const LOG_EVERY: Duration = Duration::from_secs(3_600);
-/// The clock of retention, in milliseconds since 1970. Older programs do not use the table, so that it needs no new version.
+/// The retention clock in milliseconds since 1970. Older versions ignore the table, so it needs no
+/// new file version.
 pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS retention_clock \
     (id INTEGER PRIMARY KEY CHECK (id = 1), at_ms INTEGER NOT NULL)";
 
-/// A moment on two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub monotonic: Instant,
@@ -28,15 +29,16 @@ pub struct Now {
 
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    /// Whether the file was too large; deleting continues until some of it is free.
+    /// Whether the file was too large; deletion continues until some of it is free.
     pub(super) shrinking: bool,
-    /// Whether it ever was, since the file was opened.
+    /// Whether the file was too large at any time since it was opened.
     pub(super) was_full: bool,
-    /// Distributions of hours before are gone.
+    /// Distributions of earlier hours have been deleted.
     pub(super) distributions_from: i64,
-    /// The clock of retention, in milliseconds since 1970, and when it was that; `None` before the first step.
+    /// The retention clock in milliseconds since 1970, and when it was updated; `None` before the
+    /// first step.
     clock: Option<(i64, Instant)>,
-    /// The clock in the file; `None` in a new file.
+    /// The saved clock; `None` in a new file.
     saved: Option<i64>,
     /// Calls deleted since the last log line: by age, and by size.
     pub(super) deleted: [usize; 2],
@@ -54,10 +56,10 @@ impl Retention {
         })
     }
 
-    /// The time for retention, in milliseconds since 1970. `newest` is when the newest stored call began. `None` if the wall
-    /// clock cannot be right.
+    /// The time for retention, in milliseconds since 1970; `None` if the wall clock is obviously
+    /// wrong. `newest` is the start of the newest stored call.
     pub(super) fn follow(&mut self, now: Now, newest: Option<i64>) -> Option<i64> {
-        // Before there were ledgers.
+        // Before the first ledger was written.
         if now.wall_ms < EPOCH_MS {
             return None;
         }
@@ -69,7 +71,7 @@ impl Retention {
             }
         };
         let passed = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
-        // Without newer calls it goes as fast as time.
+        // Without newer calls the clock advances in real time.
         let known = before.saturating_add(passed).max(newest.unwrap_or(0));
         let most = passed.saturating_mul(FASTEST);
         let moved = now.wall_ms.min(known) - before;
@@ -78,7 +80,7 @@ impl Retention {
         Some(clock.min(now.wall_ms))
     }
 
-    /// Keeps the clock for the next process, now and then.
+    /// Saves the clock for the next process if it has moved enough.
     pub(super) fn save(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some((clock, _)) = self.clock else {
             return Ok(());
@@ -96,7 +98,7 @@ impl Retention {
         Ok(())
     }
 
-    /// Logs, at most once an hour, what was deleted, and that the wall clock is far ahead.
+    /// Logs, at most once an hour, what was deleted and whether the wall clock is far ahead.
     pub(super) fn log(&mut self, now: Now, clock: i64, oldest: i64) {
         let is_due = |logged_at: Option<Instant>| {
             logged_at.is_none_or(|at| now.monotonic.saturating_duration_since(at) >= LOG_EVERY)
@@ -112,7 +114,8 @@ impl Retention {
             let hours = ahead / 3_600_000;
             tracing::warn!(
                 hours,
-                "the clock is ahead of what the ledger has: retention follows it by a day an hour, in case it is wrong"
+                "the clock is ahead of the newest call in the ledger: in case it is wrong, \
+                 retention follows it by at most one day per hour"
             );
             self.warned_at = Some(now.monotonic);
         }
@@ -125,10 +128,8 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
     const DAY_MS: i64 = 24 * HOUR_MS;
-    /// In 2026.
     const NOW: i64 = 1_780_000_000_000;
 
-    /// Two clocks that can be set apart.
     struct Clocks {
         monotonic: Instant,
         wall_ms: i64,
@@ -157,10 +158,10 @@ mod tests {
         let (mut clocks, mut retention) = (clocks(), Retention::default());
         let newest = Some(NOW - HOUR_MS);
         assert_eq!(retention.follow(clocks.pass(0), newest), newest);
-        // Calls come, and there it is.
+        // New calls confirm the clock.
         let now = clocks.pass(HOUR_MS);
         assert_eq!(retention.follow(now, Some(now.wall_ms)), Some(now.wall_ms));
-        // Without calls it continues.
+        // The clock continues without calls.
         for _ in 0..100 {
             let now = clocks.pass(HOUR_MS);
             assert_eq!(retention.follow(now, Some(NOW)), Some(now.wall_ms));
@@ -177,7 +178,7 @@ mod tests {
         let now = clocks.pass(HOUR_MS);
         let busy = retention.follow(now, Some(now.wall_ms));
         assert_eq!(busy, Some(NOW + HOUR_MS + DAY_MS));
-        // It was wrong.
+        // The wall clock was wrong.
         clocks.wall_ms -= 40 * DAY_MS;
         let now = clocks.pass(5_000);
         assert_eq!(retention.follow(now, None), Some(now.wall_ms), "at once");

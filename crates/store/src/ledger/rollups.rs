@@ -1,4 +1,4 @@
-//! Rollups: sums of each series by five minutes, hour and day, so that no query has to read
+//! Rollups: sums of each series by five minutes, hour and day, so that queries need not read
 //! millions of calls.
 
 use super::aggregates::Sums;
@@ -6,19 +6,18 @@ use super::row::Entry;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 
-/// Lengths of the steps, in seconds. Those of a day and an hour are kept as long as the
-/// calls, the finest for [`FINE_FOR`].
+/// Lengths of the steps in seconds. Days and hours are kept as long as the calls, the finest steps
+/// for [`FINE_FOR`].
 pub(super) const LEVELS: [i64; 3] = [300, 3_600, 86_400];
 /// How long the finest steps are kept, in seconds.
 pub(super) const FINE_FOR: i64 = 8 * 86_400;
 
-/// The columns of `rollups` after its key, as [`read`] takes them.
+/// The columns of `rollups` after its key, in the order of [`read`].
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls, priced_output_tokens, decode_tokens, \
     decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \
     ttft_us, waited_us, reported_millitokens, reported_us, tps_reported";
 
-/// The sums that a batch adds to.
 #[derive(Debug, Default)]
 pub(super) struct Rollups {
     sums: HashMap<(i64, i64, i64), Sums>,
@@ -51,8 +50,8 @@ impl Rollups {
     }
 }
 
-/// Adds a row that begins with [`COLUMNS`] to `aggregates`; its sketches of TPS, TTFT and TPS
-/// in reported tokens where they are wanted.
+/// Adds a row that begins with [`COLUMNS`] to `sums`. `wanted` selects the sketches of TPS, TTFT
+/// and reported TPS.
 pub(super) fn read(row: &Row<'_>, sums: &mut Sums, wanted: [bool; 3]) -> rusqlite::Result<()> {
     let [tps, ttft, reported] = wanted;
     let mut found = Sums {

@@ -1,4 +1,4 @@
-//! A call record as a row of the ledger: whole numbers, and ids for names.
+//! Converts a call record to a row of the ledger: whole numbers, and ids for names.
 
 use super::ledger_call::LedgerCall;
 use crate::figures::CallFigures;
@@ -9,11 +9,10 @@ use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::dimension::SPENDING;
 use tokengauge_core::time::{Timestamp, duration_since_1970};
 
-/// Milliseconds from 1970 to 2020, from where keys are counted.
+/// Milliseconds from 1970 to 2020, the origin of keys.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
-/// Bits of a key below the milliseconds.
 pub(super) const KEY_BITS: u32 = 22;
-/// Upper bounds of the bands of decode speed, tokens per second.
+/// Upper bounds of the classes of decode speed, in tokens per second.
 pub(crate) const BANDS: [f64; 4] = [5.0, 15.0, 30.0, 60.0];
 
 /// The smallest key of calls that began at `ms` (since 1970) or later.
@@ -27,24 +26,21 @@ pub(crate) fn started_ms(key: i64) -> i64 {
     (key >> KEY_BITS) + EPOCH_MS
 }
 
-/// Milliseconds since 1970.
 pub(crate) fn milliseconds(at: SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The timestamp of milliseconds since 1970.
 pub(crate) fn timestamp(ms: i64) -> Timestamp {
     let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
     (SystemTime::UNIX_EPOCH + since).into()
 }
 
-/// A record to be stored, with derived values.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) record: &'a CallRecord,
-    /// Streams in flight on the upstream when it began.
+    /// Streams in flight on the upstream when the call began.
     pub(super) concurrency: Option<u32>,
-    /// Whether it was made for another call, which counts for the session.
+    /// Whether the call is nested in another call, which counts for the session.
     pub(super) nested: bool,
     pub(super) id: [u8; 16],
     pub(super) trace_id: Option<u128>,
@@ -56,7 +52,8 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The key that a call has in the file, or one of the next where several calls have the same.
+    /// The first key to try for a call. If other calls have this key, the call gets one of the next
+    /// keys.
     pub(super) fn key(call: &LedgerCall<'_>) -> i64 {
         let id = call.id.as_bytes();
         let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
@@ -83,12 +80,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a call adds to sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) error: bool,
     pub(crate) generates: bool,
-    /// The ids of its names of [`SPENDING`]. Only calls that are read from the ledger have them.
+    /// The ids of the names in [`SPENDING`]. Only calls that are read from the ledger have them.
     pub(crate) spending: [Option<i64>; SPENDING.len()],
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
@@ -97,18 +93,16 @@ pub(crate) struct Share {
     pub(crate) cost_nano: Option<i64>,
     /// Tokens after the first chunk, and the microseconds they took.
     pub(crate) decode: Option<(i64, i64)>,
-    /// Tokens per second.
     pub(crate) tps: Option<f64>,
-    /// Seconds.
     pub(crate) ttft: Option<f64>,
     pub(crate) duration_us: Option<i64>,
-    /// Tokens per second as the provider counts them, and the same as thousandths of tokens, since
-    /// a part of a report is seldom whole, and microseconds.
+    /// Tokens per second in the provider's count, and its parts: thousandths of tokens, because
+    /// parts of a report are rarely whole, and microseconds.
     pub(crate) reported: Option<f64>,
     pub(crate) reported_decode: Option<(i64, i64)>,
 }
 
-/// The columns of `calls` that [`Share::read`] takes; the last are [`SPENDING`].
+/// The columns of `calls` for [`Share::read`]; the last are [`SPENDING`].
 pub(super) const SHARE_COLUMNS: &str = "coalesce(reported_input, normalised_input), \
     reported_cached_input, coalesce(reported_output, normalised_output), \
     coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, user, key_hash, tools";
@@ -127,7 +121,7 @@ impl Share {
         })
     }
 
-    /// Tokens and cost alone.
+    /// The tokens and cost only.
     pub(super) fn without_times(self) -> Share {
         Share {
             decode: None,
@@ -164,18 +158,18 @@ impl Share {
     }
 }
 
-/// Tokens after the first chunk and the microseconds they took, from the speed.
+/// Tokens after the first chunk and the microseconds they took, derived from the speed.
 pub(super) fn decode(
     tps: Option<f64>,
     first: Option<f64>,
     last: Option<f64>,
 ) -> Option<(i64, i64)> {
-    // What a server began by itself began with its first token.
+    // A response that the server started by itself begins with its first token.
     let seconds = last? - first.unwrap_or(0.0);
     Some(((tps? * seconds).round() as i64, micros(seconds)?))
 }
 
-/// The same with thousandths of tokens.
+/// As [`decode`], in thousandths of tokens.
 pub(super) fn decode_milli(
     tps: Option<f64>,
     first: Option<f64>,
@@ -184,27 +178,24 @@ pub(super) fn decode_milli(
     decode(tps.map(|tps| tps * 1e3), first, last)
 }
 
-/// Whether a call failed; a call that its agent cancelled is no error.
+/// Whether a call failed. A call that its agent cancelled did not fail.
 pub(super) fn is_error(outcome: Outcome) -> bool {
     !matches!(outcome, Outcome::Complete | Outcome::ClientCancelled)
 }
 
-/// Seconds as microseconds.
 pub(crate) fn micros(seconds: f64) -> Option<i64> {
     scaled(seconds, 1e6)
 }
 
-/// Microseconds as whole milliseconds.
 pub(super) fn micros_to_ms(us: i64) -> i64 {
     us.div_euclid(1_000)
 }
 
-/// US dollars as billionths of them.
+/// Converts US dollars to billionths.
 pub(crate) fn nanos(usd: f64) -> Option<i64> {
     scaled(usd, 1e9)
 }
 
-/// A speed as thousandths.
 pub(crate) fn millis(speed: f64) -> Option<i64> {
     scaled(speed, 1e3)
 }
@@ -213,7 +204,7 @@ fn scaled(value: f64, by: f64) -> Option<i64> {
     value.is_finite().then(|| (value * by).round() as i64)
 }
 
-/// A count as SQLite keeps it.
+/// Saturates, because SQLite's integers are signed.
 pub(crate) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -224,7 +215,7 @@ pub(crate) fn word<T: Serialize>(value: &T) -> String {
     text.trim_matches('"').to_owned()
 }
 
-/// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
+/// JSON pairs of tokens and seconds, rounded to microseconds; `None` if there are none.
 pub(crate) fn segments(record: &CallRecord) -> Option<String> {
     let pairs = record.segments.iter();
     let pairs: Vec<_> = pairs

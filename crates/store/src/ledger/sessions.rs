@@ -9,15 +9,14 @@ use crate::query::Dimension::{Experiment, User, Variant, Workload};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
 
-/// Names of a kind that are kept of one session.
+/// Maximum number of names of a kind per session.
 const MAX_NAMES: usize = 16;
 
-/// The sums of a session's row, as [`read`] takes them.
+/// The sums in a session's row, in the order of [`read`].
 pub(super) const COLUMNS: &str = "started_us, last_us, calls, errors, input_tokens, \
     cached_input_tokens, output_tokens, reasoning_tokens, cost_nano_usd, unpriced_calls, \
     decode_tokens, decode_us, ttft, busy";
 
-/// The sessions that a batch adds to.
 #[derive(Debug)]
 pub(super) struct Sessions {
     open: HashMap<String, Open>,
@@ -28,7 +27,7 @@ pub(super) struct Sessions {
 struct Open {
     id: i64,
     sums: SessionSums,
-    /// Workload, user, experiment, variant: of the last call that had one.
+    /// Workload, user, experiment and variant, each from the last call that had one.
     latest: [Option<i64>; 4],
     names: HashSet<i64>,
     fresh: Vec<i64>,
@@ -42,7 +41,7 @@ impl Sessions {
         }
     }
 
-    /// Adds a call; gives the id of its session where it has one.
+    /// Adds a call. Returns the id of its session, if any.
     pub(super) fn add(
         &mut self,
         entry: &Entry<'_>,
@@ -156,7 +155,6 @@ impl Sessions {
 }
 
 impl Open {
-    /// Adds a name, as long as there are not too many of its kind.
     fn called(&mut self, name: i64, dictionary: &Dictionary) {
         if self.names.contains(&name) {
             return;
@@ -196,7 +194,6 @@ fn load(connection: &Connection, name: &str) -> rusqlite::Result<Option<Open>> {
     }))
 }
 
-/// Reads a row that begins with [`COLUMNS`].
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionSums> {
     let mut sums = Sums {
         calls: row.get(2)?,

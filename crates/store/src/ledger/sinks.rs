@@ -1,4 +1,4 @@
-//! Which sinks there are, and how far each is.
+//! The sinks that the ledger knows, and their progress.
 
 use super::database::LedgerDatabase;
 use super::row::whole;
@@ -6,27 +6,28 @@ use super::undelivered::{Cursors, NEWEST, forget_delivered};
 use super::write_error::WriteError;
 use rusqlite::params;
 
-/// What has become of a batch, for the ledger to keep.
+/// The result of a batch, for the ledger to save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkUpdate {
     pub sink: String,
-    /// Which opening of the file its numbers are of; see [`Reader::opened`](super::Reader::opened).
+    /// The opening of the file that its numbers belong to; see
+    /// [`Reader::opened`](super::Reader::opened).
     pub opened: u64,
-    /// It has everything up to here.
+    /// The sink has all calls up to this number.
     pub delivered: i64,
-    /// The end of the batch that is sent next, if there is one.
+    /// The end of the next batch, if one is in progress.
     pub pending: Option<i64>,
     /// Calls of the batch that were deleted before they could be sent.
     pub lost: u64,
-    /// Calls of the batch that the warehouse would not take.
+    /// Calls of the batch that the warehouse refused.
     pub refused: u64,
 }
 
 impl LedgerDatabase {
-    /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
+    /// Sets the known sinks. A new sink begins with the next call; a removed sink is forgotten.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
         let transaction = self.opened.begin()?;
         let known: Vec<String> = transaction
@@ -46,10 +47,10 @@ impl LedgerDatabase {
         Ok(())
     }
 
-    /// Keeps how far a sink is; whether the ledger knows it.
+    /// Saves the progress of a sink. Returns whether the ledger knows the sink.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
         let transaction = self.opened.begin()?;
         let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";

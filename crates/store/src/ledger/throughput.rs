@@ -1,4 +1,4 @@
-//! Tokens by the second in which they came.
+//! Tokens by the second in which they arrived.
 
 use super::dictionary::{Dictionary, NameKind};
 use super::row::whole;
@@ -7,12 +7,12 @@ use rusqlite::{Connection, params};
 use std::sync::Arc;
 use tokengauge_core::throughput::{ThroughputDelta, UNKNOWN};
 
-/// Lengths of the sums, in seconds, and how long they are kept; the longest as long as calls.
+/// Lengths of the sums in seconds, and how long they are kept; the longest are kept as long as
+/// calls.
 pub(super) const LEVELS: [(i64, Option<i64>); 3] =
     [(1, Some(2 * DAY)), (60, Some(8 * DAY)), (3_600, None)];
 const DAY: i64 = 86_400;
 
-/// Adds them to the sums of their second, minute and hour.
 pub(super) fn save(
     deltas: &[ThroughputDelta],
     dictionary: &mut Dictionary,
@@ -37,7 +37,7 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Route, upstream, model and workload as ids; 0 for a missing name.
+/// Ids of route, upstream, model and workload; 0 for a missing name.
 fn names(
     delta: &ThroughputDelta,
     dictionary: &mut Dictionary,

@@ -1,4 +1,4 @@
-//! Calls that sinks do not have yet, in the order in which they were written, and how far each sink is.
+//! Undelivered calls in the order in which they were written, and the progress of each sink.
 
 use super::QueryError;
 use super::row::{micros_to_ms, started_ms};
@@ -6,25 +6,23 @@ use crate::columns::{Value, values_of_row};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
 
-/// Rows that are deleted in one step of retention.
 const STEP: i64 = 2_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkProgress {
-    /// It has everything up to here.
+    /// The sink has all calls up to this number.
     pub delivered: i64,
-    /// The end of the batch under way.
+    /// The end of the batch in progress.
     pub pending: Option<i64>,
-    /// Calls that retention deleted before it had them, since it was first configured.
+    /// Calls that retention deleted before the sink had them, since the sink was first configured.
     pub lost: u64,
-    /// Calls that the warehouse would not take, likewise.
+    /// Calls that the warehouse refused, since the sink was first configured.
     pub refused: u64,
     pub waiting: u64,
-    /// When the oldest of those ended, in milliseconds since 1970.
+    /// When the oldest waiting call ended, in milliseconds since 1970.
     pub oldest_ms: Option<i64>,
 }
 
-/// Calls that each sink does not have yet.
 pub(super) fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
     let sql = "SELECT name, (SELECT count(*) FROM undelivered WHERE seq > delivered) FROM sinks";
     let mut statement = connection.prepare(sql)?;
@@ -34,12 +32,10 @@ pub(super) fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<Strin
     sinks.collect()
 }
 
-/// How far the sinks are, as in the file: for when it cannot be read any more.
+/// A copy in memory of the sinks' progress, for when the file cannot be read any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cursors {
-    /// The number of the last call.
     last: i64,
-    /// The number of the last call that each sink has.
     pub(super) delivered: HashMap<String, i64>,
 }
 
@@ -57,14 +53,13 @@ impl Cursors {
         self.delivered.is_empty()
     }
 
-    /// So many calls more are in the file.
+    /// Counts calls that were written to the file.
     pub(super) fn added(&mut self, calls: u64) {
         if !self.is_empty() {
             self.last += super::row::whole(calls);
         }
     }
 
-    /// Calls that each sink does not have yet.
     pub(super) fn waiting(&self) -> HashMap<String, u64> {
         let sinks = self.delivered.iter();
         let waiting = |delivered: i64| (self.last - delivered).max(0).unsigned_abs();
@@ -74,34 +69,33 @@ impl Cursors {
     }
 }
 
-/// The number of the newest call.
 pub(super) const NEWEST: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndeliveredCall {
-    /// Its place in the order of writing.
+    /// The call's number in the order of writing.
     pub seq: i64,
-    /// Its values, in the order of [`COLUMNS`](crate::columns::COLUMNS); `None` where it was deleted.
+    /// The values in the order of [`COLUMNS`](crate::columns::COLUMNS); `None` if the call was
+    /// deleted.
     pub values: Option<Vec<Value>>,
 }
 
-/// Adds a call that has just been written.
 pub(super) fn add(connection: &Connection, key: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO undelivered (key) VALUES (?)";
     connection.prepare_cached(sql)?.execute([key]).map(|_| ())
 }
 
-/// Deletes what every sink has.
 pub(super) fn forget_delivered(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM undelivered WHERE seq <= \
         (SELECT coalesce(min(delivered), 9223372036854775807) FROM sinks)";
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-/// Deletes a step of the entries of calls that are no longer there, and counts them as lost by the sinks that do not
-/// have them. Retention deletes the oldest calls: what began before the oldest that is left is gone. Entries of a batch
-/// under way stay: whoever sends it counts.
+/// Deletes some entries of calls that no longer exist, and counts them as lost by the sinks that do
+/// not have them. Retention deletes the oldest calls, so calls that began before the oldest
+/// remaining call are gone. Entries of a batch in progress are kept, because its sender counts
+/// them.
 pub(super) fn forget_deleted(connection: &Connection) -> rusqlite::Result<bool> {
     let gone = format!(
         "(SELECT seq FROM undelivered u WHERE NOT EXISTS \
@@ -118,7 +112,7 @@ pub(super) fn forget_deleted(connection: &Connection) -> rusqlite::Result<bool> 
     Ok(deleted as i64 == STEP)
 }
 
-/// How far a sink is; `None` where the ledger does not know it.
+/// The progress of a sink; `None` if the ledger does not know the sink.
 pub(super) fn progress(
     connection: &Connection,
     sink: &str,
@@ -136,7 +130,7 @@ pub(super) fn progress(
     let Some(mut progress) = found.optional()? else {
         return Ok(None);
     };
-    // Numbers are given without gaps and go from the oldest on.
+    // Numbers have no gaps and are deleted from the oldest on.
     let sql = "SELECT min(seq), max(seq) FROM undelivered WHERE seq > ?";
     let (first, last): (Option<i64>, Option<i64>) = connection
         .prepare_cached(sql)?
@@ -148,7 +142,7 @@ pub(super) fn progress(
     Ok(Some(progress))
 }
 
-/// When the call with this number ended; when it began, where it is gone.
+/// When the call with this number ended, or when it began if it was deleted.
 fn ended_ms(connection: &Connection, seq: i64) -> Result<Option<i64>, QueryError> {
     let sql = "SELECT u.key, c.duration_us FROM undelivered u LEFT JOIN calls c ON c.key = u.key WHERE u.seq = ?";
     let found = connection.prepare_cached(sql)?.query_row([seq], |row| {
@@ -158,7 +152,7 @@ fn ended_ms(connection: &Connection, seq: i64) -> Result<Option<i64>, QueryError
     Ok(found.optional()?)
 }
 
-/// The number of the last of the next `limit` calls after `after`; `None` where there are none.
+/// The number of the last of the next `limit` calls after `after`; `None` if there are no more.
 pub(super) fn end(
     connection: &Connection,
     after: i64,
@@ -171,7 +165,7 @@ pub(super) fn end(
     Ok(statement.query_row([after, limit], |row| row.get(0))?)
 }
 
-/// The calls after `after`: up to `upto`, or as many as `limit`.
+/// The calls after `after`, up to `upto` and at most `limit`.
 pub(super) fn calls(
     connection: &Connection,
     after: i64,
@@ -245,7 +239,7 @@ mod tests {
         let records = records();
         write(&mut ledger, &records[..5]);
         ledger.deliver_to(&sinks()).expect("known");
-        // The last began first.
+        // The last call began first.
         let late: Vec<_> = records[5..15].iter().rev().cloned().collect();
         write(&mut ledger, &late);
         let reader = Reader::new(&path, Instant::now);
@@ -304,7 +298,7 @@ mod tests {
             age: Duration::from_secs(1),
             bytes: 1 << 30,
         };
-        // In 2100 all of them are too old.
+        // In 2100 all calls are too old.
         tidy_to_end(&mut ledger, 4_102_444_800_000, &limits);
         let reader = Reader::new(&path, Instant::now);
         let lost = |sink| reader.sink(sink).expect("read").expect("known").lost as i64;

@@ -1,6 +1,7 @@
-//! Calls that were in the file before it had sums by unit and distributions, or spending by day: added later, step by
-//! step, the newest first. A mark says where the next step begins: calls with a smaller key are still to be added.
-//! Calls that are written meanwhile with a smaller key, since they began long ago, are left to those steps.
+//! Adds older calls to sums by unit, distributions and spending by day, if the file has calls from
+//! before these sums existed. Steps go from the newest call to the oldest. A mark says where the
+//! next step begins: calls with a smaller key are not added yet. Calls with a smaller key that are
+//! written meanwhile, because they began long ago, are left to these steps.
 
 use super::daily_spending::{DailySpending, SpendingKey};
 use super::database::{LedgerDatabase, SumsOfBatch};
@@ -10,14 +11,14 @@ use super::unsummed_marks::{Marks, next};
 use super::write_error::WriteError;
 use rusqlite::Connection;
 
-/// Calls that are added in one step: some tens of milliseconds of a machine.
+/// Number of calls that are added in one step, which takes some tens of milliseconds.
 const STEP: i64 = 5_000;
 
 impl LedgerDatabase {
     /// Adds the next calls. Returns whether there are more.
     ///
     /// # Errors
-    /// Where the file cannot be written to; then reopen it.
+    /// If the file cannot be written to; then reopen it.
     pub(super) fn add_unsummed(&mut self) -> Result<bool, WriteError> {
         if self.unsummed.spending > 0 {
             self.add_spending(STEP)?;
@@ -75,7 +76,6 @@ impl LedgerDatabase {
     }
 }
 
-/// The spending of the calls from one key to another.
 fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<DailySpending> {
     let sql = format!("SELECT key, series, {SHARE_COLUMNS} FROM calls WHERE key >= ? AND key < ?");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -118,7 +118,6 @@ mod tests {
         ledger.write(&calls).expect("written");
     }
 
-    /// What experiments and distributions come to.
     fn answers(path: &Path) -> (usize, u64, Distributions) {
         let reader = Reader::new(path, Instant::now);
         let query = UnitQuery {
@@ -162,7 +161,8 @@ mod tests {
         let records = records();
         write(&mut LedgerDatabase::open(&whole).expect("opens"), &records);
         let mut ledger = LedgerDatabase::open(&path).expect("opens");
-        // Of each three, two were there before; the third came later, and may have begun earlier.
+        // Two of three calls were written before; the third was written later and may have begun
+        // earlier.
         let (later, before): (Vec<_>, Vec<_>) = records
             .into_iter()
             .enumerate()
@@ -190,7 +190,7 @@ mod tests {
         let marks = ledger.unsummed;
         assert!(
             steps > 3 && marks.units > 0 && marks.spending > 0,
-            "it was under way"
+            "it was in progress"
         );
         same(&path, &whole);
         while ledger.unsummed.spending > 0 {

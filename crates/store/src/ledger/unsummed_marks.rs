@@ -1,13 +1,11 @@
-//! How far calls from before there were sums have been added to the sums.
+//! The progress of adding older calls to sums.
 
 use rusqlite::Connection;
 
-/// The marks; 0 where every call has been added.
+/// The marks; 0 if all calls have been added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// The mark of units and distributions.
     pub(super) units: i64,
-    /// The mark of spending by day.
     pub(super) spending: i64,
 }
 

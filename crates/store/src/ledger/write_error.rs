@@ -1,5 +1,3 @@
-//! Errors of writing the ledger: what happened, and what to do.
-
 use rusqlite::ErrorCode;
 use std::io;
 
@@ -8,37 +6,38 @@ use std::io;
 pub enum WriteError {
     #[error("the disk is full: {0}; make room or lower retention_bytes")]
     Full(String),
-    /// No permission, or no such folder.
+    /// Permission is denied, or the folder does not exist.
     #[error("the file cannot be written to: {0}; check the folder and its permissions")]
     Unwritable(String),
-    #[error("another process writes to it: {0}")]
+    #[error("another process is writing to the file: {0}")]
     Locked(String),
-    /// A later version of the program wrote it.
+    /// A newer version of tokengauge wrote the file.
     #[error(
-        "it is of version {found}, this program knows {known}; it is left as it is: run the newer program again, \
-         or name another file with `path` in [ledger] until then"
+        "the file has version {found}, but this version of tokengauge supports only {known}. The \
+         file is unchanged: run the newer tokengauge again, or set `path` in [ledger] to another \
+         file"
     )]
     Newer {
         /// The file's version.
         found: i64,
-        /// The newest that is known.
+        /// The newest known version.
         known: i64,
     },
-    /// A database of another program.
-    #[error("it is a database of another program; name another file")]
+    /// The file is a database of another program.
+    #[error("the file is a database of another program; configure another file")]
     Foreign,
-    #[error("it is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Damaged(String),
-    /// The file at the path is not the one that is open.
-    #[error("it was removed, replaced or emptied while it was written to")]
+    /// The file at the path is not the open file.
+    #[error("the file was removed, replaced or emptied while it was in use")]
     Removed,
-    /// The disk, or something unforeseen.
+    /// The disk failed, or another error occurred.
     #[error("{0}")]
     Failed(String),
 }
 
 impl WriteError {
-    /// All labels of [`WriteError::reason`], and `queue` for a full queue.
+    /// All values of [`WriteError::reason`], and `queue` for a full queue.
     pub const REASONS: [&'static str; 9] = [
         "queue",
         "disk_full",
@@ -51,7 +50,7 @@ impl WriteError {
         "failed",
     ];
 
-    /// Its label.
+    /// The value of the label.
     pub fn reason(&self) -> &'static str {
         match self {
             WriteError::Full(_) => "disk_full",
@@ -66,7 +65,7 @@ impl WriteError {
     }
 }
 
-/// Whether SQLite says that the file is not what it wrote.
+/// Whether SQLite reports that the file is damaged.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_DATA, SQLITE_IOERR_SHORT_READ};
     let broken = [

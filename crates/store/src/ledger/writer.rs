@@ -1,5 +1,5 @@
-//! The ledger's thread: takes finished calls from a bounded queue and writes them in batches.
-//! What cannot be written is counted and dropped; traffic never waits for it.
+//! The ledger's thread: takes finished calls from a bounded queue and writes them in batches. Calls
+//! that cannot be written are counted and dropped. Traffic never waits for it.
 
 use super::Shared;
 use super::backlog::COMMIT_WITHIN;
@@ -23,22 +23,22 @@ use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_meter::FinishedCall;
 
-/// A batch is written when it has so many records,
+/// A batch with this number of records is written at once.
 const BATCH: usize = 1_000;
-/// or this long after the end of its oldest call.
+/// A batch is written this long after the end of its oldest call.
 const BATCH_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 / 2);
-/// How long calls are added to one transaction. The next one takes the remaining calls of the batch.
+/// Maximum time for adding calls to one transaction. The next transaction takes the remaining
+/// calls.
 const TRANSACTION: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 / 4);
 /// How long to wait after a failure before the file is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How often retention runs while there is nothing to delete.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
-/// How often retention runs while there is.
 const TIDY_AGAIN: Duration = Duration::from_millis(50);
-/// How often a file that only seems to be damaged is checked at most: all of it is read.
+/// Minimum interval between complete checks of a file that seems damaged, because they read all of
+/// it.
 const CHECK_EVERY: Duration = Duration::from_secs(600);
 
-/// The reason after which a file is checked for damage.
+/// The reason for which a file is checked for damage.
 const DAMAGED: &str = "damaged";
 
 pub(super) enum Message {
@@ -46,28 +46,24 @@ pub(super) enum Message {
     Throughput(ThroughputTick),
     Mark(PendingMark),
     Flush(SyncSender<()>),
-    /// How far a sink is; answered with whether it is in the file.
+    /// The progress of a sink. The response is whether it was saved.
     Sink(SinkUpdate, SyncSender<bool>),
 }
 
 #[derive(Clone)]
 pub struct LedgerMetrics {
-    /// Records in committed batches.
     pub written: Counter,
-    /// Seconds from the end of the oldest call of the last batch until it was committed.
+    /// Seconds from the end of the oldest call of the last batch until the commit.
     pub delay: Gauge,
     /// Records lost, by reason; see [`WriteError::REASONS`].
     pub lost: HashMap<&'static str, Counter>,
-    /// Names that became `other`.
     pub collapsed: Counter,
-    /// Size of the file and its log.
     pub bytes: Gauge,
     /// 1 while the file is open for writing, otherwise 0.
     pub writable: Gauge,
 }
 
 impl LedgerMetrics {
-    /// With a cell for each reason.
     pub fn new(
         (written, delay): (Counter, Gauge),
         lost: impl Fn(&'static str) -> Counter,
@@ -97,7 +93,7 @@ impl LedgerMetrics {
 pub struct Settings {
     pub path: PathBuf,
     pub limits: Limits,
-    /// The sinks that want every call.
+    /// The sinks that get every call.
     pub sinks: Vec<String>,
     /// The monotonic clock, for pauses.
     pub clock: fn() -> Instant,
@@ -105,27 +101,23 @@ pub struct Settings {
     pub wall: fn() -> SystemTime,
 }
 
-/// The writer, which runs on the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     ledger: Option<LedgerDatabase>,
-    /// The file that was opened last.
     file: Option<KnownFile>,
     /// The file is not opened again before this instant.
     retry_at: Option<Instant>,
-    /// Why it cannot be written to.
     reason: &'static str,
-    /// Whether to check it for damage when it is opened.
+    /// Whether to check the file for damage when it is opened.
     suspect: bool,
     checked_at: Option<Instant>,
     failure_log: LogInterval,
     tidy_at: Instant,
 }
 
-/// What is known of a file without reading it.
+/// What is known about a file without reading it.
 struct KnownFile {
     identity: Option<Identity>,
-    /// About how many calls it has.
     calls: u64,
     cursors: Cursors,
 }
@@ -175,7 +167,7 @@ impl Writer {
         (self.shared.settings.clock)()
     }
 
-    /// Waits for the next batch, or until there is something to tidy up.
+    /// Waits for the next batch, or until retention is due.
     fn collect(&mut self, messages: &Receiver<Message>) -> Batch {
         let mut batch = Batch::default();
         let mut due = None;
@@ -255,13 +247,14 @@ impl Writer {
         self.weigh();
     }
 
-    /// Writes the first of these calls in one transaction. The reason where they are not in the file.
+    /// Writes the first of these calls in one transaction.
     fn commit(
         &mut self,
         calls: &[LedgerCall<'_>],
         tick: &ThroughputTick,
     ) -> Result<BatchResult, &'static str> {
-        // A file that is removed or replaced meanwhile has them, but is not where they are looked for.
+        // If the file was removed or replaced meanwhile, the calls are written again to the file at
+        // the path.
         for _ in 0..2 {
             self.open();
             let clock = self.shared.settings.clock;
@@ -305,7 +298,8 @@ impl Writer {
         }
     }
 
-    /// Leaves a file that is not at its path any more: its calls are lost, except the newest, which are written again.
+    /// Closes a file that is no longer at its path. Its calls are lost, except the `newest`, which
+    /// are written again.
     fn look(&mut self, newest: u64) {
         let Some(ledger) = &self.ledger else {
             return;
@@ -324,7 +318,6 @@ impl Writer {
         }
     }
 
-    /// The ledger, which is not used any more.
     fn close(&mut self) -> Option<LedgerDatabase> {
         let mut ledger = self.ledger.take()?;
         if let Some(file) = &mut self.file {
@@ -333,10 +326,10 @@ impl Writer {
         Some(ledger)
     }
 
-    /// Counts the calls of a file that is lost.
+    /// Counts the calls of a lost file.
     fn lose_file(&mut self, why: &WriteError, contents: &FileContents) {
         let known = self.file.take();
-        // Where the file does not say, something was lost all the same.
+        // If the number is unknown, at least one call was lost.
         let about = || known.as_ref().map_or(0, |known| known.calls).max(1);
         let calls = contents.calls.unwrap_or_else(about);
         let waiting = || known.as_ref().map(|known| known.cursors.waiting());
@@ -347,7 +340,7 @@ impl Writer {
         tracing::error!(%file, calls, "the ledger lost the calls of its file and continues with another file: {why}");
     }
 
-    /// Opens the file where it is not open, unless that has just failed.
+    /// Opens the file if necessary, unless opening has just failed.
     fn open(&mut self) {
         self.look(0);
         let now = self.now();
@@ -372,10 +365,10 @@ impl Writer {
                 let (identity, is_new) = (ledger.opened.identity, ledger.opened.is_new);
                 let is_other = |known: &KnownFile| is_new || known.identity != identity;
                 if let Some(contents) = ledger.opened.put_aside.take() {
-                    let why = WriteError::Damaged("it was put aside".to_owned());
+                    let why = WriteError::Damaged("it was renamed".to_owned());
                     self.lose_file(&why, &contents);
                 } else if self.file.as_ref().is_some_and(is_other) {
-                    // It went, or was emptied, while it was closed.
+                    // The file was removed or emptied while it was closed.
                     self.lose_file(&WriteError::Removed, &FileContents::default());
                 }
                 self.file.get_or_insert_with(|| KnownFile {
@@ -391,14 +384,13 @@ impl Writer {
         }
     }
 
-    /// The file has just been written to.
     fn works(&mut self) {
         if self.shared.condition.set_unwritable(None) {
             self.shared.figures.writable.set(1.0);
         }
         if self.failure_log.recovered() {
             let file = self.shared.settings.path.display();
-            tracing::info!(%file, "the ledger is written to again");
+            tracing::info!(%file, "the ledger can be written to again");
         }
     }
 
@@ -412,14 +404,14 @@ impl Writer {
         self.retry_at = Some(now + RETRY_AFTER);
         if self.failure_log.should_log(now) {
             let file = self.shared.settings.path.display();
-            tracing::error!(%file, "the ledger loses records, calls go on: {error}");
+            tracing::error!(%file, "the ledger loses records, traffic continues: {error}");
         }
     }
 
-    /// Sinks go on from here; nothing of the batch that is being collected is in the file yet.
+    /// Saves the progress of a sink. The batch that is being collected is not in the file yet.
     fn save_progress(&mut self, update: &SinkUpdate) -> bool {
         self.open();
-        // The numbers of another file mean other calls.
+        // Numbers of another file refer to other calls.
         if update.opened != self.shared.condition.opened() {
             return false;
         }
@@ -435,7 +427,6 @@ impl Writer {
         }
     }
 
-    /// A step of retention, and soon another where there is more to do.
     fn tidy(&mut self) {
         let now = self.now();
         if now < self.tidy_at {
@@ -444,7 +435,7 @@ impl Writer {
         self.shared.backlog.work(now);
         self.tidy_at = now + TIDY_EVERY;
         self.check(now);
-        // Without calls nothing else opens the file again after a failure.
+        // Without calls, only this opens the file again after a failure.
         self.open();
         let Some(ledger) = &mut self.ledger else {
             return;
@@ -467,7 +458,7 @@ impl Writer {
         self.weigh();
     }
 
-    /// Closes a file that seems to be damaged, so that it is checked when it is opened again.
+    /// Closes a file that seems damaged, so that it is checked when it is opened again.
     fn check(&mut self, now: Instant) {
         if self.checked_at.is_some_and(|at| now < at + CHECK_EVERY) {
             return;
@@ -590,7 +581,7 @@ mod tests {
         writer.open();
         let ledger = writer.ledger.as_ref().expect("open");
         let pages = "PRAGMA max_page_count = 1";
-        // SQLite takes the present size for the smallest bound.
+        // SQLite does not accept a smaller bound than the present size.
         ledger
             .connection()
             .query_row(pages, [], |_| Ok(()))
@@ -783,7 +774,7 @@ mod tests {
         assert_eq!((figures.written.value(), lost(&figures, "removed")), (5, 3));
     }
 
-    /// The clock of a test. It moves only as the test says.
+    /// A clock for tests that moves only when the test says so.
     mod clock {
         use std::cell::{Cell, RefCell};
         use std::path::{Path, PathBuf};
@@ -796,15 +787,16 @@ mod tests {
             static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         }
 
-        /// From now on every look at the clock takes `step`.
+        /// From now on every reading of the clock takes `step`.
         pub fn steps(step: Duration) {
             STEP.set(step);
         }
 
-        /// A commit looks when it opens the file, when its transaction begins, and behind each call of it.
+        /// A commit reads the clock when it opens the file, when its transaction begins, and after
+        /// each call.
         const IN_A_TRANSACTION: u32 = 3;
 
-        /// The next commit finds this file removed during its transaction.
+        /// Removes the file during the transaction of the next commit.
         pub fn removes(path: &Path) {
             LOOKS.set(0);
             REMOVED.set(Some(path.to_owned()));
@@ -846,7 +838,7 @@ mod tests {
             queue.send(message).expect("room");
         };
         let now = clock::now();
-        // They waited for others to be measured.
+        // The calls waited until others were measured.
         send(ended_before(&calls[0], now, BATCH_AFTER / 2));
         send(ended_before(&calls[1], now, BATCH_AFTER));
         send(ended_before(&calls[2], now, Duration::ZERO));
@@ -921,14 +913,14 @@ mod tests {
         let other = rusqlite::Connection::open(&path).expect("opens");
         other.execute_batch("BEGIN IMMEDIATE").expect("locked");
         ledger.finished(&all[1]);
-        // Its batch is due, and waits for the lock.
+        // The batch is due, and waits for the lock.
         std::thread::sleep(BATCH_AFTER * 2);
         let begun = Instant::now();
         all[2..]
             .iter()
             .for_each(|finished_call| ledger.finished(finished_call));
         assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits");
-        // Two may wait, and the writer may have taken one more or not.
+        // Two calls may wait, and the writer may have taken one more.
         let lost = lost(&figures, "queue");
         assert!((35..=37).contains(&lost), "{lost}");
         other.execute_batch("ROLLBACK").expect("free");

@@ -1,25 +1,22 @@
-//! Sums of an upstream's throughput at one concurrency.
-
 use super::CapacityPoint;
 use tokengauge_core::throughput::BusySecond;
 
-/// Concurrencies up to here are kept one by one, those above in steps of an eighth.
+/// Concurrencies up to this value are kept separately, higher ones in steps of an eighth.
 const EXACT: u32 = 32;
 
-/// The seconds at one concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CapacitySums {
-    /// Time with streams under way, in milliseconds.
+    /// Milliseconds with streams in flight.
     pub(crate) busy_millis: u64,
     pub(crate) tokens: u64,
-    /// Tokens after first chunks, and the milliseconds they took, all streams together.
+    /// Tokens after first chunks and the milliseconds they took, summed over streams.
     pub(crate) decoded: u64,
     pub(crate) decode_millis: u64,
 }
 
 impl CapacitySums {
-    /// The concurrency that a second is kept under: the mean of it. With less than one stream
-    /// in the mean there was one for a part of the second.
+    /// The concurrency of a second: its average. If the average is below one, there was one stream
+    /// for a part of the second.
     pub(crate) fn concurrency(second: &BusySecond) -> u32 {
         let streams = (second.millis + 500) / 1000;
         class(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
@@ -32,7 +29,6 @@ impl CapacitySums {
         self.decode_millis += second.decode_millis;
     }
 
-    /// Adds the sums of another time at the same concurrency.
     pub(crate) fn merge(&mut self, other: &CapacitySums) {
         self.busy_millis += other.busy_millis;
         self.tokens += other.tokens;
@@ -40,7 +36,6 @@ impl CapacitySums {
         self.decode_millis += other.decode_millis;
     }
 
-    /// The API's point of the curve.
     pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
         let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;
         CapacityPoint {
@@ -53,7 +48,6 @@ impl CapacitySums {
     }
 }
 
-/// The concurrency that this one is kept under.
 fn class(streams: u32) -> u32 {
     if streams <= EXACT {
         return streams;

@@ -1,4 +1,4 @@
-//! What calls cost over time, by something they have in common.
+//! Costs of calls over time, grouped by a dimension.
 
 use super::{DailySums, Dimension, Filter, TokenSums};
 use schemars::JsonSchema;
@@ -11,36 +11,37 @@ use tokengauge_core::time::Timestamp;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostQuery {
     pub filter: Filter,
-    /// What the calls of a series have in common.
     pub by: Dimension,
     /// The length of a point, in whole seconds.
     pub step: Duration,
-    /// Series at most, those that cost most; the calls of all others are one series.
+    /// Maximum number of series, the most expensive first. The calls of all others form one series.
     pub most: usize,
 }
 
 /// Costs over time.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Costs {
-    /// Seconds of each point.
+    /// The length of each point in seconds.
     pub step: u64,
-    /// Those that cost most, the most expensive first; those without a price by their tokens.
+    /// The most expensive series, largest cost first. Series without a price are sorted by their
+    /// tokens.
     pub series: Vec<CostSeries>,
-    /// All others together; `null` where there are none.
+    /// All other calls together; `null` if there are none.
     pub others: Option<CostSeries>,
 }
 
-/// The costs of calls that have something in common.
+/// The costs of calls with a common value of the dimension.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CostSeries {
-    /// What they have in common; `null` for calls without it, and for all others together.
+    /// The value of the dimension; `null` for calls without one, and for the series of all other
+    /// calls.
     pub name: Option<String>,
-    /// How many names are in it.
+    /// Number of values in the series.
     pub names: u64,
-    /// Its sums over the whole time.
+    /// Sums over the whole time.
     #[serde(flatten)]
     pub sums: CostSums,
-    /// The steps in which calls began, in the order of time; steps without calls are left out.
+    /// The steps in which calls began, in the order of time. Steps without calls are left out.
     pub points: Vec<CostPoint>,
 }
 
@@ -49,21 +50,21 @@ pub struct CostSeries {
 pub struct CostPoint {
     /// When the step begins.
     pub at: Timestamp,
-    /// Its sums.
+    /// Sums over the calls of the step.
     #[serde(flatten)]
     pub sums: CostSums,
 }
 
-/// What calls cost together.
+/// Calls, tokens and costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CostSums {
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that did not end well.
+    /// Calls that failed.
     pub errors: u64,
-    /// Their tokens.
+    /// Tokens of the calls.
     pub tokens: TokenSums,
-    /// What the priced calls cost; `null` where none has a price.
+    /// Cost of the calls with a price in US dollars; `null` if no call has a price.
     pub cost_usd: Option<f64>,
     /// Calls with tokens but without a price.
     pub unpriced_calls: u64,
@@ -84,7 +85,8 @@ impl CostSums {
         self.unpriced_calls += other.unpriced_calls;
     }
 
-    /// The order of series: by cost in billionths of a dollar, then by tokens and by calls, the largest first.
+    /// The order of series: descending by cost in billionths of a dollar, then by tokens, then by
+    /// calls.
     pub(crate) fn rank(&self) -> Reverse<(Option<u64>, u64, u64)> {
         let nano = self.cost_usd.map(|cost| (cost * 1e9).round() as u64);
         let tokens = self.tokens.input.unwrap_or(0) + self.tokens.output.unwrap_or(0);
@@ -99,7 +101,7 @@ fn add(sum: &mut Option<u64>, more: Option<u64>) {
 }
 
 impl CostSeries {
-    /// A series of the sums of its steps, by their beginnings in seconds since 1970.
+    /// A series from the sums of its steps, by their start in seconds since 1970.
     pub(crate) fn of(name: Option<String>, names: u64, steps: BTreeMap<u64, CostSums>) -> Self {
         let mut sums = CostSums::default();
         steps.values().for_each(|step| sums.merge(step));
@@ -116,11 +118,11 @@ impl CostSeries {
     }
 }
 
-/// The seconds of a day.
 const DAY: u64 = 86_400;
 
 impl CostQuery {
-    /// The sums by day that answer it; `None` where calls do: users, keys and tools are summed up by whole days alone.
+    /// The sums by day that can answer the query; `None` if only calls can. Sums of users, keys and
+    /// tools exist only for whole days.
     pub fn daily_sums(&self) -> Option<DailySums> {
         if self.filter.summed(&[self.by]) {
             return Some(DailySums::All);
@@ -129,7 +131,7 @@ impl CostQuery {
         (whole_days && self.filter.spending_summed(&[self.by])).then_some(DailySums::Spending)
     }
 
-    /// The step that holds `at`, by its beginning in seconds since 1970.
+    /// The start of the step that contains `at`, in seconds since 1970.
     pub(crate) fn step_of(&self, at: SystemTime) -> u64 {
         let seconds = tokengauge_core::time::since_1970(at) as u64;
         let step = self.step.as_secs().max(1);

@@ -1,19 +1,17 @@
-//! How many calls have a cost and a speed, and why the others have none.
-
 use super::Filter;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tokengauge_core::call::CallRecord;
 
-/// The reason given for calls whose record has none, such as records of older versions.
+/// The reason for calls whose record has none, such as records of older versions.
 const UNKNOWN: &str = "unknown";
 
-/// How many calls have a cost and a speed, and why the others have none. Generations and
-/// embeddings only.
+/// How many calls have a cost and a speed, and why the others have none. Only generations and
+/// embeddings are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Coverage {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
     /// Calls with a cost.
     pub with_cost: u64,
@@ -27,12 +25,11 @@ pub struct Coverage {
     pub skipped_events: u64,
 }
 
-/// What coverage needs of a call. The reasons are `None` if the record has none.
+/// The part of a call that coverage needs. The reasons are `None` if the record has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Covered<R> {
     pub(crate) priced: bool,
     pub(crate) cost_unavailable: Option<R>,
-    /// Whether it has a decode speed.
     pub(crate) timed: bool,
     pub(crate) tps_unavailable: Option<R>,
 }
@@ -48,7 +45,7 @@ impl Coverage {
         self.add_calls(covered, 1, call.skipped_events);
     }
 
-    /// Adds calls that are alike.
+    /// Adds several calls with equal properties.
     pub(crate) fn add_calls(&mut self, of: Covered<&str>, calls: u64, skipped_events: u64) {
         self.calls += calls;
         self.skipped_events += skipped_events;
@@ -68,7 +65,7 @@ impl Coverage {
 }
 
 impl Filter {
-    /// The same filter for the classes of operations that count; `None` if it selects none of
+    /// The filter restricted to the classes of operations that count; `None` if it selects none of
     /// them.
     pub fn of_counted_classes(&self) -> Option<Filter> {
         let mut classes = Filter::counted();

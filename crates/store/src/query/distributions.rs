@@ -1,4 +1,4 @@
-//! Distributions of what calls are like, by model, route and workload.
+//! Distributions of properties of calls, by model, route and workload.
 
 use crate::figures::CallFigures;
 use crate::sketch::Sketch;
@@ -7,24 +7,24 @@ use std::time::SystemTime;
 use tokengauge_core::call::{OperationClass, Outcome};
 use tokengauge_core::finish_class::FinishClass;
 
-/// What is observed of a call. The ledger keeps the places in [`Signal::ALL`]: new ones come last.
+/// A property of a call. The ledger stores the indices in [`Signal::ALL`], so new signals must come
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Signal {
-    /// Input tokens, as reported, else as counted.
+    /// Input tokens, as reported, otherwise as counted.
     InputTokens,
-    /// Output tokens, likewise.
+    /// Output tokens, as reported, otherwise as counted.
     OutputTokens,
     /// Input tokens read from a cache, as reported.
     CachedInputTokens,
-    /// Seconds to the first token, by the class of the prompt's length.
+    /// Seconds to the first token, by class of prompt length.
     Ttft,
-    /// Tokens per second while decoding, by the class of concurrency when the call began.
+    /// Decode speed in tokens per second, by class of concurrency when the call began.
     Tps,
     /// Reported ÷ normalised output tokens of complete answers.
     TokenRatio,
     Outcome,
     FinishReason,
-    /// Calls by session, as [`Distributions::sessions`] needs them.
     Session,
 }
 
@@ -41,7 +41,7 @@ impl Signal {
         Signal::Session,
     ];
 
-    /// Units of its sums in one of the signal's own.
+    /// Units of the sums per unit of the signal.
     pub(crate) fn scale(self) -> f64 {
         match self {
             Signal::Ttft | Signal::TokenRatio => 1e6,
@@ -51,7 +51,7 @@ impl Signal {
     }
 }
 
-/// The outcomes by their numbers in the ledger: new ones come last.
+/// The outcomes by their numbers in the ledger: new ones must come last.
 pub(crate) const OUTCOMES: [Outcome; 9] = [
     Outcome::Complete,
     Outcome::ClientCancelled,
@@ -65,13 +65,13 @@ pub(crate) const OUTCOMES: [Outcome; 9] = [
 ];
 pub const UNKNOWN_BUCKET: usize = 15;
 
-/// The classes that sessions are told apart by.
+/// Number of classes that distinguish sessions.
 pub const SESSION_CLASSES: u64 = 1_000;
 
-/// Which calls. Absent parts match everything; present ones must all match.
+/// Selects calls. A missing part matches everything; all given parts must match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DistributionSelector {
-    /// The model that answered, else the one asked for.
+    /// The model that answered, otherwise the requested model.
     pub model: Option<String>,
     pub route: Option<String>,
     pub workload: Option<String>,
@@ -93,26 +93,25 @@ impl DistributionSelector {
     }
 }
 
-/// The distributions of calls with something in common.
+/// The distributions of calls of one or more series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distributions {
     cells: BTreeMap<(Signal, usize), Distribution>,
 }
 
 impl Distributions {
-    /// One signal's distribution in one bucket: the place in `PROMPT_LENGTHS` for [`Signal::Ttft`], in
-    /// `CONCURRENCIES` for [`Signal::Tps`], [`UNKNOWN_BUCKET`] where that is not known; 0 for others.
+    /// The distribution of a signal in one bucket: an index of `PROMPT_LENGTHS` for
+    /// [`Signal::Ttft`], an index of `CONCURRENCIES` for [`Signal::Tps`], [`UNKNOWN_BUCKET`] if
+    /// that is unknown, or 0 for other signals.
     pub fn bucket(&self, signal: Signal, bucket: usize) -> Option<&Distribution> {
         self.cells.get(&(signal, bucket))
     }
 
-    /// The buckets of a signal, ascending, with what is in them.
     pub fn buckets(&self, signal: Signal) -> impl Iterator<Item = (usize, &Distribution)> {
         let cells = self.cells.range((signal, 0)..=(signal, usize::MAX));
         cells.map(|((_, bucket), cell)| (*bucket, cell))
     }
 
-    /// One signal's distribution over all buckets.
     pub fn all(&self, signal: Signal) -> Distribution {
         let mut all = Distribution::default();
         self.buckets(signal).for_each(|(_, cell)| all.merge(cell));
@@ -124,7 +123,8 @@ impl Distributions {
         cells.filter_map(|(at, cell)| Some((*OUTCOMES.get(at)?, cell.calls)))
     }
 
-    /// What their finish reasons say, and how often. A call with several choices may count for several.
+    /// The classes of finish reasons with their frequency. A call with several choices may have
+    /// several.
     pub fn finish_reasons(&self) -> impl Iterator<Item = (FinishClass, u64)> {
         let cells = self.buckets(Signal::FinishReason);
         cells.filter_map(|(at, cell)| Some((*FinishClass::ALL.get(at)?, cell.calls)))
@@ -134,10 +134,11 @@ impl Distributions {
         self.outcomes().map(|(_, calls)| calls).sum()
     }
 
-    /// The effective number of sessions (Kish): many sessions of which one has most calls say little more than one. A call
-    /// without a session counts as a session. Sessions are told apart by
-    /// `SESSION_CLASSES`, so that the number is never above that. Without any call whose session was kept it is the number of
-    /// calls; calls of hours from before sessions were kept are like the others.
+    /// The effective number of sessions (Kish): many sessions of which one has most calls say
+    /// little more than one session. A call without a session counts as a session. Sessions are
+    /// distinguished by [`SESSION_CLASSES`], which is an upper bound of the number. If no call has
+    /// a stored session, this is the number of calls. Calls of hours from before sessions were
+    /// stored are assumed to be like the others.
     ///
     /// ```
     /// use tokengauge_store::query::Distributions;
@@ -161,7 +162,6 @@ impl Distributions {
         }
     }
 
-    /// Adds a call of a session, by a number that tells sessions apart.
     pub fn observe_session(&mut self, session: u64) {
         self.observe(
             Signal::Session,
@@ -170,7 +170,7 @@ impl Distributions {
         );
     }
 
-    /// Adds one observation; counts, such as of outcomes, have no value.
+    /// Adds an observation. `value` is `None` for counts, such as outcomes.
     pub fn observe(&mut self, signal: Signal, bucket: usize, value: Option<f64>) {
         self.cell(signal, bucket).add((signal, bucket, value));
     }
@@ -192,7 +192,6 @@ impl Distributions {
         cells.map(|((signal, bucket), cell)| (*signal, *bucket, cell))
     }
 
-    /// Adds what `other` counts of one signal, or only of one bucket of it.
     pub fn merge_signal(&mut self, other: &Distributions, signal: Signal, bucket: Option<usize>) {
         let cells = other.buckets(signal);
         for (at, cell) in cells.filter(|(at, _)| bucket.is_none_or(|bucket| bucket == *at)) {
@@ -211,7 +210,7 @@ impl Distributions {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     pub(crate) calls: u64,
-    /// In the units of [`Signal::scale`].
+    /// Sum of the values times [`Signal::scale`].
     pub(crate) total: i64,
     scale: f64,
     pub(crate) sketch: Sketch,
@@ -231,18 +230,18 @@ impl Distribution {
         self.calls
     }
 
-    /// The mean; `None` without calls, and of counts.
+    /// The mean; `None` without calls, and for counts.
     pub fn mean(&self) -> Option<f64> {
         let known = self.sketch.len() > 0;
         known.then(|| self.total as f64 / self.scale / self.calls as f64)
     }
 
-    /// The value that a share `q` of all does not exceed, by nearest rank; `None` likewise.
+    /// The `q` quantile by nearest rank; `None` without calls, and for counts.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         self.sketch.quantile(q)
     }
 
-    /// Values and how often they came, ascending: a histogram.
+    /// A histogram: values with their frequency, ascending.
     pub fn points(&self) -> impl Iterator<Item = (f64, u64)> {
         self.sketch.points()
     }
@@ -267,10 +266,8 @@ impl Distribution {
     }
 }
 
-/// A signal, its bucket and the value, in the signal's unit; counts have none.
 pub(crate) type Observation = (Signal, usize, Option<f64>);
 
-/// Calls `observe` with everything that a call adds.
 pub(crate) fn observations(call: &CallFigures, mut observe: impl FnMut(Observation)) {
     let plain = [
         (Signal::InputTokens, call.input),
@@ -306,8 +303,8 @@ pub(crate) fn observations(call: &CallFigures, mut observe: impl FnMut(Observati
     }
 }
 
-/// Seconds since 1970 of the hours of a time, whole ones: from the one that it begins in to the one that it
-/// ends in.
+/// The whole hours of a time, in seconds since 1970: from the hour of its start to the hour of its
+/// end.
 pub(crate) fn hours(since: Option<SystemTime>, until: Option<SystemTime>) -> (i64, i64) {
     let seconds = |at: SystemTime| {
         let since = at
@@ -323,7 +320,6 @@ pub(crate) fn hours(since: Option<SystemTime>, until: Option<SystemTime>) -> (i6
     (since as i64, until as i64)
 }
 
-/// The length of a step, in seconds.
 const HOUR: u64 = 3_600;
 
 #[cfg(test)]

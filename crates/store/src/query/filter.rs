@@ -1,12 +1,10 @@
-//! Filters, paging and sorting of queries.
-
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_core::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use tokengauge_core::dimension::{Dimension, Kept};
 use tokengauge_core::throughput::RateFilter;
 
-/// Names by dimension, which calls must have; see [`Dimension::selects`].
+/// Required names of calls by dimension; see [`Dimension::selects`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names(BTreeMap<Dimension, String>);
 
@@ -19,13 +17,11 @@ impl Names {
         self.0.iter().map(|(by, name)| (*by, name.as_str()))
     }
 
-    /// Whether only these dimensions have names.
     pub fn are_of(&self, some: &[Dimension]) -> bool {
         self.0.keys().all(|by| some.contains(by))
     }
 }
 
-/// Leaves out dimensions without a name.
 impl FromIterator<(Dimension, Option<String>)> for Names {
     fn from_iter<I: IntoIterator<Item = (Dimension, Option<String>)>>(names: I) -> Names {
         let names = names.into_iter();
@@ -39,34 +35,33 @@ impl<const N: usize> From<[(Dimension, Option<String>); N]> for Names {
     }
 }
 
-/// Which calls. Absent parts match everything; present ones must all match.
+/// Selects calls. A missing part matches everything; all given parts must match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// Calls that began at this instant or later; sessions whose last call ended then or later.
+    /// Selects calls that began at this time or later, and sessions whose last call ended then or
+    /// later.
     pub since: Option<SystemTime>,
-    /// Calls that began before this instant; sessions that began before it.
+    /// Selects calls and sessions that began before this time.
     pub until: Option<SystemTime>,
-    /// The name that calls have of each of these dimensions.
+    /// The required name of each dimension.
     pub names: Names,
-    /// How calls ended: any of these; all where there is none.
+    /// Allowed outcomes; empty allows all.
     pub outcomes: Vec<Outcome>,
     pub session: Option<String>,
-    /// Why calls have no cost. Sessions are not selected by it.
+    /// Selects calls by why they have no cost. Ignored for sessions.
     pub cost_unavailable: Option<CostUnavailable>,
-    /// Why calls have no decode speed. Sessions are not selected by it.
+    /// Selects calls by why they have no decode speed. Ignored for sessions.
     pub tps_unavailable: Option<TpsUnavailable>,
-    /// Classes of operations; all where there is none. Sessions are those of all of their calls.
+    /// Allowed classes of operations; empty allows all. Ignored for sessions.
     pub operation_classes: Vec<OperationClass>,
 }
 
 impl Filter {
-    /// The classes that are counted by default.
     pub fn counted() -> Vec<OperationClass> {
         let all = OperationClass::ALL.into_iter();
         all.filter(|class| class.counts()).collect()
     }
 
-    /// Whether calls that ended like this match.
     pub fn has_outcome(&self, outcome: Outcome) -> bool {
         self.outcomes.is_empty() || self.outcomes.contains(&outcome)
     }
@@ -75,13 +70,13 @@ impl Filter {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }
 
-    /// Whether calls are selected by why they have no cost or no speed, which no sum knows.
+    /// Whether calls are selected by why they have no cost or no speed, which sums do not contain.
     pub fn by_reason(&self) -> bool {
         self.cost_unavailable.is_some() || self.tps_unavailable.is_some()
     }
 
-    /// Whether sums by time answer for calls by these dimensions: they know no session, user, key,
-    /// tool and length.
+    /// Whether rollups can answer for calls by these dimensions. Rollups have no session, user,
+    /// key, tool and length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
         let mut all = self
             .names
@@ -91,14 +86,14 @@ impl Filter {
         self.spending_summed(by) && all.all(|by| by.definition().kept != Kept::Spending)
     }
 
-    /// Whether sums of tokens and costs answer, which know users, keys and tools, too.
+    /// Whether sums of tokens and costs can answer, which also have users, keys and tools.
     pub(crate) fn spending_summed(&self, by: &[Dimension]) -> bool {
         let classes = |by: &Dimension| by.definition().kept == Kept::Class;
         self.session.is_none() && !self.by_reason() && !by.iter().any(classes)
     }
 
-    /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
-    /// `None` where more is asked.
+    /// The filter for tokens by second, which have only routes, upstreams, models and workloads;
+    /// `None` if the filter uses other parts.
     pub fn throughput(&self) -> Option<RateFilter> {
         use Dimension::{Model, Route, Upstream, Workload};
         let known = self.names.are_of(&[Route, Upstream, Model, Workload]);
@@ -113,10 +108,10 @@ impl Filter {
     }
 }
 
-/// The sums by day that a ledger keeps, longer than calls where room is short.
+/// Sums by day, which are kept longer than calls if space is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DailySums {
-    /// All sums, by what [`Filter::summed`] allows.
+    /// All sums, for what [`Filter::summed`] allows.
     All,
     /// Tokens and costs, also by user, key and tools.
     Spending,
@@ -125,7 +120,7 @@ pub enum DailySums {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paging {
     pub limit: usize,
-    /// Where the page before ended, as its `next_cursor` said.
+    /// The `next_cursor` of the previous page.
     pub cursor: Option<String>,
 }
 
@@ -141,34 +136,28 @@ impl Default for Paging {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     pub rows: Vec<T>,
-    /// Names the next page; `None` where this is the last.
+    /// The cursor of the next page; `None` on the last page.
     pub next_cursor: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionSort {
-    /// When the last call ended.
     #[default]
     LastAt,
-    /// When the first call began.
     StartedAt,
-    /// US dollars.
     Cost,
-    /// Input and output tokens together.
     Tokens,
     Calls,
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     Duration,
-    /// Calls that did not end well.
     Errors,
-    /// The median time to first token.
+    /// Median time to first token.
     Ttft,
-    /// Tokens per second while decoding.
     Tps,
 }
 
 impl SessionSort {
-    /// The sort of that name, as the API writes it.
+    /// Parses the API's name of a sort key.
     pub fn parse(name: &str) -> Option<SessionSort> {
         Some(match name {
             "last_at" => SessionSort::LastAt,
@@ -185,24 +174,22 @@ impl SessionSort {
     }
 }
 
-/// Which sessions, in which order. What is unknown comes last in either order.
+/// Selects and sorts sessions. Unknown values come last in either order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionQuery {
-    /// Sessions with a call that matches; each part may be matched by another call.
+    /// Selects sessions with calls that match. Different calls may match different parts.
     pub filter: Filter,
-    /// A part of the session's id or of an agent's name, in any case.
+    /// A part of the session's id or of an agent's name, case-insensitive.
     pub search: Option<String>,
     pub sort: SessionSort,
-    /// The smallest first.
     pub ascending: bool,
     pub page: Paging,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SeriesMetric {
-    /// Decode speed, tokens per second.
     #[default]
     Tps,
-    /// Time to first token, seconds.
+    /// Time to first token in seconds.
     Ttft,
 }

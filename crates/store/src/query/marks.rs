@@ -1,11 +1,12 @@
-//! Marks: what happened at an instant, to be seen beside the figures. Deployments, reloads, restarts, alerts.
+//! Marks: events at a point in time, such as deployments, reloads, restarts and alerts, for display
+//! next to the figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use tokengauge_core::time::Timestamp;
 
-/// What a mark is of.
+/// The kind of a mark.
 #[derive(
     Clone,
     Copy,
@@ -23,19 +24,19 @@ use tokengauge_core::time::Timestamp;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum MarkKind {
-    /// Somebody added it, such as a pipeline that deploys.
+    /// A person or a program added the mark, such as a deployment pipeline.
     Note,
-    /// Another configuration is in use.
+    /// A new configuration is in use.
     Reload,
-    /// Another list of prices is in use.
+    /// A new price list is in use.
     Prices,
-    /// An engine restarted, as its own metrics say.
+    /// An engine restarted, according to its metrics.
     Restart,
-    /// An upstream came up again and warms up.
+    /// An upstream is available again and warms up.
     WarmUp,
     /// The level of a signal jumped.
     Drift,
-    /// An alert began or ended.
+    /// An alert started or ended.
     Alert,
 }
 
@@ -45,7 +46,7 @@ impl MarkKind {
     }
 }
 
-/// What a mark is about; all that is absent means everything.
+/// The traffic that a mark is about; a missing part means everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkSubject {
     pub model: Option<String>,
@@ -63,26 +64,26 @@ pub struct NewMark {
     pub subject: MarkSubject,
 }
 
-/// What happened at an instant.
+/// An event at a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Mark {
-    /// Its number: one that was added later has a greater one.
+    /// The number of the mark; later marks have greater numbers.
     pub id: u64,
-    /// When it happened.
+    /// When the event happened.
     pub time: Timestamp,
-    /// What it is of.
+    /// The kind of the mark.
     pub kind: MarkKind,
-    /// What happened.
+    /// A description of the event.
     pub text: String,
-    /// Words to find it by.
+    /// Words to find the mark by.
     pub tags: Vec<String>,
-    /// The model that it is about; `null` for all, as below.
+    /// The model that the mark is about; `null` for all models.
     pub model: Option<String>,
-    /// The upstream.
+    /// The upstream that the mark is about; `null` for all upstreams.
     pub upstream: Option<String>,
-    /// The route.
+    /// The route that the mark is about; `null` for all routes.
     pub route: Option<String>,
-    /// The workload.
+    /// The workload that the mark is about; `null` for all workloads.
     pub workload: Option<String>,
 }
 
@@ -111,15 +112,15 @@ impl Mark {
 
 #[derive(Clone, Debug, Default)]
 pub struct MarkQuery {
-    /// From this instant on.
+    /// Selects marks from this time on.
     pub from: Option<SystemTime>,
-    /// Before this instant.
+    /// Selects marks before this time.
     pub to: Option<SystemTime>,
-    /// What they are of; all kinds where it is absent.
+    /// The kind of marks; `None` selects all kinds.
     pub kind: Option<MarkKind>,
-    /// What they are about. A mark that says nothing of it is about everything, and matches.
+    /// The subject of marks. A mark without a subject is about everything, and matches.
     pub subject: MarkSubject,
-    /// At most so many: the newest.
+    /// Maximum number of marks; the newest are returned.
     pub limit: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What a query answers: the rows of the API. Unknown is `null`, never 0. Instants are
-//! RFC 3339 with milliseconds in UTC, durations seconds, costs US dollars.
+//! Rows of query results in the API. Unknown values are `null`, never 0. Times are RFC 3339 with
+//! milliseconds in UTC, durations are in seconds, costs in US dollars.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,88 +8,88 @@ use tokengauge_core::call::Outcome;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::Timestamp;
 
-/// A session, summed up over all its calls.
+/// A session, summed over all its calls.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Session")]
 pub struct SessionRow {
-    /// The session, as the agent named it.
+    /// The name that the agent gave the session.
     pub id: String,
-    /// When its first call began.
+    /// When the first call of the session began.
     pub started_at: Timestamp,
-    /// When its last call ended.
+    /// When the last call of the session ended.
     pub last_at: Timestamp,
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that did not end well; what the agent itself gave up is none.
+    /// Calls that failed. Calls that the agent cancelled are not counted.
     pub errors: u64,
-    /// Its agents, by name; at most 16 of each kind of name are kept.
+    /// Names of the agents in the session. At most 16 names are kept.
     pub agents: Vec<String>,
-    /// Its models, by name.
+    /// Names of the models in the session. At most 16 names are kept.
     pub models: Vec<String>,
-    /// The workload of its last call that had one.
+    /// The workload of the last call that had one.
     pub workload: Option<String>,
-    /// The user, likewise.
+    /// The user of the last call that had one.
     pub user: Option<String>,
-    /// The experiment, likewise.
+    /// The experiment of the last call that had one.
     pub experiment: Option<String>,
-    /// The variant, likewise.
+    /// The variant of the last call that had one.
     pub variant: Option<String>,
-    /// Tokens of all its calls.
+    /// Tokens of all calls of the session.
     pub tokens: TokenSums,
-    /// What its priced calls cost together.
+    /// Cost of the calls with a price.
     pub cost_usd: Option<f64>,
     /// Calls with tokens but without a price.
     pub unpriced_calls: u64,
-    /// Where its time went.
+    /// Where the time of the session went.
     pub seconds: SessionSeconds,
-    /// How fast it was.
+    /// How fast the session was.
     pub tps: SessionTps,
-    /// Calls under way. The ledger knows finished calls alone: this is for those who know.
+    /// Calls in progress. The ledger contains only finished calls, so the caller fills this field.
     pub in_flight: u64,
 }
 
-/// Tokens of several calls: the provider's counts where it reported them, else our own.
+/// Tokens of several calls, as reported by the provider, otherwise as counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TokenSums {
-    /// Input, that from a cache included.
+    /// Input tokens, including input read from a cache.
     pub input: Option<u64>,
-    /// Input read from a cache.
+    /// Input tokens read from a cache.
     pub cached_input: Option<u64>,
-    /// Output, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: Option<u64>,
-    /// Reasoning.
+    /// Reasoning tokens.
     pub reasoning: Option<u64>,
 }
 
 /// Where the time of a session went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionSeconds {
-    /// From the start of its first call to the end of its last.
+    /// Seconds from the start of the first call to the end of the last.
     pub wall: f64,
-    /// With at least one call under way.
+    /// Seconds with at least one call in progress.
     pub model: f64,
-    /// The rest: between its calls.
+    /// The remaining seconds, between calls.
     pub tools: f64,
-    /// The median time to first token, within 1 %.
+    /// Median time to first token in seconds, within 1 %.
     pub ttft_p50: Option<f64>,
 }
 
 /// How fast a session was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionTps {
-    /// Tokens while decoding over the seconds of decoding, of calls with a decode speed.
+    /// Decode tokens divided by decode seconds, over calls with a decode speed.
     pub output: Option<f64>,
 }
 
-/// The tasks of a time. A session is one task, from the start of its first call to the end of
-/// its last.
+/// The tasks in a time window. A session is one task, from the start of its first call to the end
+/// of its last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Tasks {
-    /// Sessions whose last call so far ended within the time.
+    /// Sessions whose last call so far ended within the window.
     pub tasks: u64,
-    /// The same over the minutes of the time that was asked for and is kept.
+    /// Tasks per minute of the requested window, as far as its calls are stored.
     pub per_minute: Option<f64>,
-    /// How long they took.
+    /// How long tasks took.
     pub seconds: TaskSeconds,
 }
 
@@ -98,7 +98,7 @@ pub struct Tasks {
 pub struct TaskSeconds {
     /// The median.
     pub p50: Option<f64>,
-    /// 95 of 100 took as long or less.
+    /// The 95th percentile.
     pub p95: Option<f64>,
     /// The mean.
     pub mean: Option<f64>,
@@ -107,76 +107,76 @@ pub struct TaskSeconds {
 /// A session and a page of its calls.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionDetail {
-    /// Its sums, over all its calls.
+    /// The session, summed over all its calls.
     #[serde(flatten)]
     pub session: SessionRow,
-    /// Some of its calls, in the order of their starts.
+    /// A page of the session's calls, in the order of their starts.
     pub calls: Vec<WaterfallCall>,
-    /// Names the next page of calls.
+    /// The cursor of the next page of calls.
     pub next_cursor: Option<String>,
 }
 
 /// A call within its session.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaterfallCall {
-    /// The call.
+    /// The id of the call.
     pub id: String,
-    /// When it began.
+    /// When the call began.
     pub started_at: Timestamp,
-    /// Seconds from the session's start.
+    /// Seconds since the start of the session.
     pub offset: f64,
-    /// Seconds without any call of the session under way before this one; `null` for the
-    /// first.
+    /// Seconds before this call in which no call of the session was in progress; `null` for the
+    /// first call.
     pub wait_before: Option<f64>,
-    /// The agent.
+    /// The agent that made the call.
     pub agent: Option<String>,
-    /// The agent that started this one.
+    /// The agent that started this agent.
     pub parent_agent: Option<String>,
-    /// The model that answered, else the one asked for.
+    /// The model that answered, otherwise the requested model.
     pub model: Option<String>,
-    /// The route.
+    /// The route of the call.
     pub route: String,
-    /// The upstream.
+    /// The upstream of the call.
     pub upstream: String,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Outcome,
-    /// The kind of error.
+    /// The type of error.
     pub error_type: Option<String>,
     /// The HTTP status.
     pub status: Option<u16>,
     /// Whether the answer was streamed.
     pub streamed: Option<bool>,
-    /// Its tokens.
+    /// Tokens of the call.
     pub tokens: TokenSums,
-    /// What it cost.
+    /// Cost of the call in US dollars.
     pub cost_usd: Option<f64>,
-    /// Its decode speed, tokens per second.
+    /// Decode speed of the call in tokens per second.
     pub tps: Option<f64>,
-    /// Its time to first token, seconds.
+    /// Time to first token of the call in seconds.
     pub ttft: Option<f64>,
-    /// Gaps between its tokens that were longer than the stall threshold.
+    /// Number of gaps between tokens that exceeded the stall threshold.
     pub stalls: u64,
-    /// The longest gap between its tokens, seconds.
+    /// The longest gap between tokens in seconds.
     pub longest_gap: Option<f64>,
-    /// The pod that measured it; only where calls of several are together.
+    /// The pod that measured the call. Present only if calls of several pods are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
-    /// Its phases, in the order of time, without gaps.
+    /// The phases of the call, in the order of time, without gaps.
     pub phases: Vec<Phase>,
 }
 
-/// A part of a call's time.
+/// A phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Phase {
-    /// The phase.
+    /// The name of the phase.
     pub name: PhaseName,
-    /// Seconds from the session's start.
+    /// Start of the phase in seconds since the start of the session.
     pub start: f64,
-    /// Seconds from the session's start.
+    /// End of the phase in seconds since the start of the session.
     pub end: f64,
 }
 
-/// What happens in a part of a call's time.
+/// The name of a phase of a call.
 #[derive(
     Clone,
     Copy,
@@ -195,10 +195,10 @@ pub struct Phase {
 pub enum PhaseName {
     /// Until an upstream connection is ready.
     Connect,
-    /// Until the request has been passed on.
+    /// Until the request has been forwarded.
     Upload,
-    /// Until the engine begins with the prompt; known where the engine says how long the
-    /// prompt took.
+    /// Until the engine begins with the prompt. Known only if the engine reports the time of the
+    /// prompt.
     Queue,
     /// Until the first token.
     Prefill,
@@ -206,41 +206,41 @@ pub enum PhaseName {
     Reasoning,
     /// Until the last token.
     Answer,
-    /// The rest; all of it where no token came.
+    /// The remaining time; the whole time if no token arrived.
     Other,
 }
 
-/// Calls that have a model or a workload in common.
+/// Calls with common values of dimensions, such as a model or a workload.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Group")]
 pub struct GroupRow {
-    /// The model or the workload; `null` for calls without.
+    /// The value of the first dimension; `null` for calls without one.
     pub name: Option<String>,
-    /// Everything they have in common, in the order asked for; the first is `name`.
+    /// The values of all dimensions, in the requested order; the first is `name`.
     #[serde(skip)]
     pub names: Vec<Option<String>>,
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that did not end well.
+    /// Calls that failed.
     pub errors: u64,
     /// Decode speeds.
     pub tps: SpeedRow,
-    /// Decode speeds in the provider's own tokens.
+    /// Decode speeds in the provider's tokens.
     #[serde(default)]
     pub tps_reported: SpeedRow,
     /// Times to first token.
     pub ttft: LatencyRow,
-    /// Tokens.
+    /// Tokens of the calls.
     pub tokens: TokenSums,
-    /// What the priced calls cost.
+    /// Cost of the calls with a price.
     pub cost_usd: Option<f64>,
     /// Calls with tokens but without a price.
     pub unpriced_calls: u64,
-    /// Cost of the priced calls over a million of their output tokens.
+    /// Cost in US dollars per million output tokens of the calls with a price.
     pub usd_per_million_output: Option<f64>,
-    /// Calls with a decode speed by class of it.
+    /// Number of calls by class of decode speed.
     pub bands: Vec<Band>,
-    /// Calls over the seconds of the time that was asked for and is kept.
+    /// Calls per second of the requested time, as far as its calls are stored.
     #[serde(default)]
     pub requests_per_second: Option<f64>,
 }
@@ -251,16 +251,18 @@ pub struct GroupRow {
 pub struct SpeedRow {
     /// The median.
     pub p50: Option<f64>,
-    /// Nine of ten calls are as fast or faster.
+    /// The 10th percentile: 90 % of the calls are as fast or faster.
     pub p10: Option<f64>,
-    /// 95 of 100 calls are; what others write as the p95 of TPS.
+    /// The 5th percentile: 95 % of the calls are as fast or faster. Other tools call it the p95 of
+    /// TPS.
     #[serde(default)]
     pub p5: Option<f64>,
-    /// 99 of 100 calls are; what others write as the p99 of TPS.
+    /// The 1st percentile: 99 % of the calls are as fast or faster. Other tools call it the p99 of
+    /// TPS.
     pub p1: Option<f64>,
-    /// All tokens over all seconds of decoding.
+    /// Decode tokens of all calls divided by their decode seconds.
     pub mean: Option<f64>,
-    /// Calls with a decode speed, which all of this is of.
+    /// Calls with a decode speed.
     #[serde(default)]
     pub calls: u64,
 }
@@ -271,43 +273,44 @@ pub struct SpeedRow {
 pub struct LatencyRow {
     /// The median.
     pub p50: Option<f64>,
-    /// 95 of 100 calls are as fast or faster.
+    /// The 95th percentile.
     pub p95: Option<f64>,
-    /// 99 of 100 calls are.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// Calls with a first token, which all of this is of.
+    /// Calls with a first token.
     #[serde(default)]
     pub calls: u64,
-    /// All seconds until first tokens over all seconds of these calls, from 0 to 1.
+    /// Times to first token divided by the durations of these calls, from 0 to 1.
     #[serde(default)]
     pub share: Option<f64>,
 }
 
-/// Calls whose decode speed is of one class; counted exactly.
+/// The number of calls in one class of decode speed, counted exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Band {
-    /// Tokens per second, this included.
+    /// Lower bound of the class in tokens per second, inclusive.
     pub from: f64,
-    /// Tokens per second, this excluded; `null` is without end.
+    /// Upper bound of the class in tokens per second, exclusive; `null` for the last class.
     pub to: Option<f64>,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
 }
 
 /// Percentiles over time.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Timeseries {
-    /// Seconds of each point.
+    /// The length of each point in seconds.
     pub step: u64,
-    /// In the order of time; points without calls are there, too.
+    /// Points in the order of time, including points without calls.
     pub points: Vec<Point>,
-    /// The bounds of the classes of the points' `counts`, ascending; each is 27 % above the one before.
+    /// Bounds of the classes in the points' `counts`, ascending. Each bound is 27 % above the
+    /// previous one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<f64>,
 }
 
 impl Timeseries {
-    /// Leaves the counts by class out, and their bounds.
+    /// Removes the counts by class and their bounds.
     pub fn leave_out_counts(&mut self) {
         self.bounds.clear();
         self.points
@@ -323,51 +326,51 @@ pub struct Point {
     pub at: Timestamp,
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that began in the step and are under way. The percentiles are without them: those that
-    /// have ended by then are the quick ones. The stores know finished calls alone: this is for those
-    /// who know.
+    /// Calls that began in the step and are in progress. The percentiles exclude them, and so
+    /// favour quick calls. The ledger contains only finished calls, so the caller fills this field.
     #[serde(default)]
     pub in_flight: u64,
-    /// Those that did not end well.
+    /// Calls that failed.
     #[serde(default)]
     pub errors: u64,
-    /// Calls over the step's length, those under way included.
+    /// Calls per second of the step, including calls in progress.
     #[serde(default)]
     pub requests_per_second: f64,
-    /// A tenth of the calls are below.
+    /// The 10th percentile.
     pub p10: Option<f64>,
     /// The median.
     pub p50: Option<f64>,
-    /// Nine tenths are below.
+    /// The 90th percentile.
     pub p90: Option<f64>,
-    /// 99 hundredths are below.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// Ended calls by the class of the metric: of class `i` are those above `bounds[i]`, up to `bounds[i + 1]`. Only
-    /// where they are asked for; empty where no call has ended.
+    /// Number of ended calls by class of the metric: class `i` is above `bounds[i]`, up to
+    /// `bounds[i + 1]`. Present only on request; empty if no call has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u64>,
-    /// Tokens of all calls that were generated in the step, whichever began when, over its
-    /// length; `null` for a time of which only the calls are known.
+    /// Tokens per second that all calls generated in the step, regardless of when they began;
+    /// `null` for a time that has calls but no sums.
     pub tokens_per_second: Option<f64>,
-    /// What of it is of whole answers, spread over the time in which they were generated.
+    /// The part of `tokens_per_second` from whole answers, spread over the time of their
+    /// generation.
     #[serde(default)]
     pub spread_tokens_per_second: Option<f64>,
 }
 
-/// What an upstream gave at which number of calls at once.
+/// The throughput of an upstream by concurrency.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "Capacity")]
 pub struct CapacityRow {
-    /// The upstream.
+    /// The name of the upstream.
     pub name: String,
-    /// By concurrency, ascending.
+    /// Points by ascending concurrency.
     pub points: Vec<CapacityPoint>,
-    /// Beyond it more calls at once bring no more tokens.
+    /// The concurrency above which throughput does not grow.
     pub knee: Option<Knee>,
     /// Why there is no knee.
     pub reason: Option<String>,
-    /// When the upstream became faster or slower by itself: the points are of the time since then,
-    /// as those before are of another upstream, in effect.
+    /// When the upstream became faster or slower by itself. The points are from the time since
+    /// then, because earlier ones describe a different upstream in effect.
     #[serde(default)]
     pub changed_at: Option<Timestamp>,
 }
@@ -375,21 +378,21 @@ pub struct CapacityRow {
 /// Throughput at one concurrency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CapacityPoint {
-    /// Streams under way in the mean of a second, from their requests to their last tokens.
+    /// Average number of streams within a second, each from its request to its last token.
     pub concurrency: u32,
-    /// Output tokens per second of all of them together.
+    /// Output tokens per second of all streams together.
     pub system_tps: f64,
-    /// Output tokens per second of one of them while it streams.
+    /// Output tokens per second of one stream while it streams.
     pub request_tps: Option<f64>,
-    /// Seconds that were seen at this concurrency.
+    /// Number of observed seconds at this concurrency.
     pub seconds: u64,
 }
 
-/// Where a capacity curve turns flat.
+/// The point at which a capacity curve becomes flat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Knee {
-    /// Calls under way.
+    /// Number of concurrent streams.
     pub concurrency: u32,
-    /// Output tokens per second of all of them together.
+    /// Output tokens per second of all streams together.
     pub system_tps: f64,
 }

@@ -1,9 +1,9 @@
-//! Experiments by unit: what each session, agent or user of each variant adds.
+//! Experiments by unit: the sums of each session, agent or user of each variant.
 //!
-//! Calls of one unit depend on each other, so that statistics treat the unit as the observation: a ratio such
-//! as tokens per second is Σ numerators / Σ denominators over units, and its variance comes from the squares
-//! and products of the units' sums (delta method). Those are made from [`UnitSums`] when they are read; no
-//! squares of single calls are needed.
+//! Calls of one unit depend on each other, so statistics treat the unit as the observation. A ratio
+//! such as tokens per second is Σ numerators / Σ denominators over units, and its variance comes
+//! from the squares and products of the units' sums (delta method). These are computed from
+//! [`UnitSums`] when they are read, so no squares of single calls are needed.
 
 use super::Filter;
 use crate::figures::CallFigures;
@@ -18,13 +18,13 @@ pub enum UnitKind {
     Session,
     Agent,
     User,
-    /// A block of time of this length, counted from 1970 on: its calls are those that began in it. Sums by block are not
-    /// kept, so that every call of the experiment is read.
+    /// A block of time of this length, counted from 1970, with the calls that began in it. Sums by
+    /// block are not stored, so every call of the experiment is read.
     Block(Duration),
 }
 
 impl UnitKind {
-    /// The number of the block that an instant in microseconds since 1970 is in; 0 where the unit is no block.
+    /// The number of the block at `us`, in microseconds since 1970; 0 if the unit is not a block.
     pub(crate) fn block(self, us: i64) -> i64 {
         match self {
             UnitKind::Block(length) => {
@@ -35,7 +35,7 @@ impl UnitKind {
         }
     }
 
-    /// The name of a block: when it begins, RFC 3339 in UTC.
+    /// The name of a block: its start as RFC 3339 in UTC.
     pub(crate) fn block_name(self, block: i64) -> String {
         let UnitKind::Block(length) = self else {
             return block.to_string();
@@ -49,9 +49,9 @@ impl UnitKind {
 pub struct UnitQuery {
     pub experiment: String,
     pub unit: UnitKind,
-    /// Units whose first call within a variant began at this instant or later.
+    /// Selects units whose first call within a variant began at this time or later.
     pub since: Option<SystemTime>,
-    /// Units whose first call within a variant began before this instant.
+    /// Selects units whose first call within a variant began before this time.
     pub until: Option<SystemTime>,
 }
 
@@ -64,18 +64,18 @@ impl UnitQuery {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExperimentUnits {
-    /// By variant, then by first call. A unit with calls of two variants is here twice.
+    /// Units by variant, then by first call. A unit with calls of two variants is listed twice.
     pub units: Vec<ExperimentUnit>,
-    /// Calls that name no such unit, since the experiment began; they are in no unit.
+    /// Calls without such a unit since the experiment began; they are in no unit.
     pub calls_without_unit: u64,
-    /// Calls of units beyond the bound, likewise.
+    /// Calls of units beyond the bound since the experiment began; they are in no unit.
     pub collapsed_calls: u64,
 }
 
-/// What one unit adds to one variant.
+/// The sums of one unit in one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExperimentUnit {
-    /// The variant; `None` where calls name the experiment alone.
+    /// The variant; `None` if calls name only the experiment.
     pub variant: Option<String>,
     /// The name of the session, agent or user.
     pub unit: String,
@@ -85,19 +85,19 @@ pub struct ExperimentUnit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUnitQuery {
     pub filter: Filter,
-    /// The variant of their experiment, which a filter cannot select.
+    /// The variant of the experiment, which a filter cannot select.
     pub variant: Option<String>,
     pub unit: UnitKind,
-    /// The number of calls that are read at most, roughly. If there are more, the calls of one session in two, four and so on are
-    /// read.
+    /// Approximate maximum number of calls that are read. If there are more, the calls of one
+    /// session in two, four and so on are read.
     pub max_calls: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUnits {
-    /// The units, in no order.
+    /// The units in arbitrary order.
     pub units: Vec<CallUnit>,
-    /// Calls that match, those that were not read among them.
+    /// Calls that match, including calls that were not read.
     pub calls: u64,
     /// 1 if all calls were read, n if the calls of one session in n were read.
     pub one_in: u64,
@@ -114,7 +114,6 @@ impl Default for CallUnits {
 }
 
 impl CallUnits {
-    /// Scales the costs of agents and users to all of their sessions, if some were not read.
     pub(crate) fn scale_costs(&mut self, unit: UnitKind) {
         if unit != UnitKind::Session {
             for unit in &mut self.units {
@@ -131,49 +130,48 @@ pub struct CallUnit {
     pub sums: UnitSums,
 }
 
-/// Sums over the calls of a unit. Calls while the backend warmed up are in none that is about speed.
+/// Sums over the calls of a unit. Sums of speeds exclude calls during the backend's warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitSums {
     pub(crate) first_us: i64,
     pub(crate) last_us: i64,
-    /// The place of the first call's prompt among [`tokengauge_core::lengths::PROMPT_LENGTHS`], if its length
-    /// is known: something that the variant cannot have changed.
+    /// Index of the first call's prompt length in [`tokengauge_core::lengths::PROMPT_LENGTHS`], if
+    /// known. The variant cannot have influenced it.
     pub first_prompt: Option<usize>,
     /// Calls that generate or embed.
     pub calls: u64,
-    /// Those that did not end well; what the agent itself gave up is none.
+    /// Calls that failed. Calls that the agent cancelled are not counted.
     pub errors: u64,
-    /// Those while the backend warmed up.
     pub warm_up_calls: u64,
-    /// Input tokens, as reported, else as counted.
+    /// Input tokens, as reported, otherwise as counted.
     pub input_tokens: u64,
-    /// Those read from a cache, as reported.
+    /// Input tokens read from a cache, as reported.
     pub cached_input_tokens: u64,
-    /// Output tokens, likewise.
+    /// Output tokens, as reported, otherwise as counted.
     pub output_tokens: u64,
     /// The cost in billionths of a US dollar.
     pub cost_nano_usd: u64,
     pub priced_calls: u64,
     /// Normalised tokens after first chunks, of calls with a decode speed.
     pub decode_tokens: u64,
-    /// The microseconds they took.
+    /// Microseconds that the decode tokens took.
     pub decode_us: u64,
-    /// Calls whose decode speed was withheld, for a reason.
+    /// Calls with a reason for a missing decode speed.
     pub tps_unavailable: u64,
-    /// Microseconds to the first token, all calls together.
+    /// Sum of the times to first token in microseconds.
     pub ttft_us: u64,
-    /// Microseconds that calls took.
+    /// Sum of the durations in microseconds.
     pub duration_us: u64,
-    /// Answers that a limit on tokens cut off.
+    /// Answers that reached a limit on tokens.
     pub truncated: u64,
     /// Answers that the model or a filter refused.
     pub refused: u64,
-    /// Answers that came whole and without text.
+    /// Complete answers without text.
     pub empty: u64,
-    /// Answers that had begun and were lost.
+    /// Answers that began and were lost.
     pub cut_off: u64,
-    /// Answers whose tool call the provider itself called unreadable. Arguments are not kept, so that
-    /// others are not known.
+    /// Answers whose tool call the provider reported as malformed. Arguments are not stored, so
+    /// other invalid tool calls are unknown.
     pub invalid_tool_calls: u64,
     pub(crate) ttft: Sketch,
     pub(crate) tps: Sketch,
@@ -182,12 +180,12 @@ pub struct UnitSums {
 pub(crate) const COUNTS: usize = 18;
 
 impl UnitSums {
-    /// When its first call began.
+    /// When the first call began.
     pub fn first_at(&self) -> SystemTime {
         instant(self.first_us)
     }
 
-    /// When its last call ended. A unit is complete when nothing more is to be expected of it.
+    /// When the last call ended. A unit is complete when no further calls are expected.
     pub fn last_at(&self) -> SystemTime {
         instant(self.last_us)
     }
@@ -202,12 +200,12 @@ impl UnitSums {
         self.tps.len()
     }
 
-    /// Calls that waited longer for the first token than a threshold in seconds.
+    /// Calls with a time to first token above `threshold`, in seconds.
     pub fn ttft_above(&self, threshold: Threshold) -> u64 {
         self.ttft.len() - self.ttft.at_most(threshold.0)
     }
 
-    /// Calls that decoded no faster than a threshold in tokens per second.
+    /// Calls with a decode speed of at most `threshold`, in tokens per second.
     pub fn tps_at_most(&self, threshold: Threshold) -> u64 {
         self.tps.at_most(threshold.0)
     }
@@ -297,10 +295,12 @@ impl UnitSums {
     }
 }
 
-/// A threshold between two classes of the sketches, so that calls on either side of it are counted exactly.
+/// A threshold between two classes of the sketches, so that calls on either side of it are counted
+/// exactly.
 ///
-/// It is to be fixed before the first unit is looked at (from a baseline, or an objective): a sequence of
-/// intervals that holds at every look needs each unit's share of calls beyond it to mean the same at each.
+/// It must be fixed before the first unit is analysed (from a baseline, or an objective). A
+/// sequence of intervals that holds at every look requires that each unit's share of calls beyond
+/// the threshold always has one meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Threshold(i32);
 
@@ -314,7 +314,7 @@ impl Threshold {
     /// assert_eq!(Threshold::near(half_a_second).value(), half_a_second);
     /// ```
     pub fn near(value: f64) -> Threshold {
-        // What is a bound itself must not be rounded to the next one.
+        // A value that is a bound must not be rounded to the next bound.
         Threshold(Sketch::class_of(value * (1.0 - 1e-9)))
     }
 

@@ -1,5 +1,5 @@
-//! Scrapes an engine's metrics: one request on a connection of its own, bounded in time and
-//! size, apart from traffic.
+//! Scrapes an engine's metrics: one request on a new connection, bounded in time and size,
+//! independent of traffic.
 
 use super::Scrape;
 use bytes::Bytes;
@@ -10,29 +10,30 @@ use tokengauge_net::client::{self, NoClient};
 use tokengauge_net::endpoint::Protocol;
 use tokio::time::timeout;
 
-/// Bytes of an answer; engines need a tenth of it.
+/// Maximum size of a response in bytes; engines need a tenth of it.
 const MAX_BYTES: usize = 4 << 20;
-/// How long it may take, where the interval is longer.
+/// Timeout of a scrape, if the interval is longer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why metrics could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(
-        "cannot be reached: {0}; is the upstream running, and does `metrics_url` name its port?"
+        "cannot be reached: {0}; check that the upstream is running and that `metrics_url` has its \
+         port"
     )]
     Unreachable(String),
     #[error("took longer than {0:?}")]
     Timeout(Duration),
-    /// Something other than 200.
+    /// A status other than 200.
     #[error(
-        "answered {0}; does `metrics_url` name the path of its metrics, and are they switched on?"
+        "answered {0}; check that `metrics_url` has the path of the metrics and that they are \
+         enabled"
     )]
     Status(StatusCode),
     #[error("sent more than {MAX_BYTES} bytes; are these an engine's metrics?")]
     TooLarge,
-    /// Not HTTP, not whole or not text.
-    #[error("sent what cannot be read: {0}")]
+    /// Not HTTP, incomplete, or not text.
+    #[error("sent a response that cannot be parsed: {0}")]
     Unreadable(String),
 }
 
@@ -45,7 +46,6 @@ impl Failure {
         "unreadable",
     ];
 
-    /// Its label.
     pub(super) fn word(&self) -> &'static str {
         let [unreachable, timeout, status, too_large, unreadable] = Self::WORDS;
         match self {
@@ -65,7 +65,6 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Reads the files that TLS needs.
     pub(super) fn new(scrape: &Scrape) -> Result<Client, NoClient> {
         let url = scrape.endpoint.url();
         let client = client::Client::new(&url, &scrape.tls, Protocol::Http1)?;

@@ -1,16 +1,14 @@
-//! Prometheus' text format, as far as engines write it.
+//! A parser for Prometheus' text format, as far as engines use it.
 
-/// One line of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample<'a> {
     pub(super) name: &'a str,
-    /// As written, without the braces.
     labels: &'a str,
     pub(super) value: f64,
 }
 
 impl<'a> Sample<'a> {
-    /// A label's value as written: escapes stay.
+    /// The value of a label, with its escapes.
     pub(super) fn label(&self, name: &str) -> Option<&'a str> {
         let mut rest = self.labels;
         while let Some((key, behind)) = rest.split_once("=\"") {
@@ -24,7 +22,6 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The samples of a text, in its order. What is no sample is passed over.
 pub(super) fn samples(text: &str) -> impl Iterator<Item = Sample<'_>> {
     text.lines().filter_map(sample)
 }
@@ -51,7 +48,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     })
 }
 
-/// Where the brace is that closes labels: not one within a value.
+/// Position of the brace that closes the labels. Braces within values are skipped.
 fn end_of_labels(text: &str) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -65,7 +62,7 @@ fn end_of_labels(text: &str) -> Option<usize> {
     }
 }
 
-/// Where the quote is that closes a value: not one after a backslash.
+/// Position of the quote that closes a value. Escaped quotes are skipped.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {

@@ -1,39 +1,32 @@
-//! The figures of an engine's own metrics, by the names of each engine.
+//! Maps the metrics of each engine to common figures.
 //!
-//! Names are those of vLLM 0.6 to 0.32 (`docs.vllm.ai`, Production Metrics), SGLang
+//! The metric names are from vLLM 0.6 to 0.32 (`docs.vllm.ai`, Production Metrics), SGLang
 //! (`docs.sglang.io`, Production Metrics), TGI 2 and 3 (`huggingface.co/docs`, Metrics),
 //! llama.cpp's server (`tools/server/README.md`), Triton with and without TensorRT-LLM
 //! (`docs.nvidia.com`, Metrics), trtllm-serve and Dynamo's frontend and workers.
 
 use super::text::{Sample, samples};
 
-/// The figures of a scrape. What the engine does not report is `None`.
+/// The figures of a scrape; `None` if the engine does not report one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     pub queue_depth: Option<f64>,
-    /// Requests under way.
     pub running: Option<f64>,
     /// Share of the KV cache in use; 1 is full.
     pub kv_cache: Option<f64>,
-    /// When the process started, Unix seconds.
     pub started: Option<f64>,
-    /// Time in the queue so far.
     pub queue: Option<Spent>,
-    /// Time of prefill so far.
     pub prefill: Option<Spent>,
-    /// Prompt tokens so far.
     pub prompt_tokens: Option<f64>,
-    /// Generated tokens so far.
     pub output_tokens: Option<f64>,
-    /// Requests so far.
     pub requests: Option<f64>,
 }
 
-/// Time since the engine started.
+/// Time spent since the engine started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spent {
     pub seconds: f64,
-    /// How many requests spent it.
+    /// Number of requests that spent this time.
     pub times: f64,
 }
 
@@ -68,7 +61,7 @@ enum Figure {
     Requests,
 }
 
-/// The names of a figure; the first that is present counts.
+/// The metric names for a figure; the first that is present is used.
 struct Rule {
     figure: Figure,
     name: &'static str,
@@ -172,7 +165,6 @@ const RULES: &[Rule] = &[
 ];
 
 impl View {
-    /// Reads a text; figures of several models or engines in it are put together.
     pub fn read(text: &str) -> View {
         let mut found = vec![Found::default(); RULES.len()];
         for sample in samples(text).filter(first_rank) {
@@ -207,8 +199,7 @@ impl View {
         }
     }
 
-    /// Whether the engine has restarted since `before`: its start time changed, or a counter has
-    /// fallen.
+    /// Whether the engine has restarted since `before`: its start time changed, or a counter fell.
     pub(super) fn restarted_since(&self, before: &View) -> bool {
         let starts = before.started.zip(self.started);
         let mut counters = before.counters().into_iter().zip(self.counters());
@@ -216,7 +207,6 @@ impl View {
             || counters.any(|(before, now)| before.zip(now).is_some_and(|(one, other)| other < one))
     }
 
-    /// The counters, which rise as long as the engine runs.
     fn counters(&self) -> [Option<f64>; 7] {
         let [queue, prefill] = [self.queue, self.prefill];
         [
@@ -230,7 +220,6 @@ impl View {
         ]
     }
 
-    /// Whether there is any figure of the engine itself.
     pub(super) fn is_known(&self) -> bool {
         let figures = View {
             started: None,
@@ -249,20 +238,20 @@ impl Rule {
     }
 }
 
-/// Collectors on the way write `_` where engines write `:`.
+/// Some collectors replace `:` with `_`.
 fn same_name(ours: &str, theirs: &str) -> bool {
     let mut pairs = ours.bytes().zip(theirs.bytes());
     ours.len() == theirs.len()
         && pairs.all(|(our, their)| our == their || (our == b':' && their == b'_'))
 }
 
-/// In SGLang every rank of a model may report the same figure.
+/// In SGLang every rank of a model may report a figure, so only rank 0 is read.
 fn first_rank(sample: &Sample<'_>) -> bool {
     let first = |name| sample.label(name).is_none_or(|rank| rank == "0");
     !sample.name.starts_with("sglang") || (first("tp_rank") && first("pp_rank"))
 }
 
-/// Some write a share of one as a percentage.
+/// Some engines report a share as a percentage.
 fn ratio(value: f64) -> f64 {
     if value > 1.5 { value / 100.0 } else { value }
 }

@@ -1,4 +1,4 @@
-//! Every engine's format, written by hand after its own.
+//! Samples of every engine's format, written by hand after real output.
 
 use super::*;
 

@@ -1,5 +1,3 @@
-//! The cells that hold the values of series.
-
 use super::metric::MetricKind;
 use metrics::Key;
 use metrics_util::registry::Storage;
@@ -12,11 +10,10 @@ pub use tokengauge_core::cells::{Counter, Gauge, Sum};
 
 pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
 
-/// What a series of a [`Family`](super::names::Family) holds.
 pub trait Cell: Sized {
     const KIND: MetricKind;
 
-    /// The cell of `key`, which exists from now on.
+    /// The cell for `key`, which is created if necessary.
     #[doc(hidden)]
     fn of(cells: &Cells, key: &Key) -> Self;
 }
@@ -29,7 +26,7 @@ impl Cell for Counter {
     }
 }
 
-/// A counter of fractions. Among the cells of `metrics` only a gauge holds fractions.
+/// A counter with a fractional value. `metrics` stores fractions only in gauges.
 impl Cell for Sum {
     const KIND: MetricKind = MetricKind::Counter;
 

@@ -24,7 +24,7 @@ pub fn facts(registry: &Registry, measure: &Measure) {
     }
 }
 
-/// The labels of an upstream's facts; what is not said is empty.
+/// The labels of an upstream's facts; unknown facts are empty.
 fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> UpstreamInfo<'a> {
     let [
         hardware,
@@ -48,9 +48,7 @@ fn info<'a>(upstream: &'a str, facts: &'a UpstreamFacts) -> UpstreamInfo<'a> {
 /// The parts of a configuration that are labels of series.
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled<'a> {
-    /// Facts of upstreams.
     pub measure: &'a Measure,
-    /// GPUs.
     pub prices: &'a PriceList,
     pub budgets: &'a [Budget],
 }
@@ -95,8 +93,8 @@ pub fn forget(registry: &Registry, now: &Labelled<'_>, next: &Labelled<'_>) {
     }
 }
 
-/// Brings the series of the budgets up to `now`, seconds since 1970: all of them are
-/// there from the start.
+/// Updates the series of the budgets at `now`, in seconds since 1970. All series exist from the
+/// start.
 pub fn budgets(registry: &Registry, budgets: &Budgets, now: u64) {
     for status in budgets.statuses(now) {
         let name = &*status.name;

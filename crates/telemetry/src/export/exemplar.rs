@@ -3,17 +3,13 @@
 use std::time::SystemTime;
 use tokengauge_meter::FinishedCall;
 
-/// One observation and the trace of its call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar {
-    /// The W3C trace id.
     pub trace: u128,
     pub value: f64,
-    /// When, on the wall clock.
     pub at: SystemTime,
 }
 
-/// The trace that the observations of one call point to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trace {
     id: u128,
@@ -21,7 +17,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a finished call; `None` where it was not sampled.
+    /// The trace of a finished call; `None` if it was not sampled.
     pub fn of(finished_call: &FinishedCall) -> Option<Trace> {
         let id = finished_call.trace_id.filter(|_| finished_call.sampled)?;
         let at = finished_call.timestamps.wall(finished_call.ended);

@@ -1,4 +1,4 @@
-//! Observations by size, in buckets, with the last trace of each.
+//! A histogram with classic and native buckets and the latest exemplar of each classic bucket.
 
 use super::exemplar::Exemplar;
 use super::native;
@@ -13,11 +13,11 @@ pub struct Histogram(Arc<Observations>);
 #[derive(Debug)]
 struct Observations {
     bounds: Arc<[f64]>,
-    /// One more than bounds: the last has none.
+    /// One bucket more than bounds: the last bucket has no bound.
     buckets: Box<[AtomicU64]>,
     native: native::Buckets,
     sum: Float,
-    /// The last one of each bucket; nothing before the first.
+    /// The latest exemplar of each bucket; empty before the first exemplar.
     exemplars: Mutex<Box<[Option<Exemplar>]>>,
 }
 
@@ -25,15 +25,15 @@ struct Observations {
 pub struct Snapshot {
     /// Upper bounds; the last bucket has none.
     pub bounds: Arc<[f64]>,
-    /// Observations of each bucket, smaller ones not included.
+    /// Number of observations in each bucket, not cumulative.
     pub buckets: Vec<u64>,
     pub sum: f64,
-    /// The last one of each bucket; empty where there never was one.
+    /// The latest exemplar of each bucket; empty if there never was one.
     pub exemplars: Box<[Option<Exemplar>]>,
 }
 
 impl Snapshot {
-    /// Makes one bucket of all, without traces.
+    /// Merges all buckets into one, without exemplars.
     pub(crate) fn merge_buckets(&mut self) {
         self.buckets = vec![self.buckets.iter().sum()];
         self.bounds = [].into();
@@ -48,7 +48,6 @@ impl metrics::HistogramFn for Histogram {
 }
 
 impl Histogram {
-    /// An empty one with these upper bounds.
     pub fn new(bounds: Arc<[f64]>) -> Histogram {
         let buckets = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Histogram(Arc::new(Observations {
@@ -71,12 +70,10 @@ impl Histogram {
         self.0.sum.add(value * count as f64);
     }
 
-    /// One observation that can be looked up.
     pub fn record_with(&self, value: f64, exemplar: Option<Exemplar>) {
         self.record_many_with(value, 1, exemplar);
     }
 
-    /// So many of one size that can be looked up.
     pub fn record_many_with(&self, value: f64, count: u64, exemplar: Option<Exemplar>) {
         self.record_many(value, count);
         let Some(exemplar) = exemplar else {

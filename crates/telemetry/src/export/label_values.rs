@@ -1,11 +1,10 @@
-//! The words that labels are made of, and the bound on models.
+//! The values of labels, and the bound on the number of models.
 
 use tokengauge_core::call::CallRecord;
 pub use tokengauge_core::concurrency::concurrency;
 use tokengauge_core::lengths::prompt_length;
 pub use tokengauge_core::throughput::{ModelLabels, UNKNOWN};
 
-/// The class of prompt length that a call belongs to.
 pub fn context(record: &CallRecord) -> &'static str {
     let tokens = &record.tokens;
     let input = tokens.reported.input.or(tokens.normalised.input);

@@ -1,4 +1,4 @@
-//! The sets of labels that metrics have: names and values are fields, so that neither is mixed up.
+//! The label sets of metrics: names and values are fields, so that they cannot be mixed up.
 
 use tokengauge_accounting::quota::{Resource, SharedReason};
 use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
@@ -7,7 +7,7 @@ use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
 pub trait LabelSet {
     const NAMES: &'static [&'static str];
 
-    /// Their values, in the same order.
+    /// The values of the labels, in the order of `NAMES`.
     fn values(&self) -> impl Iterator<Item = &str>;
 }
 
@@ -74,7 +74,7 @@ macro_rules! label_sets {
     };
 }
 
-/// The same with the labels of a model first.
+/// Label sets that start with the labels of [`Model`].
 macro_rules! label_sets_of_a_model {
     ($($(#[doc = $text:literal])+ $name:ident { $($field:ident: $value:ty),+ $(,)? })+) => {
         $(
@@ -98,13 +98,13 @@ macro_rules! label_sets_of_a_model {
 }
 
 label_sets! {
-    /// What is known per model.
+    /// Labels of series per upstream, route, model and workload.
     Model { upstream: &'a str, route: &'a str, model: &'a str, workload: &'a str }
     /// One upstream.
     Upstream { upstream: &'a str }
     /// One route to an upstream.
     Route { upstream: &'a str, route: &'a str }
-    /// The facts of an upstream; empty where they are not configured.
+    /// The facts of an upstream; empty if they are not configured.
     UpstreamInfo {
         upstream: &'a str,
         hardware: &'a str,
@@ -114,31 +114,31 @@ label_sets! {
         engine_version: &'a str,
         model_version: &'a str,
     }
-    /// Why something of an upstream failed.
+    /// Why a request to an upstream failed.
     UpstreamReason { upstream: &'a str, reason: &'a str }
     /// One budget.
     Budget { budget: &'a str }
-    /// A share of a budget that is warned of.
+    /// A warning threshold of a budget.
     BudgetThreshold { budget: &'a str, threshold: &'a str }
     /// One quota.
     Quota { quota: &'a str }
-    /// What a quota bounds.
+    /// A resource that a quota bounds.
     QuotaResource { quota: &'a str, resource: Resource }
     /// Why callers share a bucket of a quota.
     QuotaReason { quota: &'a str, reason: SharedReason }
     /// A part of forwarding.
     Phase { phase: &'a str }
-    /// What an exporter could not deliver.
+    /// The exporter and reason of failed deliveries.
     ExportFailure { exporter: &'a str, reason: &'a str }
-    /// How something went.
+    /// The result of an operation.
     ByResult { result: &'a str }
-    /// What something is of.
+    /// The kind of an item.
     ByKind { kind: &'a str }
-    /// The cause of something.
+    /// The cause of an event.
     ByCause { cause: &'a str }
-    /// Why something was lost or closed.
+    /// Why an item was lost or closed.
     ByReason { reason: &'a str }
-    /// How something stands.
+    /// The state of an item.
     ByState { state: &'a str }
     /// A pod of a fleet.
     FleetMember { member: &'a str }
@@ -146,7 +146,7 @@ label_sets! {
     BySink { sink: &'a str }
     /// A sink, and why a batch failed or calls were lost.
     BySinkReason { sink: &'a str, reason: &'a str }
-    /// What becomes of calls while the fallback is in use.
+    /// How calls are handled while the fallback is in use.
     FallbackCalls { calls: &'a str }
     /// A configuration.
     Digest { digest: &'a str }
@@ -154,13 +154,13 @@ label_sets! {
     Version { version: &'a str }
     /// A tokio runtime.
     Runtime { runtime: &'a str }
-    /// One comparison with the weeks before.
+    /// One comparison with previous weeks.
     DriftEntry { drift: &'a str }
-    /// A signal of such a comparison.
+    /// A signal of a comparison with previous weeks.
     Drift { drift: &'a str, signal: &'a str }
-    /// The same by state.
+    /// A state of a signal of a comparison with previous weeks.
     DriftStateLabels { drift: &'a str, signal: &'a str, state: &'a str }
-    /// What a gate may say.
+    /// A possible verdict of a gate.
     GateVerdictLabels { gate: &'a str, verdict: &'a str }
     /// One experiment.
     Experiment { experiment: &'a str }
@@ -172,7 +172,7 @@ label_sets! {
     Slo { slo: &'a str }
     /// How events of an objective were judged.
     SloEvent { slo: &'a str, verdict: &'a str, reason: &'a str }
-    /// A window that burn rates are taken over.
+    /// A window of a burn rate.
     SloWindow { slo: &'a str, window: &'a str }
 }
 
@@ -184,17 +184,17 @@ label_sets_of_a_model! {
         status: &'a str,
         operation_class: OperationClass,
     }
-    /// By length of the prompt.
+    /// Prompt length of calls of a model.
     ModelContext { context: &'a str }
-    /// By streams in flight.
+    /// Number of streams in flight on an upstream.
     ModelConcurrency { concurrency: &'a str }
-    /// By how calls ended.
+    /// Outcome of calls of a model.
     ModelOutcome { outcome: Outcome }
-    /// Tokens by direction, channel and who counted them.
+    /// Tokens by direction, channel and source of the count.
     ModelTokens { direction: &'a str, channel: &'a str, source: &'a str }
-    /// Calls that have no speed, by the reason.
+    /// Why calls have no decode speed.
     ModelReason { reason: TpsUnavailable }
-    /// Cost by who counted the tokens and whose price it is.
+    /// Cost by source of the token count and source of the price.
     ModelCost { operation_class: OperationClass, source: &'a str, price: &'a str }
 }
 

@@ -1,11 +1,10 @@
-//! A line per finished call in the process's own log: `info`, or `warn` for errors of the
-//! upstream. Only numbers and names.
+//! Logs one line per finished call: `info`, or `warn` for errors of the upstream. Lines contain
+//! only numbers and names.
 
 use std::sync::Arc;
 use tokengauge_core::call::Outcome;
 use tokengauge_meter::{FinishedCall, Subscriber};
 
-/// Writes a line per finished call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines;
 
@@ -49,7 +48,6 @@ impl Subscriber for Lines {
     }
 }
 
-/// The message of a line.
 struct Call<'a> {
     model: Option<&'a str>,
     outcome: &'static str,
@@ -70,7 +68,6 @@ fn line(
     write(record, call);
 }
 
-/// Whether a call is logged as a warning: errors of the upstream are, those of the agent are not.
 fn is_trouble(finished_call: &FinishedCall) -> bool {
     let record = &finished_call.record;
     match record.outcome {

@@ -1,5 +1,5 @@
-//! The call log: one JSON object per finished call, a line each. A thread of its own
-//! writes it, so that a slow disk costs lines and nothing else.
+//! The call log: one JSON object per line and finished call. A separate thread writes it, so that a
+//! slow disk only costs lines.
 
 use super::registry::Counter;
 use std::fs::File;
@@ -14,25 +14,22 @@ use tokengauge_core::log_interval::LogInterval;
 use tokengauge_files::private as private_file;
 use tokengauge_meter::{FinishedCall, Subscriber};
 
-/// Finished calls that wait to be written; more are dropped and counted.
+/// Maximum number of finished calls that wait to be written; further calls are dropped and counted.
 const QUEUE: usize = 4096;
-/// Lines at most between two checks whether the file was moved.
+/// Maximum number of lines between two checks whether the file was moved.
 const BATCH: usize = 256;
-/// How long the process waits for the disk at its end.
+/// How long the process waits for the disk when it ends.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub enum Target {
-    /// Standard output, or another stream that is open.
     Stream(Box<dyn Write + Send>),
-    /// A file, appended to; opened again when it was moved away.
+    /// A file to append to. It is reopened if it was moved away.
     File(PathBuf),
 }
 
 #[derive(Clone)]
 pub struct Losses {
-    /// Lines that could not be written.
     pub failed: Counter,
-    /// Lines dropped because too many waited.
     pub dropped: Counter,
 }
 
@@ -47,11 +44,11 @@ pub struct CallLog {
 }
 
 impl CallLog {
-    /// Opens `target` and starts the thread that writes to it. `clock` is the
-    /// monotonic clock; it only spaces out complaints.
+    /// Opens `target` and starts the thread that writes to it. `clock` is the monotonic clock,
+    /// which only limits the rate of log messages about failures.
     ///
     /// # Errors
-    /// Where the file cannot be opened, or the thread not be started.
+    /// If the file cannot be opened or the thread cannot be started.
     pub fn open(
         target: Target,
         losses: Losses,
@@ -118,7 +115,7 @@ impl Output {
         })
     }
 
-    /// Opens the file again where it was moved away or deleted.
+    /// Reopens the file if it was moved away or deleted.
     fn follow(&mut self) -> io::Result<()> {
         if let Output::File { path, file } = self
             && !same_file(file.get_ref(), path)
@@ -199,7 +196,7 @@ impl Writer {
         };
         self.failed.increment(1);
         if self.failure_log.should_log((self.clock)()) {
-            tracing::error!(%error, "the call log cannot be written; calls go on");
+            tracing::error!(%error, "the call log cannot be written; traffic continues");
         }
     }
 }
@@ -286,7 +283,6 @@ mod tests {
         assert!(CallLog::open(target, losses(), Instant::now).is_err());
     }
 
-    /// Says when a write begins; then fails it once `held` is closed.
     struct Held {
         begun: Sender<()>,
         held: Receiver<()>,

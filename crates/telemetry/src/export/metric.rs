@@ -1,5 +1,3 @@
-//! The definition of one metric.
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricKind {
@@ -16,13 +14,13 @@ pub enum Unit {
     Bytes,
     Tokens,
     TokensPerSecond,
-    /// A ratio; 1 is equal.
+    /// A ratio, where 1 means equal.
     Ratio,
     Dollars,
 }
 
 impl Unit {
-    /// The word for it at the end of a name; `None` where things are counted.
+    /// The unit's suffix in a metric name; `None` for plain counts.
     fn word(self) -> Option<&'static str> {
         match self {
             Unit::Count => None,
@@ -36,22 +34,20 @@ impl Unit {
     }
 }
 
-/// One metric, whatever its series hold.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Metric {
-    /// Its name, prefix included.
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: Unit,
     pub labels: &'static [&'static str],
-    /// Upper bounds of a histogram's buckets, ascending; empty for the others.
+    /// Upper bounds of a histogram's buckets, ascending; empty for other kinds.
     pub buckets: &'static [f64],
-    /// One sentence.
+    /// One or more sentences.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// The unit, where the name ends with it: only then may OpenMetrics say it.
+    /// The unit, if the name ends with it: only then OpenMetrics allows a unit.
     pub fn unit_in_name(&self) -> Option<&'static str> {
         let family = self.name.trim_end_matches("_total");
         let before = |word: &&str| family.strip_suffix(word).is_some_and(|b| b.ends_with('_'));

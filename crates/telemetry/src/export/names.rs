@@ -1,5 +1,5 @@
-//! The one table of metrics: names, kinds, labels, buckets, help. Both exporters, the
-//! rules, the dashboards' test and the reference in docs/metrics.md read it.
+//! The table of all metrics: names, kinds, labels, buckets, help. The exporters, the rules, the
+//! dashboards' test and the reference in docs/metrics.md read it.
 
 use super::cell::Cell;
 use super::labels::LabelSet;
@@ -30,8 +30,8 @@ pub use sessions::*;
 pub use slo::*;
 pub use upstreams::*;
 
-/// A metric whose series are cells of the type `C` under labels of the type `L`: a series of
-/// another kind or with other labels does not compile.
+/// A metric whose series are cells of type `C` with labels of type `L`. A series of another kind or
+/// with other labels does not compile.
 #[derive(Clone, Copy, Debug)]
 pub struct Family<C, L> {
     metric: Metric,
@@ -66,7 +66,7 @@ impl<C, L> std::ops::Deref for Family<C, L> {
     }
 }
 
-/// The upper bounds of a histogram's buckets: those of the table and `more`, ascending.
+/// The upper bounds of a histogram's buckets, ascending: the bounds of the table and `more`.
 pub fn buckets(metric: &Metric, more: &[f64]) -> Vec<f64> {
     let usable = more.iter().filter(|bound| bound.is_finite());
     let mut bounds: Vec<f64> = metric.buckets.iter().chain(usable).copied().collect();
@@ -75,8 +75,8 @@ pub fn buckets(metric: &Metric, more: &[f64]) -> Vec<f64> {
     bounds
 }
 
-/// Defines metrics: each is written once, and its text is its documentation, its help in
-/// `/metrics` and its row of docs/metrics.md.
+/// Defines metrics. The doc comment of a metric is also its help in `/metrics` and its row in
+/// docs/metrics.md.
 macro_rules! families {
     ($(
         $(#[doc = $help:literal])+
@@ -95,7 +95,6 @@ macro_rules! families {
             );
         )+
 
-        /// All of them.
         pub(super) const ALL: &[$crate::export::names::Metric] = &[$($name.metric),+];
     };
     (@labels) => { () };

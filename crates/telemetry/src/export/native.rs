@@ -1,5 +1,5 @@
-//! Counts in the buckets of a native histogram of Prometheus: a quantile is as exact at a
-//! millisecond as at a minute.
+//! Counts in the buckets of a native Prometheus histogram, whose relative error is bounded at all
+//! scales.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ const PAGES: usize = (OCTAVES.end - OCTAVES.start) as usize;
 
 type Page = [AtomicU64; PER_OCTAVE as usize];
 
-/// Counts by bucket. An octave takes memory from its first observation on, 256 bytes, and there
-/// are 44 of them at most.
+/// Counts by bucket. An octave allocates 256 bytes at its first observation. There are at most 44
+/// octaves.
 #[derive(Debug, Default)]
 pub struct Buckets {
     zero: AtomicU64,
@@ -19,9 +19,8 @@ pub struct Buckets {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Observations in the bucket of zero.
     pub zero: u64,
-    /// Those of the others that are not empty, by number, ascending.
+    /// Number and count of the other buckets that are not empty, ascending.
     pub buckets: Vec<(i32, u64)>,
 }
 
@@ -33,7 +32,7 @@ impl Counts {
 }
 
 impl Buckets {
-    /// So many observations of one size. What is larger than the last bucket is in it.
+    /// Records `count` equal observations. Values above the largest bucket are counted in it.
     pub fn record(&self, value: f64, count: u64) {
         let Some((octave, bucket)) = place(value) else {
             self.zero.fetch_add(count, Ordering::Relaxed);
@@ -63,7 +62,6 @@ impl Buckets {
     }
 }
 
-/// Octave and bucket within it; `None` for the bucket of zero.
 fn place(value: f64) -> Option<(usize, usize)> {
     let at = usize::try_from(number(value)? - OCTAVES.start * PER_OCTAVE - 1).ok()?;
     Some((at / PER_OCTAVE as usize, at % PER_OCTAVE as usize))

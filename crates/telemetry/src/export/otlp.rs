@@ -1,6 +1,6 @@
-//! OTLP: exports finished calls as traces and logs, and metrics, as the standard variables
-//! configure. Traffic never waits for it: what a receiver does not accept in time is dropped
-//! and counted.
+//! Exports finished calls as OTLP traces and logs, and metrics, configured by the standard
+//! variables. Traffic never waits for the exporters: items that a receiver does not accept in time
+//! are dropped and counted.
 
 mod client;
 pub mod conventions;
@@ -37,14 +37,14 @@ use traces::Traces;
 
 const DEFAULT_QUEUE: usize = 2048;
 
-/// A version of the GenAI conventions of OpenTelemetry.
+/// A version of the OpenTelemetry GenAI conventions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 pub enum Conventions {
     /// v1.41.
     #[default]
     #[serde(rename = "v1.41")]
     Current,
-    /// The draft of v1.36, before providers had a name of their own.
+    /// The draft of v1.36, in which providers do not have a separate name.
     #[serde(rename = "v1.36")]
     Draft,
 }
@@ -55,17 +55,16 @@ pub struct Failed(String);
 
 pub struct ExporterContext {
     pub conventions: Conventions,
-    /// Whether CLIENT spans carry what Langfuse reads, too.
+    /// Whether CLIENT spans also carry attributes for Langfuse.
     pub langfuse: bool,
-    /// The `service.instance.id` where the environment has none.
+    /// Default of `service.instance.id`.
     pub instance: String,
     pub count: Arc<Count>,
-    /// Distinct model names that become attributes of metrics.
+    /// Maximum number of distinct model names that become attributes of metrics.
     pub max_models: usize,
-    /// The monotonic clock.
     pub clock: fn() -> Instant,
     pub wall: fn() -> SystemTime,
-    /// The runtime that connections are driven by.
+    /// The runtime that drives connections.
     pub runtime: Handle,
 }
 
@@ -78,8 +77,8 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Starts the exporters that the variables configure. One that cannot be started is logged,
-    /// and left out. `call_records` is whether call records are exported as logs.
+    /// Starts the exporters that the variables configure. An exporter that cannot be started is
+    /// logged and left out. `call_records` says whether call records are exported as logs.
     pub fn start(variables: Variables<'_>, call_records: bool, around: &ExporterContext) -> Otlp {
         let (settings, problems) = Settings::read(variables, call_records);
         for problem in problems {
@@ -139,20 +138,19 @@ impl Otlp {
         traces.chain(metrics).chain(logs).collect()
     }
 
-    /// Gives calls their spans, where they are exported.
     pub fn tracer(&self) -> Option<Arc<Tracer>> {
         self.tracer.clone()
     }
 
-    /// Starts to export metrics, where that is configured.
     pub fn begin_metrics(&self, series: &Arc<Prometheus>, meter: &Arc<Meter>) {
         if let Some(metrics) = &self.metrics {
             metrics.begin(Arc::clone(series), Arc::clone(meter));
         }
     }
 
-    /// Sends what is queued within `timeout` and ends; returns whether all was delivered, and
-    /// counts the rest. Metrics are last, since they include the others' losses. Blocks.
+    /// Sends queued items within `timeout` and stops. Returns whether all were delivered, and
+    /// counts the rest as lost. Metrics are sent last, because they include the other exporters'
+    /// losses. Blocks.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let most = timeout - timeout / 4;
@@ -162,7 +160,7 @@ impl Otlp {
             let logs = self.logs.as_deref();
             let logs = logs.map(|logs| scope.spawn(move || logs.shutdown(most)));
             let all = [traces, logs].into_iter().flatten();
-            // All are awaited, also when the first failed.
+            // All threads are joined, even if the first one failed.
             let sent: Vec<_> = all.map(|one| one.join().unwrap_or(false)).collect();
             sent.into_iter().all(|sent| sent)
         });
@@ -199,14 +197,14 @@ impl Start<'_> {
                 Some(started)
             }
             Err(error) => {
-                tracing::error!(exporter, %error, "cannot export; calls go on without it");
+                tracing::error!(exporter, %error, "cannot start the exporter; traffic continues \
+                    without it");
                 None
             }
         }
     }
 }
 
-/// The bound that a variable of the SDK sets, as the SDK reads it.
 fn bound(name: &str) -> usize {
     let named = std::env::var(name).ok();
     let bound = named.and_then(|value| value.parse().ok());

@@ -1,20 +1,18 @@
-//! Figures on the process itself, as Linux has them under `/proc/self`.
+//! Resource usage of the process, from `/proc/self` on Linux.
 
 use std::fs;
 
-/// Clock ticks a second that Linux counts CPU time in, on every architecture.
+/// Clock ticks per second of CPU times in Linux, on every architecture.
 const TICKS: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// User and system CPU time.
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
     pub open_files: u64,
     pub threads: u64,
 }
 
-/// The resources that the process uses now; `None` if the system does not report them.
 pub fn figures() -> Option<Process> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -26,7 +24,8 @@ pub fn figures() -> Option<Process> {
     })
 }
 
-/// Linux has the number as the size of the folder since 6.2. To list some hundreds takes half a millisecond.
+/// Since Linux 6.2 the size of the folder is the number of files. Listing some hundred files takes
+/// half a millisecond.
 fn open_files() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";
     match fs::metadata(FOLDER).ok()?.len() {
@@ -35,7 +34,7 @@ fn open_files() -> Option<u64> {
     }
 }
 
-/// The one by which they are listed is not one of them.
+/// Counts the files without the descriptor of the listing.
 fn listed(folder: &str) -> Option<u64> {
     let number = fs::read_dir(folder).ok()?.count() as u64;
     Some(number.saturating_sub(1))
@@ -46,7 +45,7 @@ fn status_field(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Fields 14 and 15 of `stat`. The name in field 2 may hold blanks and parentheses.
+/// Fields 14 and 15 of `stat`. The name in field 2 may contain spaces and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let behind_name = stat.rsplit_once(") ")?.1;
     let mut fields = behind_name.split(' ').skip(11);
@@ -81,7 +80,7 @@ mod tests {
         let more = 200;
         let files: Vec<_> = (0..more).map(|_| fs::File::open("/dev/null")).collect();
         assert!(files.iter().all(Result::is_ok));
-        // Other tests of this program open files, too.
+        // Other tests of this program also open files.
         for number in [open_files(), listed("/proc/self/fd")] {
             let number = number.expect("Linux tells");
             assert!((more..more + 100).contains(&number), "{number}");

@@ -29,7 +29,7 @@ pub struct Prometheus {
     registry: Registry,
     models: ModelLabels,
     no_workload: Arc<str>,
-    /// As many as routes and upstreams times models: both are bounded.
+    /// Bounded, because routes, upstreams and models are bounded.
     series: RwLock<FastMap<Identity, Arc<Series>>>,
     head_overhead: Histogram,
     chunk_overhead: Histogram,
@@ -42,7 +42,7 @@ impl Prometheus {
         Prometheus::with_thresholds(routes, measure, &[])
     }
 
-    /// The same with bounds added to those of the table.
+    /// As [`Prometheus::new`], with additional histogram bounds.
     pub fn with_thresholds(
         routes: &[Arc<Route>],
         measure: &Measure,
@@ -68,8 +68,9 @@ impl Prometheus {
         Arc::new(prometheus)
     }
 
-    /// Adds the series of `routes` that calls do not make: gauges that an autoscaler asks for, and what may be refused before
-    /// a model is known. Those of a model, some 180, exist from its first call on the route. Existing ones keep their counts.
+    /// Adds the series of `routes` that exist before the first call: gauges that an autoscaler
+    /// needs, and counters of refusals before the model is known. The series of a model, about 180,
+    /// exist from its first call on. Existing series keep their counts.
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;
         let upstreams = |route: &Arc<Route>| route.upstreams().cloned().collect::<Vec<_>>();
@@ -94,8 +95,8 @@ impl Prometheus {
         }
     }
 
-    /// Removes the series of routes and upstreams that are not `configured` any more, which is
-    /// called with route and upstream, or with an upstream only.
+    /// Removes the series of routes and upstreams for which `configured` is false. It is called
+    /// with route and upstream, or with an upstream only.
     pub fn forget(&self, configured: impl Fn(Option<&str>, &str) -> bool) {
         let mut series = self.series.write();
         series.retain(|place, _| configured(Some(&place.route), &place.upstream));
@@ -115,14 +116,14 @@ impl Prometheus {
         asked.push(Box::new(ask));
     }
 
-    /// Counts what an exporter could not write.
+    /// The counter of items that an exporter could not write.
     pub fn export_failures(&self, exporter: &'static str, reason: &'static str) -> Counter {
         let labels = labels::ExportFailure { exporter, reason };
         self.registry.series(&names::EXPORT_FAILURES, &labels)
     }
 
-    /// Whether histograms have the buckets of the table (the default), or native
-    /// ones alone, which text formats do not have.
+    /// Whether histograms have classic buckets (the default) or only native buckets, which text
+    /// formats cannot represent.
     pub fn set_classic_histograms(&self, shown: bool) {
         self.classic_histograms.store(shown, Ordering::Relaxed);
     }
@@ -132,7 +133,7 @@ impl Prometheus {
         text::render(&self.registry, format, self.shows_classic_histograms())
     }
 
-    /// The same with native histograms.
+    /// Renders all series in the protobuf format, with native histograms.
     pub fn render_protobuf(&self, now: Instant, figures: &MeterStats) -> Vec<u8> {
         self.refresh(now, figures);
         protobuf::render(&self.registry, self.shows_classic_histograms())
@@ -142,7 +143,6 @@ impl Prometheus {
         self.classic_histograms.load(Ordering::Relaxed)
     }
 
-    /// Calls all hooks.
     pub fn refresh(&self, now: Instant, figures: &MeterStats) {
         let registry = &self.registry;
         let mut pauses = Pauses::default();

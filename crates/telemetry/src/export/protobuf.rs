@@ -1,4 +1,4 @@
-//! The registry in Prometheus' protobuf format, which alone carries native histograms.
+//! Writes the registry in Prometheus' protobuf format, the only format with native histograms.
 //!
 //! Source: `io/prometheus/client/metrics.proto` of <https://github.com/prometheus/client_model>.
 
@@ -13,12 +13,11 @@ use tokengauge_core::log_buckets;
 pub const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// Buckets between two that are not empty which a span goes over: two zeros are shorter than
-/// another span.
+/// Largest gap of empty buckets within a span: two zeros are shorter than another span.
 const LARGEST_GAP: i32 = 2;
 
-/// All series of `registry`, each family after its length. `classic` histograms have their
-/// bounds of the table in addition to the native buckets.
+/// All series of `registry`; each family is preceded by its length. With `classic`, histograms have
+/// classic buckets in addition to native buckets.
 pub fn render(registry: &Registry, classic: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 * 1024);
     for family in registry.families().iter() {
@@ -95,7 +94,7 @@ fn buckets(now: &Snapshot) -> Vec<Bucket> {
     buckets.collect()
 }
 
-/// Runs of buckets, and what each bucket has more than the one before.
+/// Runs of buckets, and the difference of each bucket's count from the previous bucket.
 fn spans(buckets: &[(i32, u64)]) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
     let (mut next, mut before) = (0, 0);
@@ -183,7 +182,7 @@ struct LabelPair {
     value: String,
 }
 
-/// A `Gauge` or a `Counter`: the same field with the same number.
+/// A `Gauge` or a `Counter`, which have equal encodings.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, tag = "1")]

@@ -1,4 +1,4 @@
-//! Quotas as series.
+//! Series of quotas.
 
 use super::registry::Registry;
 use super::{labels, names};
@@ -25,7 +25,6 @@ pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
     }
 }
 
-/// Brings the series up to now: all of them are there from the start.
 pub fn quotas(registry: &Registry, quotas: &Quotas) {
     for status in quotas.statuses() {
         let quota = &*status.name;
@@ -54,7 +53,6 @@ pub fn quotas(registry: &Registry, quotas: &Quotas) {
     }
 }
 
-/// Brings the series of the quota store up to now.
 pub fn sharing(registry: &Registry, status: &SharingStatus) {
     for (result, count) in [("answered", status.answered), ("failed", status.failed)] {
         let labels = labels::ByResult { result };

@@ -1,5 +1,5 @@
-//! The series of every metric of the table, and what they hold. Handles are cheap to
-//! keep and to clone; recording takes no lock, but for an exemplar.
+//! The series of all metrics of the table, and their values. Handles are cheap to keep and to
+//! clone. Recording takes no lock, except for an exemplar.
 
 #[cfg(test)]
 mod exporter_oracle;
@@ -25,7 +25,6 @@ pub(crate) enum AnyCell {
     Histogram(Histogram),
 }
 
-/// The labels of a series, in the order of the definition.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SeriesLabels {
     labels: Vec<Label>,
@@ -58,7 +57,7 @@ impl SeriesLabels {
         labels.map(|label| (label.key(), label.value()))
     }
 
-    /// As the text formats write them, without braces.
+    /// The labels in the text formats, without braces.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -76,8 +75,8 @@ pub(crate) struct FamilySeries {
 }
 
 impl FamilySeries {
-    /// The series in the order of their labels. Threads that wait for the core run in between, since to write thousands
-    /// of series takes milliseconds.
+    /// The series in the order of their labels. The iterator yields to other threads in between,
+    /// because writing thousands of series takes milliseconds.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesLabels, &AnyCell)> {
         let mut pauses = Pauses::default();
         self.series.iter().map(move |(labels, cell)| {
@@ -87,17 +86,18 @@ impl FamilySeries {
     }
 }
 
-/// All series. Who makes one answers for its labels being bounded.
+/// All series. Callers that create series must bound their labels.
 ///
-/// The cells and their keys are those of `metrics`. Its exporter for Prometheus does not
-/// hold them: it has no exemplars, keeps every observation until the next scrape, and a
-/// process without a scraper would grow.
+/// Cells and keys are from the crate `metrics`. Its exporter for Prometheus is not used: it has no
+/// exemplars, and keeps every observation until the next scrape, so that it would grow without a
+/// scraper.
 pub struct Registry {
     cells: Cells,
-    /// How often a series was made or removed: within the lock under which it is made, and behind the one under which it
-    /// is removed, so that who reads this before the series sees every one of that time.
+    /// Number of times that a series was created or removed. It is incremented within the lock for
+    /// a creation and after the lock for a removal, so that a reader of the number sees at least
+    /// these changes.
     changes: Arc<AtomicU64>,
-    /// The series as they were at so many changes: scrapes are many, changes few.
+    /// The sorted series at this number of changes: scrapes are frequent, changes are rare.
     sorted: Mutex<(u64, Arc<[FamilySeries]>)>,
 }
 
@@ -107,17 +107,15 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// A bound that a histogram gets in addition to those of the table, so that its share on either
-/// side is exact there.
+/// An additional histogram bound, so that the share of observations on either side of it is exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
     pub metric: &'static str,
-    /// The bound, in the metric's unit.
     pub at: f64,
 }
 
 impl Registry {
-    /// No series yet; histograms have the bounds of the table and `thresholds`.
+    /// A registry without series. Histograms have the bounds of the table and `thresholds`.
     pub fn new(thresholds: &[Threshold]) -> Registry {
         let histograms = names::all().filter(|metric| metric.kind == MetricKind::Histogram);
         let bounds = histograms.map(|metric| {
@@ -137,7 +135,7 @@ impl Registry {
         }
     }
 
-    /// The series of `family` with these labels, which exists from now on.
+    /// The series of `family` with these labels, which is created if necessary.
     pub fn series<C: Cell, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) -> C {
         C::of(&self.cells, &key(family, labels))
     }
@@ -145,7 +143,7 @@ impl Registry {
     pub fn forget<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) {
         let key = key(family, labels);
         match family.kind {
-            // One of fractions has a gauge's cell.
+            // A fractional counter is stored in a gauge's cell.
             MetricKind::Counter => self.cells.delete_counter(&key) | self.cells.delete_gauge(&key),
             MetricKind::Gauge => self.cells.delete_gauge(&key),
             MetricKind::Histogram => self.cells.delete_histogram(&key),
@@ -160,13 +158,12 @@ impl Registry {
             || self.cells.get_histogram(&key).is_some()
     }
 
-    /// The value of a gauge; `None` where there is no such series.
+    /// The value of a gauge; `None` if the series does not exist.
     pub fn gauge<L: LabelSet>(&self, family: &Family<Gauge, L>, labels: &L) -> Option<f64> {
         let cell = self.cells.get_gauge(&key(family, labels))?;
         Some(f64::from_bits(cell.load(Ordering::Relaxed)))
     }
 
-    /// Removes every series for whose labels `wanted` is false.
     pub fn retain(&self, wanted: impl Fn(Labels<'_>) -> bool) {
         self.cells.retain_counters(|key, _| wanted(Labels(key)));
         self.cells.retain_gauges(|key, _| wanted(Labels(key)));
@@ -184,7 +181,8 @@ impl Registry {
         Arc::clone(&sorted.1)
     }
 
-    /// It yields while it sorts, not while it holds the locks that a new series waits for.
+    /// Sorts the series. It yields while it sorts, but not while it holds the locks that a new
+    /// series needs.
     fn sort(&self) -> Arc<[FamilySeries]> {
         let mut all: HashMap<String, Vec<(SeriesLabels, AnyCell)>> = HashMap::new();
         let mut add = |key: &Key, cell| {
@@ -236,7 +234,7 @@ impl<'a> Labels<'a> {
 
 fn key<L: LabelSet>(metric: &Metric, labels: &L) -> Key {
     let labels = L::NAMES.iter().zip(labels.values());
-    // Shared, so that a scrape, which copies all keys, copies no text.
+    // Shared text, because a scrape copies all keys.
     let labels = labels.map(|(name, value)| Label::new(*name, Arc::<str>::from(value)));
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }

@@ -1,11 +1,11 @@
-//! Figures on a tokio runtime, as far as tokio keeps them stable.
+//! Metrics of a tokio runtime, limited to tokio's stable figures.
 
 use super::registry::Registry;
 use super::{labels, names};
 use std::time::Instant;
 use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// To be asked before every scrape: the figures of `runtimes` together, under the label `name`.
+/// A hook for every scrape that reports the sums over `runtimes` with the label `name`.
 pub fn figures(name: &'static str, runtimes: Vec<Handle>) -> impl Fn(&Registry, Instant) {
     move |registry, _| {
         let sum = |figure: fn(&RuntimeMetrics) -> usize| {
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(gauge(&names::RUNTIME_ALIVE_TASKS), 1.0);
         stop.send(()).expect("it waits");
         let _ = task.await;
-        // A worker releases a task a moment after its result is there.
+        // A worker releases a task shortly after its result is available.
         let end = Instant::now() + Duration::from_secs(10);
         while gauge(&names::RUNTIME_ALIVE_TASKS) != 0.0 {
             assert!(Instant::now() < end, "the task is still alive");

@@ -1,4 +1,4 @@
-//! The series of an upstream, route, model and workload, as handles, so that no chunk needs a
+//! The series of an upstream, route, model and workload, as handles, so that chunks need no
 //! look-up.
 
 use super::exemplar::Trace;
@@ -36,11 +36,10 @@ impl Identity {
     }
 }
 
-/// The series of one upstream, route, model and workload.
 pub struct Series {
     identity: Identity,
     output: [Counter; 3],
-    /// Tokens that are only known at the end, in the order of [`AT_END`].
+    /// Token counters that are updated when a call ends, in the order of [`AT_END`].
     at_end: [Counter; AT_END.len()],
     /// Counted tokens that are in no record of this model.
     retracted: Counter,
@@ -63,13 +62,15 @@ pub struct Series {
     reported_speed: Histogram,
 }
 
-/// What distinguishes requests of one [`Series`]: outcome, whether streamed, class of the status.
+/// The labels of requests of one [`Series`]: outcome, whether streamed, class of the status, class
+/// of the operation.
 type RequestKind = (Outcome, bool, &'static str, OperationClass);
-/// The same of costs: class, whose tokens, whose price.
+/// The labels of costs of one [`Series`]: class of the operation, source of the tokens, source of
+/// the price.
 type CostKind = (OperationClass, &'static str, &'static str);
 
-/// Series by what is known when a call ends, so that they are looked up once: a key of the registry
-/// is made of all labels. There are as many as the labels have values, which is few.
+/// Series by labels that are known when a call ends. The cache avoids building a registry key from
+/// all labels. It is small, because these labels have few values.
 struct Handles<K, C>(Mutex<Vec<(K, C)>>);
 
 impl<K: Copy + PartialEq, C: Clone> Handles<K, C> {
@@ -77,7 +78,7 @@ impl<K: Copy + PartialEq, C: Clone> Handles<K, C> {
         Handles(Mutex::default())
     }
 
-    /// The series of `kind`, which `make` looks up where it is asked for first.
+    /// The series of `kind`; `make` creates it at the first use.
     fn of(&self, kind: K, make: impl FnOnce() -> C) -> C {
         let mut known = self.0.lock();
         if let Some((_, series)) = known.iter().find(|(known, _)| *known == kind) {
@@ -89,8 +90,8 @@ impl<K: Copy + PartialEq, C: Clone> Handles<K, C> {
     }
 }
 
-/// Outcomes that are certain to come sooner or later, with streamed and status: their
-/// series exist before they do, or `rate()` misses the first.
+/// Outcomes that will occur sooner or later, with streamed and status. Their series exist from the
+/// start, because otherwise `rate()` would miss the first call.
 const EXPECTED: [(Outcome, bool, &str); 8] = [
     (Outcome::Complete, true, "2xx"),
     (Outcome::Complete, false, "2xx"),
@@ -102,14 +103,14 @@ const EXPECTED: [(Outcome, bool, &str); 8] = [
     (Outcome::Unreachable, false, "5xx"),
 ];
 
-/// Tokens of streams over wall time, now, at most and in the mean.
+/// Output tokens per second of streams: current, peak and average.
 pub const THROUGHPUT: [&Family<Gauge, Model<'static>>; 3] = [
     &names::OUTPUT_TOKENS_PER_SECOND_NOW,
     &names::OUTPUT_TOKENS_PER_SECOND_PEAK,
     &names::OUTPUT_TOKENS_PER_SECOND_SUSTAINED,
 ];
 
-/// Tokens that are only known at the end: direction, channel and source.
+/// Tokens that are known only when a call ends: direction, channel and source.
 const AT_END: [[&str; 3]; 5] = [
     ["input", "any", "reported"],
     ["input", "any", "counted"],
@@ -269,7 +270,7 @@ impl Series {
         }
     }
 
-    /// What is only known at the end: the prompt's tokens and what the provider reported.
+    /// Counts the prompt's tokens and the tokens that the provider reported.
     fn input_and_reported(&self, reported: &Usage, counted: Option<u64>) {
         let reasoning = reported.reasoning.unwrap_or(0);
         let answer = reported.output.map(|all| all.saturating_sub(reasoning));

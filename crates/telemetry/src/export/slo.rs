@@ -1,4 +1,4 @@
-//! The objectives as series.
+//! Series of objectives.
 
 use super::labels;
 use super::names::{self, Family};
@@ -25,8 +25,8 @@ pub fn thresholds(objectives: &[Arc<Objective>]) -> Vec<Threshold> {
     objectives.iter().filter_map(of).collect()
 }
 
-/// Removes the series of objectives that are not configured any more, and of those whose
-/// counts began `anew`, which start from 0 as after a restart.
+/// Removes the series of objectives that are not configured any more or whose counts started again
+/// from 0.
 pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<str>]) {
     registry.retain(|labels| {
         labels.of("slo").is_none_or(|slo| {
@@ -36,8 +36,8 @@ pub fn forget(registry: &Registry, objectives: &[Arc<Objective>], anew: &[Arc<st
     });
 }
 
-/// Brings the series of the objectives up to `now`: every verdict and reason that can
-/// come is there from the start.
+/// Updates the series of the objectives at `now`. A series for every possible verdict and reason
+/// exists from the start.
 pub fn refresh(registry: &Registry, slos: &Slos, now: Instant) {
     for status in slos.status(now) {
         let slo = &*status.name;

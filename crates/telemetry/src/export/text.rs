@@ -1,5 +1,4 @@
-//! The registry as text: Prometheus' own format 0.0.4, and OpenMetrics 1.0 with
-//! exemplars.
+//! Writes the registry as text: Prometheus' format 0.0.4, and OpenMetrics 1.0 with exemplars.
 
 use super::exemplar::Exemplar;
 use super::names::{Metric, MetricKind};
@@ -10,9 +9,7 @@ use std::time::SystemTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus text 0.0.4.
     Classic,
-    /// OpenMetrics text 1.0.
     OpenMetrics,
 }
 
@@ -25,12 +22,11 @@ impl Format {
     }
 }
 
-/// All series of `registry`, in the order of the table. Without `classic` histograms one of them
-/// has its sum and its count alone: text has no other buckets.
+/// All series of `registry`, in the order of the table. Without `classic`, histograms have only
+/// their sum and count, because text formats have no native buckets.
 pub fn render(registry: &Registry, format: Format, classic: bool) -> String {
     let mut text = String::with_capacity(64 * 1024);
     for family in registry.families().iter() {
-        // Writing to a string does not fail.
         let _ = write_family(&mut text, family, format, classic);
     }
     if format == Format::OpenMetrics {
@@ -128,7 +124,6 @@ fn write_exemplar(text: &mut String, exemplar: &Exemplar) -> Result {
     )
 }
 
-/// Labels in braces; nothing where there are none.
 struct Braced<'a>(&'a str);
 
 impl Display for Braced<'_> {
@@ -140,7 +135,6 @@ impl Display for Braced<'_> {
     }
 }
 
-/// A value as both formats write it.
 struct Number(f64);
 
 impl Display for Number {
@@ -153,7 +147,7 @@ impl Display for Number {
     }
 }
 
-/// The bounds of a family's histograms, which are the same for all of its series, as text.
+/// The bounds of a family's histograms as text; all series of a family have equal bounds.
 #[derive(Default)]
 struct BoundTexts {
     of: Option<Arc<[f64]>>,
@@ -171,7 +165,7 @@ impl BoundTexts {
     }
 }
 
-/// A bucket's bound: OpenMetrics wants whole numbers to be seen as fractions.
+/// A bucket's bound. OpenMetrics requires a decimal point in whole numbers.
 struct Bound(f64, Format);
 
 impl Display for Bound {

@@ -29,7 +29,7 @@ impl Client {
             .expect("sent");
     }
 
-    /// Reads until an event of this type has come.
+    /// Reads until an event of this type arrives.
     pub async fn until(&mut self, kind: &str) {
         loop {
             let message = self.socket.next().await.expect("open").expect("readable");
@@ -44,7 +44,6 @@ impl Client {
         }
     }
 
-    /// All events received, one a line.
     pub fn lines(&self) -> String {
         self.heard.join("\n")
     }

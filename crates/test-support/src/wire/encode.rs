@@ -1,4 +1,4 @@
-//! Content encodings, applied.
+//! Applies content encodings.
 
 use compression_codecs::brotli::params::EncoderParams;
 use compression_codecs::flate::params::FlateEncoderParams;
@@ -14,8 +14,8 @@ fn brotli() -> EncoderParams {
     EncoderParams::default().quality(Level::Precise(5))
 }
 
-/// An encoder of a content coding; `raw-deflate` is what some servers call `deflate`, and `br-16MB`
-/// is `br` with its largest window.
+/// An encoder of a content coding. `raw-deflate` is the format that some servers call `deflate`.
+/// `br-16MB` is `br` with its largest window.
 pub fn encoder(coding: &str) -> Box<dyn EncodeV2> {
     match coding {
         "gzip" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Default))),

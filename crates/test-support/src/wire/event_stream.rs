@@ -1,4 +1,4 @@
-//! Amazon event stream frames, written from their description.
+//! Amazon event stream frames, written from their specification.
 
 pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! WebSocket frames, made by the library that makes real ones.
+//! WebSocket frames, created by a real WebSocket library.
 
 use super::encode::{encoder, piece};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
@@ -7,11 +7,10 @@ use tungstenite::protocol::frame::{Frame as Wire, FrameHeader};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
     pub mask: Option<[u8; 4]>,
-    /// Cut messages into frames of this many bytes.
+    /// Cut messages into frames of this number of bytes.
     pub fragment: Option<usize>,
-    /// Put a ping before every frame but the first.
+    /// Send a ping before every frame except the first.
     pub ping: bool,
-    /// Compress messages, with a context that lasts.
     pub deflate: bool,
 }
 

@@ -4,44 +4,37 @@ use std::collections::BTreeMap;
 use tokengauge_core::call::{Dialect, EngineReport, Event, Segment, Usage};
 use tokengauge_wire::{DecodeError, Decoder};
 
-/// Everything a decoder found in a body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The texts, in their order within the response.
     pub segments: BTreeMap<Segment, String>,
-    /// The last model named.
     pub model: Option<String>,
-    /// The last reason of each choice.
+    /// The last finish reason of each choice.
     pub finish: BTreeMap<u32, String>,
-    /// What was reported last; on a connection with several turns, their sum.
+    /// The last reported usage. On a connection with several turns it is their sum.
     pub usage: Usage,
-    /// The engine's own measurement.
     pub engine: Option<EngineReport>,
-    /// The wire event with the first text.
+    /// The number of the wire event with the first text.
     pub first_token_event: Option<u64>,
-    /// The last error's type.
     pub error: Option<String>,
-    /// Terminators seen.
     pub ends: u64,
-    /// Wire events that could not be read.
+    /// The number of wire events that could not be read.
     pub unparsed: u64,
-    /// Turns begun and ended.
+    /// The numbers of turns that began and ended.
     pub turns: (u64, u64),
-    /// Wire events.
     pub messages: u64,
     pub comments: u64,
-    /// Whether events came as they arrived.
+    /// Whether events were decoded as they arrived.
     pub is_stream: bool,
-    /// As the wire confirmed it.
+    /// The dialect that the wire confirmed.
     pub dialect: Dialect,
     pub broken: Option<DecodeError>,
     finished_turns: Usage,
-    /// Events that held nothing of the dialect.
+    /// The number of events without content of the dialect.
     pub skipped: u64,
 }
 
 impl Reading {
-    /// The visible texts, joined.
     pub fn visible(&self) -> String {
         let response = |at: &&Segment| at.channel == tokengauge_core::call::Channel::Answer;
         let of = |at: &Segment| self.segments[at].as_str();

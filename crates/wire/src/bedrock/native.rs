@@ -1,4 +1,4 @@
-//! Bedrock `invoke`: each model's own JSON, in a stream base64-encoded inside
+//! Bedrock `invoke`: the native JSON of each model. In a stream it is base64-encoded inside
 //! `{"bytes": …}`.
 
 use super::super::emit;
@@ -14,7 +14,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use tokengauge_core::call::{Channel, Dialect, Event, Usage};
 
-/// Room for a chunk that is kept for the next.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// Reads InvokeModel. The first message shows which model's JSON it is.
@@ -63,8 +62,8 @@ impl Reader for Invoke {
 }
 
 impl Invoke {
-    /// Repairs a chunk and finds the errors in it, as the decoder does for other dialects: it does
-    /// not see these chunks.
+    /// Repairs a chunk and finds errors in it. The decoder does this for other dialects, but does
+    /// not see the contents of these chunks.
     fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let is_read = with_errors(true, "", chunk, sink, |sink| {
             self.chunk(chunk, sink).is_ok()
@@ -98,7 +97,7 @@ impl Invoke {
         Ok(())
     }
 
-    /// Bedrock's own counts, in the last chunk: taken where the model gave none.
+    /// Reads Bedrock's own counts in the last chunk, if the model reported none.
     fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
         let Ok(MetricsChunk {
             metrics: Object(Some(metrics)),
@@ -115,7 +114,6 @@ impl Invoke {
     }
 }
 
-/// The reader of the nested messages, and its event cache.
 struct NativeReader {
     reader: Box<dyn Reader>,
     cache: EventCache,
@@ -130,7 +128,6 @@ impl NativeReader {
         }
     }
 
-    /// A reader of a family that has no dialect of its own.
     fn own(reader: impl Reader + 'static) -> NativeReader {
         NativeReader {
             reader: Box::new(reader),
@@ -147,8 +144,8 @@ impl NativeReader {
     }
 }
 
-/// What is inside `{"bytes":"…","p":"…"}` as Amazon writes it, without escapes. A message
-/// of any other form is parsed.
+/// The value of `bytes` in `{"bytes":"…","p":"…"}` without escapes, which is the form that Amazon
+/// sends. Any other form must be parsed.
 fn plain(payload: &[u8]) -> Option<&[u8]> {
     let rest = payload.strip_prefix(b"{\"bytes\":\"")?;
     let (bytes, rest) = rest.split_at(memchr::memchr2(b'"', b'\\', rest)?);
@@ -204,7 +201,7 @@ impl From<Metrics> for Usage {
     }
 }
 
-/// The reader of the JSON that begins like `payload`; `None` where it is an error.
+/// The reader for JSON that begins like `payload`. `None` if the payload is an error.
 fn native(payload: &[u8]) -> Result<Option<NativeReader>, Malformed> {
     let keys: FamilyKeys<'_> = parse(payload)?;
     let family = keys.dialect().map(NativeReader::of).or_else(|| keys.own());
@@ -215,7 +212,6 @@ fn native(payload: &[u8]) -> Result<Option<NativeReader>, Malformed> {
     }
 }
 
-/// The keys that distinguish the families.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FamilyKeys<'a> {
@@ -249,9 +245,8 @@ struct ChoiceKeys {
 }
 
 impl FamilyKeys<'_> {
-    /// The dialect of the model, if it is one of ours.
     fn dialect(&self) -> Option<Dialect> {
-        // The first chunk that can be read need not be the first of the stream.
+        // The first readable chunk need not be the first chunk of the stream.
         let of_stream = ["message", "content_block_"];
         if &*self.kind == "error" || of_stream.iter().any(|kind| self.kind.starts_with(kind)) {
             return Some(Dialect::Anthropic);
@@ -286,7 +281,7 @@ impl FamilyKeys<'_> {
             .then_some(Dialect::CohereV1)
     }
 
-    /// The reader of a family that exists on Bedrock alone.
+    /// The reader of a family that exists only on Bedrock.
     fn own(&self) -> Option<NativeReader> {
         if self.output_text.is_some() || self.results.is_some() {
             return Some(NativeReader::own(Titan));
@@ -305,7 +300,6 @@ fn answer(sink: Sink<'_>, choice: u32, text: &str) {
     emit::delta(sink, emit::segment(choice, 0, Channel::Answer), text);
 }
 
-/// Amazon Titan's text models.
 struct Titan;
 
 impl Reader for Titan {
@@ -373,7 +367,7 @@ impl Reader for Llama {
     }
 }
 
-/// The generated tokens are counted up from event to event.
+/// Token counts are cumulative from event to event.
 #[derive(Deserialize)]
 struct Generation<'a> {
     #[serde(borrow, default)]
@@ -386,7 +380,7 @@ struct Generation<'a> {
     stop_reason: Text<'a>,
 }
 
-/// AI21's Jurassic-2, which does not stream. Its usage is in lists of tokens.
+/// AI21's Jurassic-2, which does not stream. Its counts are the lengths of lists of tokens.
 struct Jurassic;
 
 impl Reader for Jurassic {
@@ -443,7 +437,6 @@ struct FinishReason<'a> {
     reason: Text<'a>,
 }
 
-/// The length of a list.
 #[derive(Default)]
 struct Length(u64);
 

@@ -7,7 +7,7 @@ fn decoder(memory: &Arc<Memory>, framing: Framing) -> Decoder {
     Decoder::with_framing_within(memory, Dialect::OpenaiChat, framing, None, limits)
 }
 
-/// What `length` bytes of one event, or of one body, begin with and end with.
+/// The beginning and the end of `length` bytes of one event or of one body.
 fn event(framing: Framing, length: usize) -> (Vec<u8>, &'static [u8]) {
     let header = |first: u8, length: u64| [&[first, 127][..], &length.to_be_bytes()].concat();
     match framing {

@@ -1,5 +1,5 @@
-//! Brotli, with an allocator that accounts: a few bytes of it may ask for a window of 16 MB
-//! and for megabytes of tables.
+//! Brotli with an allocator that counts memory. A few bytes of Brotli may request a window of 16 MB
+//! and megabytes of tables.
 
 use super::DecodeError;
 use super::codec::Codec;
@@ -11,15 +11,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokengauge_core::memory::{Memory, Share};
 
-/// The memory of one decoder.
 struct Allocated {
     share: Share,
     bytes: usize,
-    /// Whether there was no memory for something.
     refused: bool,
 }
 
-/// Allocates for a decoder. An allocation for which there is no memory is empty.
+/// Allocates for a decoder. A refused allocation is empty.
 #[derive(Clone)]
 struct CountingAllocator(Arc<Mutex<Allocated>>);
 
@@ -44,7 +42,6 @@ impl CountingAllocator {
     }
 }
 
-/// What was allocated.
 #[derive(Default)]
 struct Cells<T>(Vec<T>);
 
@@ -92,7 +89,7 @@ impl Brotli {
         let allocator = CountingAllocator::new(memory);
         let (bytes, words, codes) = (allocator.clone(), allocator.clone(), allocator.clone());
         Brotli {
-            // As RFC 7932 says: a window is at most 16 MB.
+            // RFC 7932 limits the window to 16 MB.
             state: Box::new(BrotliState::new_strict(bytes, words, codes)),
             allocator,
             memory: Arc::clone(memory),

@@ -1,4 +1,4 @@
-//! The decoders of content codings. Each accounts for what it allocates before it does so.
+//! The decoders of content codings. Each one reserves memory before it allocates.
 
 use super::DecodeError;
 use compression_codecs::DecodeV2;
@@ -7,27 +7,27 @@ use std::sync::Arc;
 use tokengauge_core::memory::{Memory, Share};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-/// RFC 8878 and RFC 9659: a decoder of `zstd` as a content encoding needs 8 MB.
+/// The maximum window of `zstd` as a content encoding is 8 MB (RFC 8878, RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
-/// The smallest window of a frame is 1 KB.
+/// The minimum window of a frame is 1 KB.
 const ZSTD_MIN_WINDOW_LOG: u32 = 10;
-/// The memory of a decoder of Zstandard without its window: itself, and two blocks of 128 KB.
+/// Memory of a Zstandard decoder without its window: the decoder, and two blocks of 128 KB.
 const ZSTD_BYTES: usize = 512 * 1024;
-/// A window of 32 KiB, and the tables of codes.
+/// A window of 32 KiB and the code tables.
 const DEFLATE_BYTES: usize = 48 * 1024;
 
-/// Undoes one content coding.
 pub(super) trait Codec: Send {
-    /// Makes ready for another member or frame.
+    /// Prepares for another member or frame.
     ///
     /// # Errors
-    /// Those of [`Codec::decode`].
+    /// Fails as [`Codec::decode`] does.
     fn reinit(&mut self) -> Result<(), DecodeError>;
 
-    /// Decodes as much as there is and as fits; whether a member or frame is over.
+    /// Decodes as much input as is available and as fits into the output. Returns whether a member
+    /// or frame ended.
     ///
     /// # Errors
-    /// The bytes are not of this coding, or there is no memory to decode them.
+    /// The bytes do not match the coding, or there is no memory to decode them.
     fn decode(
         &mut self,
         input: &mut PartialBuffer<&[u8]>,
@@ -35,7 +35,6 @@ pub(super) trait Codec: Send {
     ) -> Result<bool, DecodeError>;
 }
 
-/// Deflate in whatever wrapping.
 pub(super) struct Deflate<D> {
     decoder: D,
     share: Share,
@@ -68,15 +67,15 @@ impl<D: DecodeV2 + Send> Codec for Deflate<D> {
     }
 }
 
-/// Zstandard, whose frames say how large a window they need.
+/// Zstandard. Each frame declares the window that it needs.
 pub(super) struct Zstd {
     context: DCtx<'static>,
     share: Share,
-    /// Whether memory for the window of this frame is accounted for.
+    /// Whether memory for the window of this frame is reserved.
     reserved: bool,
-    /// The bytes that the decoder takes before it has a window.
+    /// Memory of the decoder before it has a window, in bytes.
     empty_bytes: usize,
-    /// Whether a frame was refused because memory for the largest window was not to be had.
+    /// Whether memory for the largest window was not available, so that a frame may be refused.
     short: bool,
 }
 
@@ -92,8 +91,8 @@ impl Zstd {
         })
     }
 
-    /// Before a frame has told its window: accounts for the largest that there is memory for, and
-    /// refuses frames that need more.
+    /// Reserves memory for the largest window that fits, before a frame declares its window. Frames
+    /// that need a larger window are refused.
     fn reserve_window(&mut self) -> Result<(), DecodeError> {
         let mut logs = (ZSTD_MIN_WINDOW_LOG..=ZSTD_WINDOW_LOG).rev();
         let log = logs.find(|log| self.share.resize(ZSTD_BYTES + (1 << log)));
@@ -133,7 +132,7 @@ impl Codec for Zstd {
                 DecodeError::Encoding
             }
         })?;
-        // The window is known once it is allocated, and no larger than what was reserved.
+        // The window is allocated now, and is not larger than the reservation.
         let bytes = self.context.sizeof();
         if bytes > self.empty_bytes {
             let _ = self.share.resize(bytes);

@@ -1,7 +1,7 @@
-//! One frame of Amazon's binary event stream, read where it lies:
+//! One frame of Amazon's binary event stream, read in place:
 //!
 //! ```text
-//! u32 length of all of it   u32 length of the headers   u32 CRC-32 of these eight bytes
+//! u32 total length   u32 length of the headers   u32 CRC-32 of these eight bytes
 //! headers: u8 length of the name, the name, u8 type, and the value as its type says
 //! payload
 //! u32 CRC-32 of everything before
@@ -9,24 +9,21 @@
 
 use super::super::DecodeError;
 
-/// Length of frame, length of headers, checksum of both.
+/// Total length, length of the headers, and their checksum.
 const PRELUDE_BYTES: usize = 12;
-/// The checksum at the end.
 const SUM_BYTES: usize = 4;
-/// A frame without headers and payload.
 const SMALLEST: usize = PRELUDE_BYTES + SUM_BYTES;
 
-/// What a frame begins with, of which nothing is checked yet.
+/// The beginning of a frame, not verified yet.
 pub(super) struct Prelude<'a>(&'a [u8; PRELUDE_BYTES]);
 
 impl<'a> Prelude<'a> {
-    /// `None` while it has not come whole.
     pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().map(Prelude)
     }
 
-    /// The length of the frame, at most `limit`. A prelude that does not add up means that
-    /// the next frame cannot be found.
+    /// The length of the frame, at most `limit`. An error means that the next frame cannot be
+    /// found.
     pub(super) fn frame_length(&self, limit: usize) -> Result<usize, DecodeError> {
         if self.number(8) != crc32fast::hash(&self.0[..8]) {
             return Err(DecodeError::Framing);
@@ -44,7 +41,7 @@ impl<'a> Prelude<'a> {
     }
 }
 
-/// The headers that say what a frame is.
+/// The headers that tell what a frame is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KnownHeader {
     MessageType,
@@ -53,7 +50,6 @@ pub(super) enum KnownHeader {
     ErrorCode,
 }
 
-/// Their names, in the same order.
 const NAMES: [&str; 4] = [
     ":message-type",
     ":event-type",
@@ -61,17 +57,17 @@ const NAMES: [&str; 4] = [
     ":error-code",
 ];
 
-/// A frame whose sum is right and whose headers can be read.
+/// A frame with a valid checksum and readable headers.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame<'a> {
-    /// The first header of each name, in the order of [`KnownHeader`]. The inner value is `None` where it is not text.
+    /// The value of the first header of each name, in the order of [`KnownHeader`]. The inner value
+    /// is `None` if it is not text.
     headers: [Option<Option<&'a str>>; NAMES.len()],
     pub(super) payload: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Reads the frame that `bytes` are, as long as its prelude says; `None` where it is
-    /// damaged.
+    /// Reads `bytes`, whose length is the one in the prelude. `None` if the frame is damaged.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Frame<'a>> {
         let (summed, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
         if crc32fast::hash(summed) != u32::from_be_bytes(*sum) {
@@ -91,21 +87,20 @@ impl<'a> Frame<'a> {
         Some(Frame { headers, payload })
     }
 
-    /// The value of a header that is text.
     pub(super) fn text(&self, header: KnownHeader) -> Option<&'a str> {
         self.headers[header as usize].flatten()
     }
 }
 
-/// Takes one header off: its name, and its value where that is text.
+/// Takes the next header: its name, and its value if it is text.
 fn header<'a>(left: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a str>)> {
     let length = take(left, 1)?[0];
     let name = take(left, length.into())?;
     let kind = take(left, 1)?[0];
     let length = match kind {
-        // True and false.
+        // Booleans.
         0 | 1 => 0,
-        // Numbers of one, two, four and eight bytes, and an instant.
+        // Integers of one, two, four and eight bytes, and a timestamp.
         2 => 1,
         3 => 2,
         4 => 4,
@@ -169,7 +164,6 @@ mod tests {
         frame
     }
 
-    /// Puts right sums into a frame.
     fn sum(frame: &mut [u8]) {
         let prelude = crc32fast::hash(&frame[..8]).to_be_bytes();
         frame[8..PRELUDE_BYTES].copy_from_slice(&prelude);
@@ -178,7 +172,7 @@ mod tests {
         frame[end..].copy_from_slice(&all);
     }
 
-    /// What the vendor's reader and ours make of a frame is the same.
+    /// Checks that the vendor's reader and this reader agree on a frame.
     fn agree(frame: &[u8]) -> Result<(), TestCaseError> {
         let theirs = read_message_from(frame);
         let length = Prelude::of(frame).expect("one").frame_length(usize::MAX);
@@ -219,7 +213,7 @@ mod tests {
         ) {
             let mut frame = written(&message);
             for (at, byte) in damage {
-                // Its length stays: another frame would be another question.
+                // The length is not changed, since the readers would then read different frames.
                 let at = 4 + at.index(frame.len() - 4);
                 frame[at] = byte;
             }

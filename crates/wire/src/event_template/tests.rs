@@ -6,7 +6,8 @@ use super::super::framing::Item;
 use super::*;
 use tokengauge_core::call::Dialect;
 
-/// What `events` say: read one by one, and with the short way, which took so many.
+/// Reads `events` with the reader, and with the cache. Returns both results and the number of
+/// events on the fast path.
 fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) {
     let dialect = <&Registration>::from(dialect);
     let (mut plain, mut repeating) = ((dialect.reader)(), (dialect.reader)());
@@ -27,8 +28,8 @@ fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) 
     (read, repeated, short)
 }
 
-/// All events are emitted as they are read. The first `others` are parsed, as are the one that is learnt and the one that
-/// confirms it; all after them take the short way.
+/// Asserts that the first `others` events, one to learn and one to confirm are parsed, and all
+/// further events take the fast path.
 fn repeats(dialect: Dialect, events: &[&str], others: usize) {
     let (read, repeated, short) = both(dialect, events);
     assert_eq!(read, repeated);
@@ -36,7 +37,7 @@ fn repeats(dialect: Dialect, events: &[&str], others: usize) {
     assert_eq!(short, events.len() - others - 2, "{events:?}");
 }
 
-/// All events are emitted as they are read, and `short` of them take the short way.
+/// Asserts that `short` of the events take the fast path.
 fn reads(dialect: Dialect, events: &[String], short: usize) {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let (read, repeated, took) = both(dialect, &events);
@@ -44,7 +45,7 @@ fn reads(dialect: Dialect, events: &[String], short: usize) {
     assert_eq!(took, short, "{events:?}");
 }
 
-/// Whether `event`, which need not be JSON, matches the template of two events that were read.
+/// Whether `event`, which need not be JSON, matches the template of the two `learnt` events.
 fn matches(dialect: Dialect, learnt: &[String; 2], event: &str) -> bool {
     let dialect = <&Registration>::from(dialect);
     let (mut cache, mut reader) = (EventCache::new(dialect.template), (dialect.reader)());
@@ -67,7 +68,7 @@ fn usage_that_grows_with_every_event_is_emitted_without_parsing() {
             r#"{"candidates":[{"content":{"parts":[{"text":" \"promptTokenCount\":7 "}]}}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":12,"totalTokenCount":20},"modelVersion":"g"}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"c"}]}}],"usageMetadata":{"promptTokenCount":0,"candidatesTokenCount":13,"totalTokenCount":21},"modelVersion":"g"}"#,
         ],
-        // The first one tells the model's name, too.
+        // The first event also contains the model name.
         1,
     );
 }
@@ -130,12 +131,12 @@ fn usage_of_a_chat_that_is_not_made_of_those_counts_is_read() {
     }
 }
 
-/// Numbers that have the name of a count and happen to be equal to it.
+/// Numbers with the name and the value of a count that are not part of the usage.
 #[test]
 fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
     let null = r#"{"prompt_tokens":null},"#.repeat(15);
     for (event, dialects) in [
-        // A count that another takes precedence over.
+        // A count that another count overrides.
         (
             r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_cache_hit_tokens":4,"cached_tokens":N}}"#.to_owned(),
             &CHATS[..],
@@ -144,7 +145,7 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
             r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":4},"cached_tokens":N}}"#.to_owned(),
             &CHATS,
         ),
-        // Lists, which are no details and no usage.
+        // Lists instead of details and usage.
         (
             r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_tokens_details":[N],"cached_tokens":4}}"#
                 .to_owned(),
@@ -160,7 +161,7 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
                 .to_owned(),
             &CHATS[..1],
         ),
-        // A total of another usage than that with the reasoning.
+        // A total in another usage than the one with the reasoning.
         (
             r#"CHOICES,"x_groq":{"usage":{"prompt_tokens":0,"completion_tokens":3,"reasoning_tokens":1}},"usage":{"total_tokens":N}}"#.to_owned(),
             &CHATS[..1],
@@ -169,7 +170,7 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
             r#"CHOICES,"usage":{"prompt_tokens":0,"completion_tokens":3,"reasoning_tokens":1,"total_tokens":null},"more":{"total_tokens":N}}"#.to_owned(),
             &CHATS,
         ),
-        // Names that are written in another way.
+        // Names with different spelling.
         (
             r#"CHOICES,"usage":{"prompt_tokens" :4},"more":{"prompt_tokens":N}}"#.to_owned(),
             &CHATS,
@@ -182,7 +183,7 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
             format!(r#"CHOICES,"more":{{"prompt_tokens":N}},"n":[{null}0],"usage":{{"prompt_tokens":4}}}}"#),
             &CHATS,
         ),
-        // A sum that is too large is none.
+        // A sum that overflows.
         (
             r#"CHOICES,"usage":{"prompt_tokens":18446744073709551615},"more":{"completion_tokens":N}}"#.to_owned(),
             &CHATS,
@@ -202,7 +203,6 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
     }
 }
 
-/// Events with a text, up to their usage.
 const CHATS: [(Dialect, &str); 2] = [
     (
         Dialect::OpenaiChat,
@@ -247,7 +247,7 @@ fn a_text_so_far_beside_a_delta_may_differ() {
     ];
     let then = |event: String| learnt.iter().cloned().chain([event]).collect::<Vec<_>>();
     reads(Dialect::OpenaiChat, &then(perplexity("other", " a")), 2);
-    // A delta without a text, the end of a choice, and another kind of message.
+    // A delta without text, the end of a choice, and another kind of message.
     reads(Dialect::OpenaiChat, &then(perplexity("all of it", "")), 1);
     let last = perplexity("all of it", "").replace("}}]}", r#"},"finish_reason":"stop"}]}"#);
     reads(Dialect::OpenaiChat, &then(last), 1);
@@ -292,7 +292,7 @@ fn a_message_that_is_the_text_of_its_choice_is_read() {
     reads(Dialect::OpenaiChat, &["", "", "b", "c"].map(reasoning), 0);
 }
 
-/// Whether an event says that the response is of another dialect is looked for in the first ones alone, parsed or not.
+/// Only the first events may change the dialect, whether they are parsed or not.
 #[test]
 fn events_that_are_not_parsed_are_among_the_first() {
     let chat = r#"{"choices":[{},{"index":1,"delta":{"content":"a"}}]}"#;
@@ -463,7 +463,6 @@ fn lists_and_objects_that_are_not_read_may_differ() {
     reads(Dialect::OpenaiChat, &events, 2);
 }
 
-/// Both functions accept the literals that a JSON parser accepts.
 #[test]
 fn texts_that_are_not_read_are_as_valid_as_those_that_are() {
     for literal in [
@@ -560,7 +559,7 @@ fn what_depends_on_the_events_before_is_read() {
         &["a", "ab", "ab", "abc", "abcd"].map(sglang),
         0,
     );
-    // The first one tells the id, too.
+    // The first event also contains the id.
     reads(Dialect::LlamaCpp, &["a", "b", "c", "cd"].map(sglang), 0);
     let calls = |text: &str| {
         format!(

@@ -2,8 +2,8 @@ use super::*;
 use crate::DIALECTS;
 use tokengauge_core::call::{Channel, Usage, UsageDetails};
 
-/// What the events of a stream, or with one payload also a body, are read as, without what comes
-/// with every event.
+/// The events that are read from a stream, or from a single payload, without the events that every
+/// payload has.
 fn read_by(dialect: Dialect, take: impl Fn(&mut EventReader, Sink<'_>)) -> Vec<String> {
     let mut said = Vec::new();
     let sink: Sink<'_> = &mut |event| match event {
@@ -71,7 +71,7 @@ fn a_list_is_no_event_of_any_dialect() {
     }
 }
 
-/// Answers whose error, reason or code is this.
+/// Payloads in which the error, the reason or the code is `member`.
 fn answers(dialect: Dialect, member: &str) -> [Vec<String>; 2] {
     let (text, delta) = match dialect {
         Dialect::OpenaiChat => (r#""message":{"content":"a"}"#, r#""delta":{"content":"a"}"#),
@@ -202,7 +202,7 @@ fn a_code_and_a_message_after_text_are_an_error_in_every_dialect() {
     let generating = DIALECTS.iter().filter(|dialect| dialect.generates);
     for dialect in generating.map(|dialect| dialect.dialect) {
         for (event, kind) in cases {
-            // A text of Cohere's first version has a message only where it failed.
+            // In Cohere v1, a text has a message only if it failed.
             let said = stream(dialect, &[event]);
             let errors = said.iter().filter(|event| event.starts_with("Error"));
             let expected = kind.map(|kind| format!("Error({kind:?})"));
@@ -256,7 +256,6 @@ fn reasoning_that_moves_to_another_field_is_read_and_a_copy_of_it_is_not() {
     }
 }
 
-/// What `events` say of the provider's tools.
 fn tools(dialect: Dialect, events: &[&str]) -> String {
     let said = stream(dialect, events);
     let tools = said.iter().filter(|event| event.starts_with("ServerTool"));
@@ -382,7 +381,6 @@ fn tools_of_the_provider_begin_and_end_in_other_dialects() {
     assert_eq!(tools(Dialect::BedrockConverse, &events), "Began Ended ");
 }
 
-/// The usage that is read of a body, or of the events of a stream.
 fn usage(dialect: Dialect, payloads: &[&str]) -> Usage {
     let mut usage = Usage::default();
     let sink: Sink<'_> = &mut |event| {

@@ -1,5 +1,5 @@
-//! OpenAI responses over WebSocket: the events of the stream over HTTP, one a message. Each
-//! response of the connection is a turn, and counts as a choice.
+//! OpenAI responses over WebSocket: each message is an event of the HTTP stream. Each response of
+//! the connection is a turn and counts as a choice.
 
 use super::super::json::parse;
 use super::super::openai_usage::ResponseIdentity;
@@ -7,14 +7,14 @@ use super::super::{Malformed, Reader, Sink};
 use super::{EmittedTexts, Response, StreamEvent, response};
 use tokengauge_core::call::Event;
 
-/// Reads what the server sends.
+/// Reads the messages of the server.
 #[derive(Default)]
 pub struct ResponsesSocket {
     identity: ResponseIdentity,
     texts: EmittedTexts,
     turn: u32,
     in_turn: bool,
-    /// Whether the last turn ended with an error: its response may end once more.
+    /// Whether the last turn ended with an error. Its response may end again.
     failed: bool,
 }
 

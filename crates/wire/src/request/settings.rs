@@ -1,5 +1,5 @@
-//! How a request wants its answer generated: temperature, seed, limits. Read for spans
-//! alone, so that a body with strange settings is measured like any other.
+//! The generation settings in a request: temperature, seed, limits. They are read only for spans,
+//! so that strange settings do not affect the measurement.
 
 use super::super::json::Text;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use tokengauge_core::call::{GenerationSettings, OutputType};
 
-/// Stop sequences that are kept, and characters of each.
+/// Maximum number of stop sequences that are kept, and maximum number of characters of each.
 const MAX_STOPS: usize = 8;
 const MAX_STOP: usize = 64;
 
@@ -40,7 +40,7 @@ const FORMAT: &[&str] = &[
 const MODALITIES: &[&str] = &["modalities", "responseModalities"];
 const ENCODING: &[&str] = &["encoding_format"];
 const DIMENSIONS: &[&str] = &["dimensions", "outputDimensionality", "output_dimension"];
-/// Objects that hold settings in place of the body itself.
+/// Objects that may contain the settings instead of the body itself.
 const WITHIN: &[&str] = &[
     "generationConfig",
     "generation_config",
@@ -48,7 +48,7 @@ const WITHIN: &[&str] = &[
     "options",
     "parameters",
 ];
-/// The envelope of Code Assist.
+/// Code Assist's envelope.
 const ENVELOPE: &[&str] = &["request"];
 const NAMES: &[&[&str]] = &[
     TEMPERATURE,
@@ -68,7 +68,7 @@ const NAMES: &[&[&str]] = &[
     ENVELOPE,
 ];
 
-/// Reads the settings of a whole request body; what is not understood is left out.
+/// Reads the settings in a complete request body. Values that are not understood are omitted.
 pub fn generation_settings(body: &[u8]) -> Option<GenerationSettings> {
     let top: Members<'_> = serde_json::from_slice(body).ok()?;
     let envelope: Option<Members<'_>> = top.read(ENVELOPE);
@@ -96,7 +96,7 @@ pub fn generation_settings(body: &[u8]) -> Option<GenerationSettings> {
     })
 }
 
-/// The members of an object that have one of [`NAMES`]; of equal ones the last.
+/// The members of an object with one of [`NAMES`]. Only the last of equal names is kept.
 struct Members<'a>(Vec<(&'static str, &'a RawValue)>);
 
 impl<'a> Members<'a> {
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// The body, and the objects in it that hold settings.
+/// The body, and the objects in it that may contain settings.
 struct All<'s, 'a>(&'s [Members<'a>]);
 
 impl<'a> All<'_, 'a> {
@@ -152,12 +152,11 @@ impl<'a> All<'_, 'a> {
         self.read(names).filter(|number: &f64| number.is_finite())
     }
 
-    /// Some write -1 for what has no bound.
+    /// Some clients send -1 for an unlimited count.
     fn count(&self, names: &[&str]) -> Option<i64> {
         self.read(names).filter(|count| *count > 0)
     }
 
-    /// A string, or several.
     fn stops(&self) -> Vec<String> {
         let one = || self.read::<String>(STOPS).map(|stop| vec![stop]);
         let several = self.read::<Vec<String>>(STOPS).or_else(one);
@@ -185,8 +184,7 @@ impl<'a> All<'_, 'a> {
     }
 }
 
-/// What answers are to be like: a word, an object with a `type`, one that holds such an
-/// object as its `format`, or a schema.
+/// The response format: a word, an object with a `type`, an object with a `format`, or a schema.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Format {
@@ -203,7 +201,7 @@ impl Format {
         };
         match word {
             "text" => Some(OutputType::Text),
-            // A schema of Ollama's begins with the type of its value.
+            // A schema in Ollama's format begins with the type of its value.
             "json" | "json_object" | "json_schema" | "object" | "array" => Some(OutputType::Json),
             _ => None,
         }

@@ -1,13 +1,13 @@
-//! The prompt texts of a request body, for counting its input.
+//! The prompt texts in a request body, for counting input tokens.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 use tokengauge_core::call::Dialect;
 
-/// Calls `each` with every prompt text of a request body, in order: messages, instructions,
-/// tool results, and the definitions of tools as JSON. Nothing is copied; what comes
-/// after a section that cannot be read is not given.
+/// Calls `each` with every prompt text in a request body, in order: messages, instructions, tool
+/// results, and the definitions of tools as JSON. Nothing is copied. Texts after a section that
+/// cannot be read are omitted.
 pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) {
     if dialect == Dialect::Unknown {
         return;
@@ -21,8 +21,8 @@ pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) 
     let _ = visitor.deserialize(&mut reader);
 }
 
-/// Gives the texts of the conversation alone, in its order: what an agent sends again with each
-/// turn, and only adds to.
+/// Calls `each` with the texts of the conversation only, in order. With each turn, an agent repeats
+/// them and adds new ones.
 pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let visitor = TextVisitor {
@@ -33,22 +33,20 @@ pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
     let _ = visitor.deserialize(&mut reader);
 }
 
-/// The part of a request body that a value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
-    /// The body itself: strings of it are settings.
+    /// The body itself, in which strings are settings.
     Body,
-    /// The same, of which only the conversation is wanted.
+    /// The body itself, if only the conversation is read.
     Request,
-    /// A prompt or a part of one.
     Prompt,
-    /// Material of any shape, all of whose strings are prompt.
+    /// Any structure whose strings are all part of the prompt.
     Material,
 }
 
 enum KeyAction {
     Into(Section),
-    /// Text as it is, anything else as its JSON.
+    /// A string as text, any other value as JSON.
     Json,
     Skip,
 }
@@ -73,13 +71,13 @@ fn body_action(key: &str) -> KeyAction {
         }
         "documents" | "texts" => KeyAction::Into(Section::Material),
         "tools" | "functions" | "toolConfig" | "tool_results" => KeyAction::Json,
-        // The envelope of Code Assist.
+        // Code Assist's envelope.
         "request" => KeyAction::Into(Section::Body),
         _ => KeyAction::Skip,
     }
 }
 
-/// Keys of messages, oldest first.
+/// Members with messages, oldest first.
 fn conversation_action(key: &str) -> KeyAction {
     match key {
         "messages" | "input" | "contents" => KeyAction::Into(Section::Prompt),
@@ -88,8 +86,7 @@ fn conversation_action(key: &str) -> KeyAction {
     }
 }
 
-/// Keys of a message or of a part of one. What is not here is no text: roles, ids,
-/// images, signatures.
+/// Members of a message or of a part. All others are not text: roles, ids, images, signatures.
 fn prompt_action(key: &str) -> KeyAction {
     match key {
         "content"

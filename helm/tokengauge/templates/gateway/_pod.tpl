@@ -1,4 +1,4 @@
-{{- /* What a gateway's variables say of where it runs. */}}
+{{- /* Variables that tell a gateway where it runs. */}}
 {{- define "tokengauge.gateway.env" -}}
 - { name: TOKENGAUGE_LOG, value: {{ .Values.logLevel | quote }} }
 - { name: K8S_POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
@@ -26,8 +26,8 @@ timeoutSeconds: 5
 {{- end }}
 {{- end }}
 
-{{- /* Where the configuration finds its files: for the gateway and for the check of it, which leaves claims to the
-gateway: dict "root", "claims". */}}
+{{- /* The mounts of the configuration's files, for the gateway and for its check, which must not mount claims:
+dict "root", "claims". */}}
 {{- define "tokengauge.gateway.mounts" -}}
 {{- $values := .root.Values -}}
 - { name: state, mountPath: /var/lib/tokengauge }
@@ -55,8 +55,8 @@ gateway: dict "root", "claims". */}}
 {{- end }}
 {{- end }}
 
-{{- /* Their volumes, but for the configuration itself: dict "root", "certificate" (false: an empty folder in place of the
-certificate towards agents), "claims". */}}
+{{- /* The volumes of these mounts, except the configuration itself: dict "root", "certificate" (false: an empty folder
+instead of the certificate for agents), "claims". */}}
 {{- define "tokengauge.gateway.volumes" -}}
 {{- $values := .root.Values }}
 {{- if $values.tls.enabled }}

@@ -1,5 +1,6 @@
-"""What guidellm and `datasets` take of PyTorch, whose 4 GB are for what a benchmark of a server over HTTP does not do: a
-generator that is seeded, and data loading in one process. What guidellm measures and computes is its own."""
+"""The parts of PyTorch that guidellm and `datasets` use: a seeded generator, and data loading in one process. The
+real package has 4 GB and is not needed to benchmark a server over HTTP. Measurements and figures are guidellm's
+own."""
 
 from . import utils  # noqa: F401
 
@@ -11,9 +12,9 @@ class Generator:
 
 
 class Tensor:
-    """Nothing is one; `datasets` asks."""
+    """No object is a Tensor, but `datasets` checks for it."""
 
 
 class nn:  # noqa: N801
     class Module:
-        """Nothing is one; `datasets` asks."""
+        """No object is a Module, but `datasets` checks for it."""

@@ -1,4 +1,4 @@
-//! The time over which a budget is spent, by the calendar of UTC.
+//! The period of a budget, in the UTC calendar.
 
 use std::time::Duration;
 use tokengauge_core::time::span_text;
@@ -7,14 +7,12 @@ const DAY: u64 = 24 * 3600;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
-    /// Whole spans since 1970: a day begins at midnight UTC.
+    /// Whole spans since 1970. A day begins at midnight UTC.
     Every(Duration),
-    /// Calendar months.
     Month,
 }
 
 impl Period {
-    /// Beginning and end, in seconds since 1970, of the period in which `now` is.
     pub fn bounds(self, now: u64) -> (u64, u64) {
         match self {
             Period::Every(span) => {
@@ -37,7 +35,6 @@ impl Period {
         }
     }
 
-    /// As in the configuration.
     pub fn in_words(self) -> String {
         match self {
             Period::Every(span) => span_text(span),
@@ -59,16 +56,14 @@ fn days_in(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Days from 1970 to the first of a month.
 fn first_day(year: u64, month: u64) -> u64 {
     let years: u64 = (1970..year).map(|year| 365 + u64::from(leap(year))).sum();
     let months: u64 = (1..month).map(|month| days_in(year, month)).sum();
     years + months
 }
 
-/// Year and month of a day since 1970.
 fn month_of(day: u64) -> (u64, u64) {
-    // At most a year too early, by the mean length of one.
+    // This estimate is at most one year too early.
     let mut year = (1970 + day / 366).max(1970);
     while first_day(year + 1, 1) <= day {
         year += 1;

@@ -1,4 +1,4 @@
-//! Persists spending over a restart: one JSON file, replaced atomically.
+//! Persists spending over a restart in one JSON file, which is replaced atomically.
 
 use super::Budgets;
 use super::spent::Spending;
@@ -9,28 +9,25 @@ use std::io;
 use std::path::Path;
 use tokengauge_files::state::StateFile;
 
-/// The file in the state directory.
 const FILE: &str = "spending.json";
 
-/// What was spent, by budget.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedSpending(BTreeMap<String, SavedBudget>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct SavedBudget {
-    /// The beginning of the period, in seconds since 1970.
+    /// The start of the period, in seconds since 1970.
     period: u64,
     spent: BTreeMap<String, f64>,
-    /// What names that are not listed count as having spent.
+    /// The amount that unlisted names count as having spent.
     #[serde(default, skip_serializing_if = "is_zero")]
     floor: f64,
-    /// The period before that was current, in case the clock returns to it.
+    /// The previous current period, in case the clock returns to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     other: Option<Box<SavedBudget>>,
 }
 
 impl SavedBudget {
-    /// The spending of these periods, the current one first.
     fn of(periods: &[Spending]) -> Option<SavedBudget> {
         let (spent, others) = periods.split_first()?;
         Some(SavedBudget {
@@ -53,20 +50,19 @@ fn is_zero(usd: &f64) -> bool {
     *usd == 0.0
 }
 
-/// The file that spending is stored in. One process writes it; another takes over when that one
+/// The file that spending is stored in. One process writes it. Another takes over when that process
 /// ends.
 #[derive(Debug)]
 pub struct SpendingFile {
     file: StateFile,
-    /// The content of the file when it was read.
     read: SavedSpending,
-    /// The budgets when they were last written.
+    /// The fingerprint of the budgets when they were last written.
     written: Option<u64>,
 }
 
 impl SpendingFile {
-    /// Opens the file in `folder`, which is created if missing, and restores the spending of
-    /// `budgets` at `now`. A damaged file is moved aside.
+    /// Opens the file in `folder`, creates the folder if it is missing, and restores the spending
+    /// of `budgets` at `now`. A damaged file is moved aside.
     ///
     /// # Errors
     /// If the folder cannot be written or the file cannot be read.
@@ -81,21 +77,21 @@ impl SpendingFile {
         })
     }
 
-    /// Whether [`SpendingFile::open`] would succeed. Leaves nothing behind.
+    /// Checks whether [`SpendingFile::open`] would succeed. Leaves nothing on disk.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it would fail.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, FILE)
     }
 
-    /// Whether another process writes the file.
     pub fn is_locked_elsewhere(&self) -> bool {
         !self.file.is_locked()
     }
 
-    /// Writes the spending of `budgets` atomically, if it has changed. `false` if another process writes the file;
-    /// once that has ended, what it had spent since this one read the file is added.
+    /// Writes the spending of `budgets` atomically if it has changed. Returns `false` if another
+    /// process writes the file. After that process has ended, its spending since this process read
+    /// the file is added.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -138,7 +134,7 @@ impl SavedSpending {
 }
 
 impl Budgets {
-    /// A number that is another one once anything was spent, or a period has begun.
+    /// A number that changes with any spending and with a new period.
     fn fingerprint(&self, now: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         for state in self.states.load().iter() {
@@ -160,14 +156,15 @@ impl Budgets {
         SavedSpending(of.collect())
     }
 
-    /// Restores saved spending. `now` decides which of the periods is current: the others are kept in case it is wrong.
+    /// Restores saved spending. `now` decides which period is current. The other periods are kept
+    /// in case the clock is wrong.
     pub fn resume(&self, kept: &SavedSpending, now: u64) {
         for state in self.states.load().iter() {
             let mut periods = state.spent.lock();
             let of = kept.0.get(&*state.budget.name).into_iter();
             for of in of.flat_map(SavedBudget::periods) {
                 let bounds = state.budget.period.bounds(of.period);
-                // Another length of the period may have been configured.
+                // The configured length of the period may have changed.
                 let known = (bounds.0 == of.period).then(|| periods.known(bounds));
                 let Some(spent) = known.flatten() else {
                     continue;

@@ -1,5 +1,6 @@
-//! Spending that several processes share: what this one has to report to the quota store, and what all have spent.
-//! Amounts are in billionths of a US dollar, so that the calls of cheap models count, too.
+//! Spending that several processes share: the reports of this process to the quota store, and the
+//! spending of all processes. Amounts are in billionths of a US dollar, so that calls of cheap
+//! models count too.
 
 use super::Budget;
 use super::spent::MAX_NAMES;
@@ -10,27 +11,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a name without calls is remembered.
 const INTEREST: Duration = Duration::from_secs(10);
 
-/// The spending of one name in one period, as the quota store knows it.
+/// Identifies the spending of one name in one period in the quota store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpendingId {
     pub budget: Arc<str>,
     pub per: &'static str,
-    /// Beginning and end of the period, in seconds since 1970.
+    /// Start and end, in seconds since 1970.
     pub period: (u64, u64),
-    /// The session, user, key or other name that it is counted for; the quota store gets a hash of it alone.
+    /// The session, user, key or other name. The quota store gets only a hash of it.
     pub name: Box<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendingReport {
-    /// The number of the report: the quota store counts none of this process twice.
+    /// The number of the report. The quota store counts each report of a process once.
     pub sequence: u64,
-    /// What was spent since the last report, in billionths of a US dollar.
+    /// The spending since the previous report, in billionths of a US dollar.
     pub nanos: u64,
-    /// What all processes are known to have spent, so that a quota store that lost it has it again.
+    /// The known spending of all processes. It restores a quota store that lost its data.
     pub known: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct SpendingReport {
 struct Contribution {
     period: (u64, u64),
     pending: u64,
-    /// A report that was not answered yet: sent again as it is.
+    /// The report that has not been answered. It is repeated unchanged.
     reported: Option<SpendingReport>,
     known: u64,
     urgent: bool,
@@ -59,17 +59,17 @@ impl SharedSpending {
         })
     }
 
-    /// Whether what others spent counts here, or is only compared.
+    /// Whether the spending of other processes counts here, or is only compared.
     pub(super) fn enforces(&self) -> bool {
         self.sharing.enforces()
     }
 
-    /// Whether calls are to be refused because the quota store does not answer.
+    /// Whether calls must be refused because the quota store does not respond.
     pub(super) fn refuses(&self) -> bool {
         self.is_away(OnError::Closed)
     }
 
-    /// Whether calls are to be admitted because the quota store does not answer.
+    /// Whether calls must be admitted because the quota store does not respond.
     pub(super) fn admits(&self) -> bool {
         self.is_away(OnError::Open)
     }
@@ -82,7 +82,8 @@ impl SharedSpending {
         away
     }
 
-    /// `name` spent `usd` in `period`; `known` is what all are known to have spent before.
+    /// Adds `usd` to the spending of `name` in `period`. `known` is the spending of all processes
+    /// before.
     pub(super) fn add(&self, name: &str, period: (u64, u64), usd: f64, known: f64) {
         let nanos = nanos(usd);
         self.with(name, period, known, |contribution| {
@@ -92,7 +93,7 @@ impl SharedSpending {
         });
     }
 
-    /// A call of `name` is admitted or not: the quota store is asked what others spent.
+    /// Asks the quota store about `name`, because one of its calls needs a decision.
     pub(super) fn interest(&self, name: &str, period: (u64, u64), known: f64) {
         self.with(name, period, known, |_| false);
     }
@@ -105,7 +106,7 @@ impl SharedSpending {
         change: impl FnOnce(&mut Contribution) -> bool,
     ) {
         let now = self.sharing.now();
-        // In shadow mode what this process counts alone is nothing that others need to know.
+        // In shadow mode the count of this process does not concern other processes.
         let known = if self.enforces() { known } else { 0.0 };
         let mut names = self.names.lock();
         if !names.contains_key(name) && names.len() >= MAX_NAMES {
@@ -129,7 +130,7 @@ impl SharedSpending {
             all.len() - 1
         });
         let contribution = &mut all[at];
-        // It was not asked about since.
+        // Nothing asked about this name recently.
         let stale = self.is_idle(contribution, now);
         contribution.urgent |= stale;
         contribution.last_use = now;
@@ -144,7 +145,6 @@ impl SharedSpending {
         now.saturating_duration_since(contribution.last_use) > self.sharing.settings().lease
     }
 
-    /// What all processes spent, as far as this one knows, in US dollars.
     pub(super) fn of(&self, name: &str, period: (u64, u64)) -> f64 {
         let names = self.names.lock();
         let all = names.get(name).into_iter().flatten();
@@ -152,7 +152,6 @@ impl SharedSpending {
         found.map_or(0.0, |one| usd(one.total()))
     }
 
-    /// What is to be reported; forgets names without calls.
     pub(super) fn reports(
         &self,
         budget: &Budget,
@@ -191,8 +190,8 @@ impl SharedSpending {
         }
     }
 
-    /// Takes over what all have spent, in billionths of a US dollar; returns it with what is not reported yet, in US
-    /// dollars.
+    /// Takes over the spending of all processes, in billionths of a US dollar. Returns it plus the
+    /// unreported spending, in US dollars.
     pub(super) fn answered(
         &self,
         id: &SpendingId,
@@ -209,14 +208,13 @@ impl SharedSpending {
             one.reported = None;
         }
         one.known = sum;
-        // What came while the report was under way is sent with the next one.
+        // Spending during the report is sent with the next report.
         one.urgent |= one.pending > 0;
         Some(usd(one.total()))
     }
 }
 
 impl Contribution {
-    /// Whether anything of it is not in the quota store yet.
     fn is_open(&self) -> bool {
         self.pending > 0 || self.reported.is_some_and(|sent| sent.nanos > 0)
     }

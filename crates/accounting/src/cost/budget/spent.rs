@@ -1,42 +1,44 @@
-//! The spending of one period by session, agent or other name. Bounded: when it is full, the
-//! names that spent least are forgotten, and unknown names count from then on as having spent
-//! as much as the largest of those. So no name gets new money by being forgotten: after Metwally
-//! et al., Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005.
+//! The spending of one period by session, agent or other name, in bounded memory.
+//!
+//! When the table is full, the names that spent least are forgotten. From then on an unknown name
+//! counts as having spent as much as the largest forgotten name. So no name gets new money by being
+//! forgotten. The method is from Metwally et al., Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams, ICDT 2005.
 
 use std::collections::HashMap;
 
-/// The most names that one budget tracks.
 pub(super) const MAX_NAMES: usize = 10_000;
-/// The most periods that one budget tracks.
 const MAX_PERIODS: usize = 3;
-/// The most seconds between two readings of a clock that was not set. After a longer time without readings periods are kept.
+/// If two readings of the clock differ by more seconds, the clock may have been set. Periods are
+/// kept then.
 const MAX_TICK: u64 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
-    /// The period, in seconds since 1970.
+    /// Start and end, in seconds since 1970.
     pub(super) period: (u64, u64),
     by: HashMap<Box<str>, f64>,
-    /// The most that any name had spent that was forgotten in this period.
+    /// The highest spending of a name that was forgotten in this period.
     pub(super) floor: f64,
-    /// All spending of the period, that of forgotten names included.
+    /// Includes the spending of forgotten names.
     pub(super) total: f64,
-    /// Names that were forgotten because there were too many.
     pub(super) forgotten: u64,
 }
 
 /// The spending of the current period, and of periods that the wall clock may return to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Periods {
-    /// The most recently used first.
+    /// Sorted by last use, newest first.
     pub(super) all: Vec<Spending>,
     /// The last reading of the clock, in seconds since 1970.
     clock: u64,
 }
 
 impl Periods {
-    /// Makes `period` current, which is the one of `now`. It begins at 0, with two exceptions. A clock that returns to a
-    /// period finds what was spent in it. A clock that is set back to a period before all known ones gives no new money.
+    /// Makes `period`, which contains `now`, the current period. Its spending begins at 0, with two
+    /// exceptions: If the clock returns to a known period, the spending of that period continues.
+    /// If the clock is set back to a period before all known ones, the spending of the current one
+    /// is copied, so that nobody gets new money.
     pub(super) fn at(&mut self, period: (u64, u64), now: u64) -> &mut Spending {
         let stepped = now.abs_diff(std::mem::replace(&mut self.clock, now)) > MAX_TICK;
         let forgotten = self.all.first().map_or(0, |current| current.forgotten);
@@ -46,7 +48,7 @@ impl Periods {
                 let back = self.all.first().filter(|newest| newest.period.0 > period.0);
                 let mut new = back.cloned().unwrap_or_default();
                 new.period = period;
-                // Time that passes leaves a period for good.
+                // A period that ended by the passing of time cannot return.
                 if !stepped && back.is_none() && !self.all.is_empty() {
                     self.all.remove(0);
                 }
@@ -58,8 +60,8 @@ impl Periods {
         &mut self.all[0]
     }
 
-    /// The spending that a call counts for which ended in `period`: a call that began before the clock was set may end in a
-    /// period that was never current.
+    /// The spending of the `period` in which a call ended. If the clock was set during the call,
+    /// that period may never have been current.
     pub(super) fn of_call(&mut self, period: (u64, u64), now: u64) -> &mut Spending {
         let known = self.all.iter().position(|known| known.period == period);
         let mut newest = self.all.first().into_iter();
@@ -70,7 +72,7 @@ impl Periods {
         }
     }
 
-    /// The spending of `period`, which is not made current; `None` if there are too many others.
+    /// The spending of `period`, without making it current; `None` if there are too many others.
     pub(super) fn known(&mut self, period: (u64, u64)) -> Option<&mut Spending> {
         let at = self.all.iter().position(|known| known.period == period);
         let at = at.unwrap_or(self.all.len());
@@ -85,7 +87,7 @@ impl Periods {
 }
 
 impl Spending {
-    /// Adds `usd` to the spending of `name`; returns what it had spent before and after.
+    /// Adds `usd` to the spending of `name`. Returns the spending before and after.
     pub(super) fn add(&mut self, name: &str, usd: f64) -> (f64, f64) {
         self.total += usd;
         if let Some(spent) = self.by.get_mut(name) {
@@ -101,11 +103,11 @@ impl Spending {
         (before, before + usd)
     }
 
-    /// Raises the spending of `name` to `usd`, which is what all processes have spent; returns what it was before and
-    /// after.
+    /// Raises the spending of `name` to `usd`, the spending of all processes. Returns the spending
+    /// before and after.
     pub(super) fn raise(&mut self, name: &str, usd: f64) -> (f64, f64) {
         let before = self.of(name);
-        // Sums of amounts that were rounded differ in their last digits.
+        // Sums of rounded amounts differ in their last digits.
         if usd > before + 1e-9 {
             self.add(name, usd - before)
         } else {
@@ -113,13 +115,13 @@ impl Spending {
         }
     }
 
-    /// Forgets the tenth of the names that spent least.
     fn make_room(&mut self) {
         let mut all: Vec<f64> = self.by.values().copied().collect();
         let tenth = all.len() / 10;
         let (_, limit, _) = all.select_nth_unstable_by(tenth, f64::total_cmp);
         let limit = *limit;
-        // Of the names exactly at the limit only as many as are missing to a tenth.
+        // If several names are exactly at the limit, only enough of them are forgotten to make up a
+        // tenth.
         let below = self.by.values().filter(|spent| **spent < limit).count();
         let mut left = (tenth + 1).saturating_sub(below);
         self.by.retain(|_, spent| {
@@ -135,7 +137,6 @@ impl Spending {
         self.by.get(name).copied().unwrap_or(self.floor)
     }
 
-    /// What `name` is tracked with; 0 where it is not.
     pub(super) fn tracked(&self, name: &str) -> f64 {
         self.by.get(name).copied().unwrap_or(0.0)
     }
@@ -206,10 +207,10 @@ mod tests {
         assert_eq!(of(70), 0.0);
         spent.at(period(70), 70).add("a", 1.0);
         let mut of = |now: u64| spent.at(period(now), now).of("a");
-        // Ahead, over the end of a wrong period and further ahead.
+        // The clock steps ahead, passes the end of a wrong period, and steps further ahead.
         assert_eq!([1_000, 1_018, 1_021, 9_000].map(&mut of), [0.0; 4]);
         assert_eq!(of(75), 1.0);
-        // To a period before all that are known: no new money.
+        // A period before all known ones gives no new money.
         assert_eq!([5, 76].map(&mut of), [1.0; 2]);
         assert_eq!([119, 121].map(&mut of), [1.0, 0.0]);
         assert!(spent.all.len() <= MAX_PERIODS);

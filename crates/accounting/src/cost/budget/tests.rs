@@ -149,7 +149,7 @@ fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
         assert!(
             notice
                 .description
-                .starts_with("2 by session: b: 1.30 USD (130%), a: 0.90")
+                .starts_with("2 over the first threshold, by session: b: 1.30 USD (130%), a: 0.90")
         );
         assert_eq!(
             budgets.notifications(NOON + DAY),
@@ -195,7 +195,7 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let tomorrow = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(SpendingFile::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
-    // The clock may be wrong: what it overwrites has both periods.
+    // The clock may be wrong, so a file written then contains both periods.
     let ahead = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let wrong = NOON + 40 * DAY;
     let mut saved = SpendingFile::open(directory.path(), &ahead, wrong).expect("opened");

@@ -1,5 +1,5 @@
-//! What processes take of leases, against a quota store that does what `rate.lua` and `slots.lua` of the quota store
-//! do.
+//! Tests leases against a model of the quota store that does the same as its `rate.lua` and
+//! `slots.lua`.
 
 use super::*;
 use proptest::prelude::*;
@@ -119,13 +119,13 @@ fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
     );
 }
 
-/// The bucket of a rate, as the quota store counts it. Seconds are `f64`.
+/// The bucket of a rate in the quota store. Seconds are `f64`.
 struct Bucket {
     limit: f64,
     worth: f64,
     free: f64,
     at: f64,
-    /// By process: what it holds, when that expires, and how much of its use is counted.
+    /// For each process, the held amount, its expiry and the counted part of its use.
     held: Vec<Option<(f64, f64, u64)>>,
 }
 
@@ -187,8 +187,8 @@ impl Bucket {
     }
 }
 
-/// Five processes at full load whose quota store answers only outside of the times in `away`, in milliseconds: what
-/// they let through, and what one process would.
+/// Runs five processes at full load. The quota store does not respond during `away`, in
+/// milliseconds. Returns the number of admitted calls, and the number that one process would admit.
 fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64) {
     const LIMIT: u32 = 600;
     let begin = Instant::now();
@@ -236,7 +236,7 @@ fn an_outage_lets_no_more_through_than_one_process_would_and_a_lease_each() {
         (flaps, 55_000),
     ] {
         let (taken, one) = admitted_at_full_load(&away, until);
-        // And one more each, since the last answers are not of the same instant.
+        // One more for each process, because the last responses differ in time.
         let leases = 5.0 * (10.0 + 1.0);
         assert!(taken as f64 <= one + leases, "{away:?}: {taken} of {one}");
         assert!(taken as f64 >= one * 0.8, "{away:?}: {taken} of {one}");
@@ -277,13 +277,12 @@ fn a_share_begins_with_what_was_left_and_comes_back_by_the_minute() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many calls ask a process.
+    /// A process gets this number of calls.
     Calls(usize, u64),
-    /// A process reports.
     Report(usize),
-    /// A process is killed, and another one starts in its place.
+    /// A process is killed, and another process replaces it.
     Kill(usize),
-    /// So many milliseconds pass.
+    /// This number of milliseconds passes.
     Pass(u64),
 }
 
@@ -297,8 +296,8 @@ fn step(processes: usize) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// However calls, reports and kills follow each other: all processes together let through what the limit allows,
-    /// and one lease for each process that there was.
+    /// In any order of calls, reports and kills, all processes together admit at most the limit
+    /// plus one lease for each process that existed.
     #[test]
     fn all_together_take_the_limit_and_at_most_one_lease_each(
         per_minute in 1..3_000_u32,
@@ -309,7 +308,7 @@ proptest! {
         let mut leases: Vec<_> = (0..5).map(|_| new(begin)).collect();
         let worth = leases[0].worth;
         let mut bucket = Bucket::new(per_minute, worth, 5);
-        // A process that is new after a kill has another name in the quota store.
+        // A process that replaces a killed one has another name in the quota store.
         let mut names: Vec<usize> = (0..5).collect();
         let (mut millis, mut taken, mut killed) = (0_u64, 0_u64, 0_u64);
         for step in steps {
@@ -333,7 +332,7 @@ proptest! {
                     leases[process].answered(&report, response, now, VALID);
                 }
                 Step::Kill(process) => {
-                    // What it took and did not report is not known to anybody, and the new process has its own credit.
+                    // Unreported use is lost, and the new process has new credit.
                     killed += leases[process].used - leases[process].acknowledged + worth;
                     leases[process] = new(now);
                     names[process] = bucket.held.len();
@@ -347,7 +346,7 @@ proptest! {
         }
     }
 
-    /// Slots that are in use are never more than the limit and one for each process.
+    /// All processes together never use more slots than the limit plus one for each process.
     #[test]
     fn all_together_use_the_slots_and_at_most_one_each_more(
         most in 0..20_u32,

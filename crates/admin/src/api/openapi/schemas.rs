@@ -1,19 +1,17 @@
-//! How types become schemas of the document.
+//! Generates the schemas of the document from types.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-/// Makes schemas of what types are written as, under `#/components/schemas`.
 pub(super) fn generator() -> SchemaGenerator {
     let mut settings = SchemaSettings::draft2020_12().for_serialize();
     settings.definitions_path = "/components/schemas".into();
     settings.with_transform(tidy).into_generator()
 }
 
-/// Objects have no other members than those named; a choice of words is one enumeration, as
-/// generators of clients want it.
+/// Forbids additional properties, and merges string alternatives into one enumeration, which generators of clients need.
 fn tidy(schema: &mut Schema) {
     transform_subschemas(&mut tidy, schema);
     if schema.get("properties").is_some() {

@@ -11,7 +11,7 @@ struct Decoded {
     trailers: Option<HeaderMap>,
 }
 
-/// Decodes a body that arrives in pieces; keeps what is left unread for the next piece.
+/// Decodes a body that arrives in pieces. Unread bytes are kept for the next piece.
 fn decode_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<Decoded, ResponseBodyError> {
     let (mut chunked, mut unread) = (ChunkedDecoder::default(), Vec::new());
     let mut decoded = Decoded::default();
@@ -98,7 +98,7 @@ fn bytes_after_the_end_are_not_consumed() {
     assert!(read.trailers.is_some());
 }
 
-/// The chunks of a request body, and whether it ended with the last of them.
+/// The chunks of a request body, and whether it ended with the last chunk.
 fn chunks_of(body: &[u8], pieces: usize) -> Result<(Vec<Vec<u8>>, bool), ResponseBodyError> {
     let (mut decoder, mut held) = (ChunkedDecoder::of_request(), Vec::new());
     let (mut chunks, mut ended) = (Vec::new(), false);

@@ -253,7 +253,6 @@ fn an_unusual_reason_is_kept() {
     );
 }
 
-/// Writes a response that came like this, for an agent like that.
 fn rewritten(text: &str, size: BodySize, context: &ResponseContext) -> (String, String) {
     let ResponseHead {
         mut parts,
@@ -354,13 +353,13 @@ fn response_heads_leave_as_hyper_writes_them() {
     }
 }
 
-/// What hyper answers to a head: its status, or `None` where it waits for more.
+/// The status that hyper returns for a head, or `None` if it waits for more bytes.
 async fn hyper_status(head: &[u8]) -> Option<u16> {
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::time::timeout;
-    /// The clock is paused: this passes as soon as hyper waits for more.
+    /// The clock is paused, so this passes as soon as hyper waits for more bytes.
     const SILENT: std::time::Duration = std::time::Duration::from_millis(20);
     let (mut agent, io) = duplex(4 * LIMIT);
     let service = service_fn(|_| async {

@@ -1,5 +1,3 @@
-//! The calls that match a filter, summed by unit.
-
 use super::QueryError;
 use super::experiment_units::unit_name;
 use super::matching::{Matching, name};
@@ -10,8 +8,9 @@ use crate::query::{CallUnit, CallUnitQuery, CallUnits, UnitKind, UnitSums};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
-/// Which rows of `calls` are in the sample: those with a small hash (Knuth's multiplicative one) of the session's number, so
-/// that sessions are whole. If a call has no session, the time in its key is hashed. The masks keep the product within 64 bits.
+/// Selects the rows of `calls` in the sample: those with a small hash (Knuth's multiplicative hash)
+/// of the session's id, so that sessions are complete. Without a session, the time in the call's
+/// key is hashed. The masks keep the product within 64 bits.
 const SAMPLED: &str =
     "((((coalesce(session, key >> 22)) & 2147483647) * 2654435761) & 4294967295) < ?";
 const HASHES: u64 = 1 << 32;

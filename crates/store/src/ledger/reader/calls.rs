@@ -1,5 +1,3 @@
-//! Pages of call records, newest first.
-
 use super::QueryError;
 use super::matching::Matching;
 use crate::columns::CallRow;
@@ -10,13 +8,13 @@ use std::collections::BinaryHeap;
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
-/// The most series that are queried by index; beyond it, all calls are scanned.
+/// Maximum number of series that are queried by index; otherwise all calls are scanned.
 const FEW: usize = 400;
-/// Calls that are scanned for a page of a filter without an index: a page may be short and
-/// still have a next one.
+/// Maximum number of calls that are scanned for a page without an index. A page may therefore be
+/// short although it is not the last.
 const MAX_STEPS: usize = 50_000;
 
-/// A page of calls, each as `read` makes it of a row of `calls_readable`.
+/// A page of calls, which `read` converts from rows of `calls_readable`.
 pub(super) fn calls<T>(
     connection: &Connection,
     filter: &Filter,
@@ -51,7 +49,7 @@ pub(super) fn calls<T>(
 
 type Keys = (Vec<i64>, Option<i64>);
 
-/// The newest keys of each combination, put together.
+/// The newest keys of each combination, merged.
 fn by_series(
     connection: &Connection,
     matching: &Matching,
@@ -64,7 +62,7 @@ fn by_series(
     let mut newest = BinaryHeap::new();
     for series in matching.series.keys() {
         let mut rows = statement.query([*series, matching.from, matching.to])?;
-        // The smallest of those that are kept is on top.
+        // The smallest of the kept keys is on top.
         while let Some(row) = rows.next()? {
             let key: i64 = row.get(0)?;
             let full = newest.len() > limit;
@@ -86,7 +84,7 @@ fn by_series(
     Ok(cut(keys, limit))
 }
 
-/// As many as asked for, and the last of them where there are more.
+/// At most `limit` keys, and the last of them if there are more.
 fn cut(mut keys: Vec<i64>, limit: usize) -> Keys {
     let more = keys.len() > limit;
     keys.truncate(limit);
@@ -94,7 +92,8 @@ fn cut(mut keys: Vec<i64>, limit: usize) -> Keys {
     (keys, next)
 }
 
-/// Scans calls from the newest on, of one session, user or key where the filter has one.
+/// Scans calls from the newest on. If the filter names a session, user or key, only its calls are
+/// scanned.
 fn by_key_order(
     connection: &Connection,
     matching: &Matching,
@@ -123,11 +122,11 @@ fn by_key_order(
     Ok(cut(keys, limit))
 }
 
-/// Milliseconds by which the time in an id and the call's start may differ.
+/// Maximum difference in milliseconds between the time in an id and the start of the call.
 pub(crate) const ID_TOLERANCE: i64 = 2_000;
 
 pub(super) fn by_id(connection: &Connection, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
-    // Keys sort by start, as ids do: the time in the id says where to look.
+    // Keys and ids are sorted by start, so the time in the id tells where to search.
     let Some(timestamp) = id.get_timestamp() else {
         return Ok(None);
     };
@@ -171,7 +170,6 @@ fn row_of<T>(
         .optional()
 }
 
-/// A record from a row of `calls_readable`.
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
     Ok(CallRow::of_ledger(row)?.record())
 }

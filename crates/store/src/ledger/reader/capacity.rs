@@ -1,5 +1,3 @@
-//! The throughput of each upstream by concurrency, and its knee.
-
 use super::QueryError;
 use super::matching::text;
 use crate::answer::count;

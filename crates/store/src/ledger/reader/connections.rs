@@ -1,4 +1,4 @@
-//! A pool of a few read-only connections, with a time limit on each query.
+//! A pool of a few read-only connections, with a time limit for each query.
 
 use super::QueryError;
 use crate::ledger::file::{Identity, VERSION, identity, keep_statements, log_identities};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge_core::background::Pauses;
 
-/// Queries at once; more wait.
+/// Maximum number of concurrent queries; further queries wait.
 const MAX_OPEN: usize = 4;
-/// Instructions of SQLite's virtual machine between two checks of the clock: some ten
+/// Instructions of SQLite's virtual machine between two checks of the clock: about ten
 /// microseconds.
 const STEPS: i32 = 2_000;
-/// The version of a file that was just created and has no tables yet: a proxy that starts is about to make them.
+/// The version of a new file without tables: a proxy that is starting is about to create them.
 const EMPTY: i64 = 0;
-/// How long it is waited for until it has them, and how long between two looks.
+/// How long to wait for the tables, and the interval between checks.
 const FOR_ITS_MAKER: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -35,7 +35,6 @@ struct PoolState {
     open: usize,
 }
 
-/// A connection, and which file and log it is to.
 struct Open {
     connection: Connection,
     file: Option<Identity>,
@@ -68,7 +67,7 @@ impl Connections {
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = (self.clock)() + self.limit;
-        // A connection to a file or log that was replaced is not used again.
+        // A connection to a replaced file or log is not used again.
         let file = identity(&self.path);
         let is_current = |idle: &Open| idle.file == file && idle.logs == log_identities(&self.path);
         let idle = self.borrow()?.filter(is_current);
@@ -105,7 +104,7 @@ impl Connections {
     ) -> Result<T, QueryError> {
         let (clock, mut pauses) = (self.clock, Pauses::default());
         let is_late = move || {
-            // Lets traffic on the same core run.
+            // Lets traffic on this core run.
             pauses.between();
             clock() >= deadline
         };
@@ -166,7 +165,8 @@ impl Connections {
         self.returned.notify_one();
     }
 
-    /// Waits for a proxy that makes the file: it locks the file, and the file has no version yet.
+    /// Waits for a proxy that is creating the file: it locks the file, and the file has no version
+    /// yet.
     fn connect(&self) -> Result<Connection, QueryError> {
         let until = (self.clock)() + FOR_ITS_MAKER;
         let (connection, version) = loop {
@@ -182,15 +182,14 @@ impl Connections {
         };
         let todo = match version.cmp(&VERSION) {
             Ordering::Equal => return Ok(connection),
-            Ordering::Less => "a proxy of this version that runs with it brings it forward",
-            Ordering::Greater => "a newer tokengauge wrote it, which can read it",
+            Ordering::Less => "run a proxy of this version with it to upgrade the file",
+            Ordering::Greater => "read it with the newer tokengauge that wrote it",
         };
         Err(self.unavailable(format!(
-            "it is of version {version}, this program reads {VERSION}; {todo}"
+            "the file has version {version}, but this version of tokengauge reads {VERSION}; {todo}"
         )))
     }
 
-    /// A connection, and the version of the file.
     fn open(&self) -> rusqlite::Result<(Connection, i64)> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
@@ -242,7 +241,7 @@ mod tests {
         let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
         std::thread::scope(|threads| {
             let asking = threads.spawn(|| connections.ask(|_| Ok(())));
-            // Longer than SQLite waits by itself.
+            // Longer than SQLite's own wait.
             std::thread::sleep(Duration::from_millis(600));
             maker.execute_batch("COMMIT").expect("given back");
             asking.join().expect("no panic").expect("it is read");
@@ -256,6 +255,9 @@ mod tests {
         std::fs::write(&path, "").expect("created");
         let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
         let error = connections.ask(|_| Ok(())).expect_err("no ledger");
-        assert!(error.to_string().contains("it is of version 0"), "{error}");
+        assert!(
+            error.to_string().contains("the file has version 0"),
+            "{error}"
+        );
     }
 }

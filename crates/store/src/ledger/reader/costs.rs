@@ -1,5 +1,3 @@
-//! What calls cost over time, by something they have in common.
-
 use super::QueryError;
 use super::groups::{Value, group, plan, rollups};
 use super::matching::Matching;
@@ -15,10 +13,10 @@ use std::collections::BTreeMap;
 use tokengauge_core::dimension::Kept;
 use tokengauge_core::hash::FastMap;
 
-/// Sums by name and step that are held at once: some 16 MB. Where there may be more, everything is added up twice, at
-/// first to learn which series are shown.
+/// Maximum number of sums by name and step in memory: about 16 MB. If there may be more, everything
+/// is summed twice; the first pass finds the series to show.
 const MAX_CELLS: i64 = 50_000;
-/// Classes of length, and a name for calls without any.
+/// Number of classes of length, including one for unknown lengths.
 const MAX_CLASSES: i64 = 8;
 
 pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs, QueryError> {
@@ -42,7 +40,7 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
     } else {
         scan.twice(&parts, query.most)?
     };
-    // What is in no series of its own, and what was written in between.
+    // The calls of all other names, and calls that were written between the two passes.
     let others = series.len().min(query.most);
     let mut steps: Vec<BTreeMap<i64, Sums>> = vec![BTreeMap::new(); others + 1];
     for ((place, at), slot) in cells.slots {
@@ -61,17 +59,15 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
     })
 }
 
-/// The names of all series, the most expensive first.
 type Ranked = Vec<Option<String>>;
 
-/// Sums by series and by the step in which calls began, in seconds since 1970.
+/// Sums by series and step, in seconds since 1970.
 #[derive(Default)]
 struct Cells {
     slots: FastMap<(usize, i64), SlotId>,
     sums: Slots,
 }
 
-/// What the calls of a question are added up by.
 struct CostScan<'a> {
     connection: &'a Connection,
     matching: &'a Matching,
@@ -80,7 +76,6 @@ struct CostScan<'a> {
 }
 
 impl CostScan<'_> {
-    /// As many sums by name and step as there may be.
     fn most_cells(&self) -> Result<i64, QueryError> {
         let (Some(since), Some(until)) = (self.matching.since, self.matching.until) else {
             return Ok(i64::MAX);
@@ -97,7 +92,7 @@ impl CostScan<'_> {
         Ok(names.saturating_mul(steps))
     }
 
-    /// Adds everything up by name and step.
+    /// Sums everything by name and step in one pass.
     fn once(&self, parts: &[Part]) -> Result<(Ranked, Cells), QueryError> {
         let mut known = FastMap::default();
         let mut cells = self.cells(parts, |names, share| {
@@ -115,7 +110,7 @@ impl CostScan<'_> {
         Ok((series, cells))
     }
 
-    /// Adds everything up by name, and then the `most` expensive by step, and all others together.
+    /// Sums everything by name, then sums the `most` expensive names and the rest by step.
     fn twice(&self, parts: &[Part], most: usize) -> Result<(Ranked, Cells), QueryError> {
         let of_rollups = |part: &Part| matches!(part.source, Source::Rollups(_));
         let longest = if parts.iter().any(of_rollups) {
@@ -137,7 +132,6 @@ impl CostScan<'_> {
         Ok((series, cells))
     }
 
-    /// The sums by what `series` says and by step.
     fn cells(
         &self,
         parts: &[Part],
@@ -167,7 +161,7 @@ impl CostScan<'_> {
     }
 }
 
-/// The names of all groups, the most expensive first, and the place of each group among them.
+/// The names of all groups, most expensive first, and the rank of each group.
 fn ranked(
     connection: &Connection,
     known: &FastMap<Vec<Value>, SlotId>,
@@ -190,7 +184,7 @@ fn ranked(
     Ok((names.collect(), places))
 }
 
-/// The parts of the time: from the longest sums of which whole ones fit into a step, else from the calls.
+/// The parts of the time: from the longest rollups that fit into a step, otherwise from the calls.
 fn parts_of(
     connection: &Connection,
     query: &CostQuery,
@@ -206,7 +200,7 @@ fn parts_of(
     let hour = Source::Rollups(LEVELS[1]);
     let sources = match longest {
         Source::Calls => return Ok(plan(matching, false)),
-        // Hours fit into a step of whole days, too.
+        // Hours also fit into a step of whole days.
         Source::Rollups(seconds) if seconds == LEVELS[2] => vec![longest, hour],
         _ => vec![longest],
     };
@@ -215,8 +209,9 @@ fn parts_of(
     Ok(parts)
 }
 
-/// Where the time ends, in milliseconds since 1970. One that ends behind the newest call has no end, so that the sum of the
-/// day that is not over is taken as a whole: it has calls that were deleted for want of room.
+/// The end of the time, in milliseconds since 1970. An end after the newest call is replaced by no
+/// end, so that the sum of the current day is used as a whole: it includes calls that were deleted
+/// to save space.
 fn end(connection: &Connection, matching: &Matching) -> Result<i64, QueryError> {
     let Some(until) = matching.until else {
         return Ok(i64::MAX);

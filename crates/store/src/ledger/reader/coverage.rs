@@ -1,5 +1,3 @@
-//! How many calls have a cost and a speed, and why the others have none.
-
 use super::QueryError;
 use super::matching::{Matching, text};
 use crate::answer::count;

@@ -1,5 +1,3 @@
-//! Distributions of what calls are like.
-
 use super::QueryError;
 use super::matching::text;
 use crate::ledger::distributions::{HOUR, read};
@@ -11,8 +9,8 @@ use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
-/// Calls `each` with the distributions of every series and hour that matches. What has not been added to
-/// the hours yet comes on its own.
+/// Calls `each` with the distributions of every series and hour that matches. Calls that are not in
+/// the hourly distributions yet are passed separately.
 pub(super) fn visit(
     connection: &Connection,
     selector: &DistributionSelector,
@@ -47,7 +45,7 @@ pub(super) fn visit(
     unsummed(connection, selector, (from, to), each)
 }
 
-/// What has not been added to the hours yet, from the calls.
+/// Distributions of calls that are not in the hourly distributions yet.
 fn unsummed(
     connection: &Connection,
     selector: &DistributionSelector,

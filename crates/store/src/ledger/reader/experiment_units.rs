@@ -1,5 +1,3 @@
-//! Experiments by unit.
-
 use super::QueryError;
 use super::matching::{name, text};
 use crate::ledger::dictionary::NameKind;
@@ -49,7 +47,6 @@ pub(super) fn experiment_units(
     })
 }
 
-/// Sums by variant and unit.
 struct Found {
     kind: UnitKind,
     units: BTreeMap<(i64, i64), UnitSums>,
@@ -103,7 +100,6 @@ fn summed(connection: &Connection, experiment: i64, found: &mut Found) -> Result
     Ok(())
 }
 
-/// What has not been added to the sums yet, from the calls.
 fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Result<(), QueryError> {
     let mark = Marks::load(connection)?.units;
     match mark {
@@ -112,7 +108,6 @@ fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Resu
     }
 }
 
-/// Every call, one at a time.
 fn every_call(
     connection: &Connection,
     experiment: i64,

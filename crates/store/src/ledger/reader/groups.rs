@@ -1,5 +1,3 @@
-//! Calls grouped by dimensions, and over time.
-
 use super::matching::{Matching, text};
 use super::scan::{Part, SketchSelection, Slots, Source, parts, visit};
 use super::throughput;
@@ -59,10 +57,8 @@ pub(super) fn groups(
     })
 }
 
-/// What calls have of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Value {
-    /// The name with this id.
     Name(Option<i64>),
     Length(Option<&'static str>),
 }
@@ -99,7 +95,8 @@ pub(super) fn group(
     share: Option<&Share>,
 ) -> usize {
     let next = known.len();
-    // Nearly every call is of a known group, which can be looked up without allocating its key.
+    // Nearly every call belongs to a known group, which this lookup finds without allocating its
+    // key.
     if let [by] = by {
         let value = [Value::of(*by, common, share)];
         if let Some(slot) = known.get(&value[..]) {
@@ -112,7 +109,7 @@ pub(super) fn group(
     *known.entry(values.collect()).or_insert(next)
 }
 
-/// The parts of the time, from rollups where these suffice, else from the calls.
+/// The parts of the time, from rollups if these can answer, otherwise from the calls.
 pub(super) fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
     if summed {
         return parts(matching.since, matching.until);
@@ -131,7 +128,7 @@ fn offset(page: &Paging) -> Result<usize, QueryError> {
     cursor.parse().map_err(|_| QueryError::cursor())
 }
 
-/// When the oldest call began, or the oldest of `sums`, where these are wholly older than the calls.
+/// When the oldest call began, or the oldest of `sums` if these are all older than the calls.
 pub(super) fn oldest(
     connection: &Connection,
     sums: Option<DailySums>,
@@ -213,8 +210,8 @@ pub(super) fn timeseries(
     })
 }
 
-/// The whole steps that hold the time asked for, in seconds since 1970: what is not asked
-/// for is from the first call kept to the last.
+/// The whole steps that contain the requested time, in seconds since 1970. A missing bound is
+/// replaced by the first or last stored call.
 fn span(
     connection: &Connection,
     filter: &Filter,
@@ -247,7 +244,7 @@ fn span(
     Ok((to > from).then_some((from, to)))
 }
 
-/// The longest rollups of which whole ones fit into a step, where those are still kept, else the calls.
+/// The longest stored rollups that fit into a step, otherwise the calls.
 pub(super) fn rollups(
     matching: &Matching,
     connection: &Connection,

@@ -1,5 +1,3 @@
-//! Resolves the names of a filter to ids.
-
 use super::QueryError;
 use crate::ledger::dictionary::{NameKind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
@@ -8,29 +6,25 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokengauge_core::dimension::TOOLS_BETWEEN;
 use tokengauge_core::hash::FastMap;
 
-/// A column of `calls`, and the ids of which it must have one.
 type IdsOfColumn = (&'static str, Vec<i64>);
 
-/// A filter with ids in place of names.
+/// A filter with ids instead of names.
 pub(super) struct Matching {
-    /// From this key on.
     pub(super) from: i64,
-    /// Before this key.
+    /// Key after the last.
     pub(super) to: i64,
-    /// Milliseconds since 1970 of the same; `None` is without bound.
+    /// Bounds in milliseconds since 1970; `None` is unbounded.
     pub(super) since: Option<i64>,
     pub(super) until: Option<i64>,
     pub(super) series: FastMap<i64, SeriesNames>,
-    /// Those of its names that calls have in common.
+    /// The filter's names that are in series.
     names: Vec<(Dimension, i64)>,
-    /// Whether every combination matches.
     pub(super) all: bool,
-    /// Columns that only calls have, such as their session and user, and the ids of which each has
-    /// one.
+    /// Columns that only calls have, such as session and user, and the ids that each may have.
     of_calls: Vec<IdsOfColumn>,
 }
 
-/// The id of a name; `None` where there is none, and nothing can match.
+/// The id of a name; `None` if the name is unknown, so that nothing can match.
 pub(super) fn name(
     connection: &Connection,
     kind: NameKind,
@@ -43,7 +37,7 @@ pub(super) fn name(
 }
 
 impl Matching {
-    /// `None` where no call can match.
+    /// `None` if no call can match.
     pub(super) fn of(
         connection: &Connection,
         filter: &Filter,
@@ -74,17 +68,18 @@ impl Matching {
         }))
     }
 
-    /// The columns of `throughput` that match, and what is in them.
+    /// The columns of `throughput` that must match, with their ids.
     pub(super) fn of_throughput(&self) -> impl Iterator<Item = (&'static str, i64)> {
         self.names.iter().map(|(by, id)| (by.column(), *id))
     }
 
-    /// Whether rollups can answer it: they have no sessions, users, keys and tools.
+    /// Whether rollups can answer. They have no sessions, users, keys and tools.
     pub(super) fn summed(&self) -> bool {
         self.of_calls.is_empty()
     }
 
-    /// Restricts a query on `calls`, or on `daily_spending`, to what they have of their own; `values` are those of its parameters.
+    /// Restricts a query on `calls` or `daily_spending` by columns that are not in series; `values`
+    /// are the query's parameters.
     pub(super) fn restrict(&self, sql: &mut String, values: &mut Vec<i64>) {
         for (column, ids) in &self.of_calls {
             match ids.as_slice() {
@@ -92,14 +87,15 @@ impl Matching {
                     sql.push_str(&format!(" AND {column} = ?"));
                     values.push(*id);
                 }
-                // One parameter each would be more than SQLite takes.
+                // SQLite's limit on parameters does not allow one per id.
                 ids => sql.push_str(&format!(" AND {column} IN ({})", listed(ids))),
             }
         }
     }
 }
 
-/// The columns of `calls` that must have one of some ids; `None` where a name has no id, and nothing can match.
+/// The columns of `calls` with the ids that each may have; `None` if a name is unknown, so that
+/// nothing can match.
 fn of_calls(
     connection: &Connection,
     filter: &Filter,
@@ -133,7 +129,6 @@ fn of_calls(
     Ok(Some(found))
 }
 
-/// The names of a dimension that [`Dimension::selects`] allows, as ids.
 pub(super) fn selected(
     connection: &Connection,
     by: Dimension,
@@ -163,7 +158,6 @@ fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i6
         .optional()
 }
 
-/// The classes of operations that match, as ids; `None` where all are.
 fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<Vec<i64>>> {
     if filter.operation_classes.is_empty() {
         return Ok(None);
@@ -175,7 +169,6 @@ fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<
     Ok(Some(ids))
 }
 
-/// The outcomes that match, as ids; `None` where all do.
 pub(super) fn outcomes(
     connection: &Connection,
     filter: &Filter,
@@ -194,7 +187,7 @@ pub(super) fn outcomes(
     Ok(Some(ids))
 }
 
-/// The combinations that have all these names, one of these classes and one of these outcomes.
+/// The combinations with all these names, one of these classes and one of these outcomes.
 fn series(
     connection: &Connection,
     names: &[(Dimension, i64)],
@@ -207,7 +200,7 @@ fn series(
     while let Some(row) = rows.next()? {
         let common = SeriesNames::read(row, 1)?;
         let has = |(by, id): &(Dimension, i64)| common.of(*by) == Some(*id);
-        // Calls from before there were classes match any class.
+        // Calls that are older than classes match any class.
         let class = common.class();
         let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
         let outcome = common.of(Dimension::Outcome);

@@ -1,5 +1,5 @@
-//! Sums over a time: from rollups by day, hour and five minutes, or from spending by day, where whole ones fit, and
-//! from the calls at the edges.
+//! Sums over a time: from rollups by day, hour and five minutes, or from spending by day, for whole
+//! intervals, and from the calls at the edges.
 
 use super::QueryError;
 use super::matching::{Matching, name};
@@ -29,7 +29,7 @@ impl SketchSelection {
         ttft: true,
         reported: true,
     };
-    /// Tokens and costs alone: of single calls the columns of times and speeds are not read.
+    /// Only tokens and costs: the columns of times and speeds are not read from calls.
     pub(super) const NONE: SketchSelection = SketchSelection {
         tps: false,
         ttft: false,
@@ -37,18 +37,17 @@ impl SketchSelection {
     };
 }
 
-/// Where sums over a time come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Calls,
-    /// Rollups of so many seconds, which know no users, keys and tools.
+    /// Rollups of this length in seconds, which have no users, keys and tools.
     Rollups(i64),
-    /// Tokens and costs by day, which know these, too.
+    /// Tokens and costs by day, which also have users, keys and tools.
     DailySpending,
 }
 
 impl Source {
-    /// The seconds of one sum, which can only be taken as a whole.
+    /// The length of one sum in seconds. A sum can only be used as a whole.
     fn seconds(self) -> i64 {
         match self {
             Source::Calls => 0,
@@ -58,7 +57,7 @@ impl Source {
     }
 }
 
-/// A span of time in milliseconds since 1970, and where its sums come from.
+/// A time span in milliseconds since 1970, and the source of its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) from: i64,
@@ -67,7 +66,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The seconds since 1970 between which its sums begin.
+    /// Range of the starts of its sums, in seconds since 1970.
     fn starts(self) -> [i64; 2] {
         let to = match self.to {
             i64::MAX => i64::MAX,
@@ -76,7 +75,7 @@ impl Part {
         [self.from / 1000, to]
     }
 
-    /// The keys of its calls: from the first to below the second.
+    /// The range of keys of its calls; the end is excluded.
     fn keys(self) -> [i64; 2] {
         let to = match self.to {
             i64::MAX => i64::MAX,
@@ -86,8 +85,8 @@ impl Part {
     }
 }
 
-/// The largest whole days, around them hours, and calls at the edges. Ends beyond `now`
-/// and what is beyond every bound are whole days, too.
+/// Whole days, with hours and calls at the edges. An end after `now`, or a missing bound, also
+/// counts as a whole day.
 pub(super) fn parts(since: Option<i64>, until: Option<i64>) -> Vec<Part> {
     let mut parts = Vec::new();
     split(
@@ -99,7 +98,8 @@ pub(super) fn parts(since: Option<i64>, until: Option<i64>) -> Vec<Part> {
     parts
 }
 
-/// Adds the parts from `from` to `to`: whole sums of the first source, at the edges those of the finer ones, and calls.
+/// Adds the parts from `from` to `to`: whole sums of the first source, then finer sums and calls at
+/// the edges.
 pub(super) fn split(from: i64, to: i64, sources: &[Source], parts: &mut Vec<Part>) {
     if from >= to {
         return;
@@ -132,8 +132,9 @@ pub(super) fn split(from: i64, to: i64, sources: &[Source], parts: &mut Vec<Part
     split(last, to, finer, parts);
 }
 
-/// Calls `slot` with everything that matches within `part`: the start in milliseconds, the series and what a call has of
-/// its own, of which spending by day knows the names alone, and rollups nothing; it says which of the slots to add to.
+/// Calls `slot` for everything within `part` that matches. Its arguments are the start in
+/// milliseconds, the series, and the values of a single call. Spending by day provides only names
+/// of a call, rollups nothing. `slot` returns the index of the sums to add to.
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
@@ -153,7 +154,7 @@ pub(super) fn visit(
         Source::Calls => scan.calls(part.keys(), timed, slot, slots),
         Source::DailySpending => {
             scan.spending(part.starts(), &mut slot, slots)?;
-            // What has not been added to the days yet.
+            // Calls that are not in the spending by day yet.
             let [from, to] = part.keys();
             let to = to.min(Marks::load(connection)?.spending);
             scan.calls([from, to], timed, slot, slots)
@@ -164,9 +165,7 @@ pub(super) fn visit(
 struct Scan<'a> {
     connection: &'a Connection,
     matching: &'a Matching,
-    /// The outcomes that are errors.
     errors: HashSet<i64>,
-    /// The class of operations that generate.
     generation: Option<i64>,
 }
 
@@ -177,7 +176,7 @@ impl Scan<'_> {
             .is_some_and(|outcome| self.errors.contains(&outcome))
     }
 
-    /// Calls from before there were classes count as generations where they have a price.
+    /// Calls that are older than classes count as generations if they have a price.
     fn generates(&self, common: &SeriesNames) -> bool {
         common.class().is_none() || common.class() == self.generation
     }
@@ -286,7 +285,6 @@ impl Scan<'_> {
     }
 }
 
-/// Where sums are added to.
 pub(super) type SlotId = usize;
 
 #[derive(Default)]
@@ -301,7 +299,6 @@ impl Slots {
     }
 }
 
-/// The outcomes that are errors, as ids.
 fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     let mut statement =
         connection.prepare_cached("SELECT id, name FROM names WHERE kind = 'outcome'")?;
@@ -316,7 +313,6 @@ fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
     Ok(errors)
 }
 
-/// The class of operations that generate, as an id.
 fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     name(
         connection,

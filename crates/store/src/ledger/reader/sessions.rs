@@ -1,5 +1,3 @@
-//! Sessions: a page of them in any order, and one with its calls.
-
 use super::matching::{listed, outcomes, selected, text};
 use super::{QueryError, calls};
 use crate::answer::{count, mean_speed, tokens};
@@ -15,9 +13,9 @@ use crate::query::{
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
-/// The most sessions with a name that are queried by index; beyond it, all are scanned.
+/// Maximum number of sessions with a name that are queried by index; otherwise all are scanned.
 const FEW: i64 = 5_000;
-/// Agents at most whose names contain a text that is searched for.
+/// Maximum number of agents whose names contain a searched text.
 const MAX_AGENTS: i64 = 500;
 
 #[derive(Default)]
@@ -32,7 +30,6 @@ impl Conditions {
         self.values.extend(values);
     }
 
-    /// All of them in SQL.
     fn all(&self) -> String {
         if self.sql.is_empty() {
             String::new()
@@ -47,7 +44,7 @@ pub(super) fn sessions(
     query: &SessionQuery,
 ) -> Result<Page<SessionRow>, QueryError> {
     let mut conditions = Conditions::default();
-    // Sessions without calls of their own have only calls nested in other sessions'.
+    // A session without calls has only calls that are nested in calls of other sessions.
     conditions.and("calls > 0", []);
     if !narrow(connection, query, &mut conditions)? {
         return Ok(Page {
@@ -94,7 +91,7 @@ pub(super) fn sessions(
     })
 }
 
-/// The durations, in seconds, of the sessions whose last call ended within the time.
+/// Durations in seconds of the sessions whose last call ended within the time.
 pub(super) fn task_seconds(
     connection: &Connection,
     filter: &Filter,
@@ -124,7 +121,7 @@ pub(super) fn task_seconds(
     Ok(seconds.collect::<Result<_, _>>()?)
 }
 
-/// Adds the filter's conditions; `false` where nothing can match.
+/// Adds the filter's conditions. Returns `false` if nothing can match.
 fn narrow(
     connection: &Connection,
     query: &SessionQuery,
@@ -157,7 +154,7 @@ fn narrow(
     Ok(true)
 }
 
-/// How sessions with one of the names of these ids are found.
+/// The condition for sessions that have one of these names.
 fn named(connection: &Connection, ids: &[i64]) -> rusqlite::Result<String> {
     let ids = listed(ids);
     let sql = format!(
@@ -173,7 +170,6 @@ fn named(connection: &Connection, ids: &[i64]) -> rusqlite::Result<String> {
     })
 }
 
-/// A part of the session's own name, or of the name of one of its agents.
 fn searched(
     connection: &Connection,
     search: &str,
@@ -207,7 +203,6 @@ fn searched(
     Ok(())
 }
 
-/// The sort expression, as a whole number, and whether it may be NULL.
 fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     match sort {
         SessionSort::LastAt => ("last_us", false),
@@ -229,7 +224,6 @@ fn sorted_by(sort: SessionSort) -> (&'static str, bool) {
     }
 }
 
-/// Adds the condition that rows come after a cursor.
 fn after(
     conditions: &mut Conditions,
     cursor: &str,
@@ -255,7 +249,6 @@ fn after(
     Ok(())
 }
 
-/// A row of `COLUMNS, id, name, workload, user, experiment, variant`.
 fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let session = read(row)?;
     let sums = &session.sums;
@@ -292,8 +285,8 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
     })
 }
 
-/// `CROSS JOIN` begins with the few names of the session: SQLite would begin with all names
-/// of the kind, as those come in the order that is wanted.
+/// `CROSS JOIN` starts with the session's few names. Otherwise SQLite would start with all names of
+/// the kind, because these are already in the requested order.
 fn names(connection: &Connection, session: i64, kind: NameKind) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(
         "SELECT n.name FROM session_names s CROSS JOIN names n ON n.id = s.name
@@ -327,8 +320,8 @@ pub(super) fn session(
     }))
 }
 
-/// Some of the calls of a session by their start. A cursor is the key of the last call
-/// before, and the end of all before it.
+/// A page of the calls of a session by their start. A cursor consists of the key of the previous
+/// call and the latest end of all calls before it.
 fn waterfall(
     connection: &Connection,
     session: i64,

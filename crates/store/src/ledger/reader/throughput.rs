@@ -1,5 +1,3 @@
-//! Tokens over time.
-
 use super::QueryError;
 use super::matching::Matching;
 use crate::ledger::row::{key_at, started_ms};
@@ -12,8 +10,8 @@ use tokengauge_core::throughput::{Generated, Steps};
 /// How long before a time calls may have begun that generated in it, in milliseconds.
 const EARLIER: i64 = 3_600_000;
 
-/// The tokens of each step of `from` to `to`, in seconds since 1970, and what of them is of whole
-/// answers; `None` for steps of which only the calls are known.
+/// The tokens per step from `from` to `to`, in seconds since 1970, and their part from whole
+/// answers. `None` for steps that have calls but no sums.
 pub(super) fn rates(
     connection: &Connection,
     filter: &Filter,
@@ -55,7 +53,7 @@ pub(super) fn rates(
     Ok((0..count).map(rate).collect())
 }
 
-/// The longest sums of which whole ones fit into a step, and since when there are any.
+/// The longest sums that fit into a step, and the start of the first of them.
 fn known_since(connection: &Connection, step: i64) -> rusqlite::Result<Option<(i64, i64)>> {
     let mut first =
         connection.prepare_cached("SELECT min(start) FROM throughput WHERE level = ?")?;
@@ -70,7 +68,6 @@ fn known_since(connection: &Connection, step: i64) -> rusqlite::Result<Option<(i
     Ok(first.map(|first| (level, first)))
 }
 
-/// What every matching call generated.
 fn each_call(
     connection: &Connection,
     matching: &Matching,
@@ -104,7 +101,6 @@ fn each_call(
     Ok(())
 }
 
-/// When a call generated, and how much; `None` without tokens.
 fn generated(row: &Row<'_>) -> rusqlite::Result<Option<Generated>> {
     let Some(tokens) = row.get::<_, Option<i64>>(2)? else {
         return Ok(None);

@@ -1,38 +1,41 @@
-//! What is spent, and of which budget.
+//! Metrics of spending, budgets and quotas.
 
 use super::families;
 
 families! {
-    /// Cost of an hour of all GPUs of the upstream, as configured; over its throughput it is the cost
-    /// of a token.
+    /// Configured cost in US dollars per hour of all GPUs of the upstream. Divided by tokens per
+    /// hour, it is the cost per token.
     UPSTREAM_GPU_USD_PER_HOUR: Gauge[Upstream] = "tokengauge_upstream_gpu_usd_per_hour", Dollars;
-    /// Largest share of the budget that any one has spent in this period: 1 is all of it.
+    /// Largest share of the budget that a single session, agent or other name has spent in this
+    /// period. 1 is the whole budget.
     BUDGET_SPENT_RATIO: Gauge[Budget] = "tokengauge_budget_spent_ratio", Ratio;
-    /// Cost of the calls that count for the budget.
+    /// Cost in US dollars of the calls that count for the budget.
     BUDGET_SPENT_USD: Sum[Budget] = "tokengauge_budget_spent_usd_total", Dollars;
-    /// Times that anyone has spent the budget up to a threshold of it.
+    /// Times that a session, agent or other name reached a warning threshold of the budget.
     BUDGET_WARNINGS: Counter[BudgetThreshold] = "tokengauge_budget_warnings_total", Count;
     /// Calls refused because the budget is spent.
     BUDGET_BLOCKED: Counter[Budget] = "tokengauge_budget_blocked_total", Count;
     /// Calls that the budget would have refused if its mode were not shadow.
     BUDGET_SHADOW_BLOCKED: Counter[Budget] = "tokengauge_budget_shadow_blocked_total", Count;
-    /// Calls that a blocking budget depends on the body of, which could not be read: refused, or
-    /// counted together.
+    /// Calls refused or counted together because a blocking budget needs their body and it could
+    /// not be read.
     BUDGET_UNREADABLE: Counter[Budget] = "tokengauge_budget_unreadable_total", Count;
-    /// Sessions, agents or other names that were forgotten because there were too many, those who
-    /// spent least first; whoever is not known counts as having spent what they had.
+    /// Sessions, agents or other names that the budget forgot because there were too many. Those
+    /// that spent least are forgotten first. An unknown name counts as having spent as much as a
+    /// forgotten one.
     BUDGET_FORGOTTEN: Counter[Budget] = "tokengauge_budget_forgotten_total", Count;
-    /// Calls refused because the quota had too few requests, tokens or calls at once left, because
-    /// it needs a body that can be read, or because its quota store does not answer.
+    /// Calls refused by the quota: too few requests, tokens or concurrent calls remained, the body
+    /// could not be read, or the quota store did not respond.
     QUOTA_REFUSED: Counter[QuotaResource] = "tokengauge_quota_refused_total", Count;
-    /// 1 while the quota holds; one with `while_burning` does so only while its objective burns,
-    /// one with `while_runaway` only while a session runs away.
+    /// 1 while the quota is in effect, otherwise 0. With `while_burning` it is in effect only while
+    /// its objective burns, with `while_runaway` only while a session runs away.
     QUOTA_HOLDS: Gauge[Quota] = "tokengauge_quota_holds", Count;
     /// Calls that the quota would have refused if its mode were not shadow.
     QUOTA_SHADOW_REFUSED: Counter[QuotaResource] = "tokengauge_quota_shadow_refused_total", Count;
-    /// Least that any name has left of a quota that processes share through a quota store.
+    /// Smallest remaining amount of any name, for a quota that processes share through a quota
+    /// store.
     QUOTA_REMAINING: Gauge[QuotaResource] = "tokengauge_quota_remaining", Count;
-    /// Calls that counted together in place of each for its own name: they named nobody, too many
-    /// names were known, or their body could not be read.
+    /// Calls that share one quota bucket instead of having a bucket for their name: the body could
+    /// not be read, they had no name, or more names were known than the quota can count.
     QUOTA_SHARED: Counter[QuotaReason] = "tokengauge_quota_shared_total", Count;
 }

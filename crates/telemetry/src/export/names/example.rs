@@ -3,7 +3,7 @@
 use super::families;
 
 families! {
-    /// Answers that were read aloud, by whether all of them was.
+    /// Answers that were read aloud, by whether the whole answer was read.
     ANSWERS_READ_ALOUD: Counter[ByResult] = "tokengauge_answers_read_aloud_total", Count;
 }
 
@@ -23,7 +23,7 @@ fn the_example_is_in_the_document_and_does_what_it_says() {
     assert_eq!(registry.series(&ANSWERS_READ_ALOUD, &labels).value(), 1);
     assert_eq!(
         ANSWERS_READ_ALOUD.help,
-        "Answers that were read aloud, by whether all of them was."
+        "Answers that were read aloud, by whether the whole answer was read."
     );
     assert_eq!(ALL.len(), 1);
 }

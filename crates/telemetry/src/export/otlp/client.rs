@@ -1,6 +1,5 @@
-//! Posts messages to one receiver, as HTTP or as gRPC, over a connection that is kept.
-//! The SDK's threads have no runtime of their own, so the work is done on ours and they
-//! wait for it.
+//! Posts messages to one receiver over a persistent connection, with HTTP or gRPC. The SDK's
+//! threads have no runtime, so the work is done on our runtime and they wait for it.
 
 use super::ExporterContext;
 use super::grpc;
@@ -20,11 +19,11 @@ use tokengauge_net::endpoint::Protocol;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// Bytes read of an answer.
+/// Maximum number of bytes that are read of a response.
 const MAX_BODY: usize = 1 << 20;
 
-/// How long after its first failure a message is sent again, in timeouts: with the default
-/// of ten seconds, for a minute.
+/// How long a message is retried after its first failure, in timeouts: one minute with the default
+/// timeout of ten seconds.
 const RETRY_FOR: u32 = 6;
 
 #[derive(Clone, Debug)]
@@ -38,20 +37,19 @@ struct Receiver {
     destination: Destination,
     client: client::Client,
     losses: Arc<Losses>,
-    /// Whether the process ends, so that nothing is retried.
     closing: watch::Sender<bool>,
 }
 
-/// A message could not be delivered. The reason is in the losses.
+/// A message could not be delivered. The losses contain the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the message was not delivered")]
 pub(super) struct Undelivered;
 
 impl Client {
-    /// No connection yet.
+    /// A client, not connected yet.
     ///
     /// # Errors
-    /// When a file that TLS needs cannot be read.
+    /// If a TLS file cannot be read.
     pub fn new(
         destination: Destination,
         losses: Arc<Losses>,
@@ -78,8 +76,8 @@ impl Client {
         self.to.destination.clone()
     }
 
-    /// Posts a message, with retries; returns the body of the answer. Every failure is counted in
-    /// the losses.
+    /// Posts a message with retries, and returns the body of the response. Every failure is counted
+    /// in the losses.
     pub(super) async fn post(&self, message: Bytes, gzip: bool) -> Result<Bytes, Undelivered> {
         let to = Arc::clone(&self.to);
         let task = self
@@ -88,23 +86,23 @@ impl Client {
         task.await.unwrap_or(Err(Undelivered))
     }
 
-    /// Disables retries: each message is posted once, and those that wait are tried at once for the
-    /// last time.
+    /// Disables retries: each message is posted once, and messages in backoff are tried at once for
+    /// the last time.
     pub(super) fn close(&self) {
         self.to.closing.send_replace(true);
     }
 
-    /// Ends when [`Client::close`] has been called.
     pub(super) async fn closed(&self) {
         let mut closing = self.to.closing.subscribe();
-        // The sender is a field of `self`, so it is not dropped before.
+        // The sender is a field of `self`, so it is not dropped first.
         let _ = closing.wait_for(|closing| *closing).await;
     }
 }
 
 #[async_trait::async_trait]
 impl HttpClient for Client {
-    /// Takes the exporter's request apart: address, headers and frame are this client's.
+    /// Takes only the body and the compression from the exporter's request. The client sets
+    /// address, headers and framing.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let gzip = request.headers().contains_key(CONTENT_ENCODING);
         let response = self.post(request.into_body(), gzip).await?;
@@ -153,13 +151,13 @@ impl Receiver {
         Ok(body)
     }
 
-    /// The answers to all signals are alike in what they say of rejections.
+    /// The responses for all signals encode rejections in a compatible way.
     fn count_rejected(&self, body: &Bytes) {
         let response = ExportTraceServiceResponse::decode(body.clone());
         let partial = response.ok().and_then(|response| response.partial_success);
         let rejected = partial.map_or(0, |partial| partial.rejected_spans);
         if let Ok(items @ 1..) = usize::try_from(rejected) {
-            let message = "the receiver took the message and left out some of it";
+            let message = "the receiver accepted only a part of the message";
             let failure = Failure {
                 reason: Reason::Rejected,
                 message: message.to_owned(),
@@ -211,7 +209,6 @@ impl Receiver {
     }
 }
 
-/// The body of an answer that says yes.
 fn judge(response: ClientResponse) -> Result<Bytes, Attempt> {
     if response.status.is_success() {
         return Ok(response.body);

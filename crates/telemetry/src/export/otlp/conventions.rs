@@ -1,12 +1,13 @@
-//! The names of the GenAI conventions, in one table: those of v1.41
-//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>) and
-//! those of the draft that many receivers were written for, v1.36. The constants of
-//! OpenTelemetry's own crates are deprecated. And what the values are.
+//! The names and values of the GenAI conventions, in one table: v1.41
+//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>) and the
+//! draft of v1.36, which many receivers support. The constants of OpenTelemetry's crates are
+//! deprecated.
 
 use crate::export::otlp::Conventions;
 use tokengauge_core::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
 
-/// One thing that is exported, and its name in each version. What has no name is not exported.
+/// The name of an attribute in each version. An attribute without a name in a version is not
+/// exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     current: Option<&'static str>,
@@ -37,7 +38,6 @@ impl Name {
 }
 
 pub const OPERATION: Name = Name::both("gen_ai.operation.name");
-/// The provider of the model that answers.
 pub const PROVIDER: Name = Name {
     current: Some("gen_ai.provider.name"),
     draft: Some("gen_ai.system"),
@@ -47,54 +47,45 @@ pub const REQUEST_STREAM: Name = Name::since("gen_ai.request.stream");
 pub const RESPONSE_MODEL: Name = Name::both("gen_ai.response.model");
 pub const RESPONSE_ID: Name = Name::both("gen_ai.response.id");
 pub const FINISH_REASONS: Name = Name::both("gen_ai.response.finish_reasons");
-/// From the request to the first chunk of the response that carries text, in seconds.
+/// Seconds from the request to the first chunk of the response that carries text.
 pub const TIME_TO_FIRST_CHUNK: Name = Name::since("gen_ai.response.time_to_first_chunk");
 pub const INPUT_TOKENS: Name = Name::both("gen_ai.usage.input_tokens");
 pub const OUTPUT_TOKENS: Name = Name::both("gen_ai.usage.output_tokens");
 pub const CACHE_READ_TOKENS: Name = Name::since("gen_ai.usage.cache_read.input_tokens");
 pub const CACHE_CREATION_TOKENS: Name = Name::since("gen_ai.usage.cache_creation.input_tokens");
 pub const REASONING_TOKENS: Name = Name::since("gen_ai.usage.reasoning.output_tokens");
-/// The session, where the agent named one.
+/// The session, if the agent named one.
 pub const CONVERSATION: Name = Name::both("gen_ai.conversation.id");
 pub const TOKEN_TYPE: Name = Name::both("gen_ai.token.type");
 pub const SERVER_ADDRESS: Name = Name::both("server.address");
 pub const SERVER_PORT: Name = Name::both("server.port");
-/// What went wrong, in a word.
 pub const ERROR_TYPE: Name = Name::both("error.type");
 pub const STATUS_CODE: Name = Name::both("http.response.status_code");
 
-/// How many choices were asked for, where it is not one.
+/// The number of requested choices, if it is not one.
 pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
 pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
 pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
-/// Nucleus sampling.
 pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
-/// How many tokens are sampled from.
 pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
 pub const REQUEST_MAX_TOKENS: Name = Name::both("gen_ai.request.max_tokens");
-/// The penalty of what came often.
 pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency_penalty");
-/// The penalty of what came at all.
 pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
 pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
-/// How embeddings are written.
 pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
-/// Numbers of an embedding.
 pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
 pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
-/// Which of OpenAI's interfaces it is.
 pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
-/// The class of service asked for, where it is not left to OpenAI.
+/// The requested service tier, unless OpenAI chooses it.
 pub const OPENAI_REQUEST_TIER: Name = Name::both("openai.request.service_tier");
-/// The user, hashed.
 pub const USER: Name = Name::both("user.id");
 pub const METHOD: Name = Name::both("http.request.method");
-/// The path of the request, names and identifiers in it replaced.
+/// The path of the request with names and identifiers replaced.
 pub const URL_PATH: Name = Name::both("url.path");
 /// The path as a template.
 pub const ROUTE: Name = Name::both("http.route");
 
-/// The version of the names, for those who translate between versions.
+/// The schema URL, with which receivers translate between versions.
 pub fn schema_url(conventions: Conventions) -> &'static str {
     match conventions {
         Conventions::Current => "https://opentelemetry.io/schemas/1.41.0",
@@ -102,7 +93,7 @@ pub fn schema_url(conventions: Conventions) -> &'static str {
     }
 }
 
-/// A method that the conventions know; one word for all others.
+/// The HTTP method if the conventions know it, otherwise `_OTHER`.
 pub fn method(sent: &str) -> &str {
     const KNOWN: [&str; 10] = [
         "GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY",
@@ -114,7 +105,6 @@ pub fn method(sent: &str) -> &str {
     }
 }
 
-/// Which of OpenAI's interfaces a dialect is.
 pub fn openai_api(dialect: Dialect) -> Option<&'static str> {
     match dialect {
         Dialect::OpenaiChat => Some("chat_completions"),
@@ -123,20 +113,21 @@ pub fn openai_api(dialect: Dialect) -> Option<&'static str> {
     }
 }
 
-/// What went wrong, in a word of a bounded list: the same for spans and metrics. A status
-/// where that is all that happened; what a body calls its error has no bound.
+/// The error type from a bounded list, equal in spans and metrics. It is the status if nothing else
+/// is known. Error names from response bodies are unbounded and therefore not used.
 pub fn error_type(record: &CallRecord) -> Option<String> {
     let word = || record.outcome.as_str().to_owned();
     match record.outcome {
         Outcome::Complete | Outcome::ClientCancelled => None,
         Outcome::HttpError => Some(record.status.map_or_else(word, |status| status.to_string())),
         Outcome::ErrorEvent => Some(word()),
-        // Words of our own.
+        // Values that tokengauge defines.
         _ => Some(record.error_type.clone().unwrap_or_else(word)),
     }
 }
 
-/// The operation as the conventions call it, else as we do; nothing where it is none.
+/// The operation under the conventions' name, otherwise under ours; `None` if it is not an
+/// operation.
 pub fn operation(record: &CallRecord) -> Option<&'static str> {
     match record.operation {
         Operation::Chat => Some("chat"),
@@ -145,7 +136,7 @@ pub fn operation(record: &CallRecord) -> Option<&'static str> {
         Operation::Embeddings => Some("embeddings"),
         Operation::Realtime => Some("realtime"),
         Operation::Rerank => Some("rerank"),
-        // The path is unknown, and tokens that were generated are on the wire.
+        // The path is unknown, but generated tokens were on the wire.
         Operation::Unknown if record.operation_class == OperationClass::Generation => {
             by_shapes(record.dialect)
         }
@@ -153,7 +144,7 @@ pub fn operation(record: &CallRecord) -> Option<&'static str> {
     }
 }
 
-/// What servers of a dialect do most. Nothing is known of a dialect that is unknown.
+/// The most common operation of servers of a dialect; `None` for an unknown dialect.
 fn by_shapes(dialect: Dialect) -> Option<&'static str> {
     match dialect {
         Dialect::Unknown => None,
@@ -172,7 +163,7 @@ fn by_shapes(dialect: Dialect) -> Option<&'static str> {
     }
 }
 
-/// Providers by the end of their host's name.
+/// Providers by the suffix of their host name.
 const HOSTS: &[(&str, &str)] = &[
     ("api.openai.com", "openai"),
     (".openai.azure.com", "azure.ai.openai"),
@@ -189,8 +180,8 @@ const HOSTS: &[(&str, &str)] = &[
     ("api.moonshot.ai", "moonshot_ai"),
 ];
 
-/// The provider of the model that answers: by the upstream's host where that is known, else whose shapes are
-/// on the wire, as the conventions have it for what imitates another's.
+/// The provider of the model that answers. It follows from the upstream's host if that is known,
+/// otherwise from the dialect, as the conventions require for compatible APIs.
 pub fn provider(record: &CallRecord) -> &'static str {
     let host = record
         .endpoint
@@ -220,7 +211,6 @@ fn by_dialect(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Host and port of an endpoint.
 pub fn address(endpoint: &str) -> (&str, Option<u16>) {
     match endpoint.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !port.ends_with(']') => {

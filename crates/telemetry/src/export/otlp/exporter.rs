@@ -1,7 +1,7 @@
-//! The exporters of opentelemetry-otlp, on our own client. Address, headers and frame are
-//! the client's: what the exporters would read of the variables themselves is given them.
-//! So are the attempts: theirs know neither gRPC's codes nor the end of the process, and
-//! metrics do not go through them.
+//! The exporters of opentelemetry-otlp with our HTTP client. The client sets address, headers and
+//! framing, so the exporters get their settings from it instead of the variables. The client also
+//! retries: the exporters' retries know neither gRPC's codes nor the end of the process, and do not
+//! cover metrics.
 
 use super::Failed;
 use super::client::Client;

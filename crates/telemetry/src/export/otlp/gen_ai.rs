@@ -1,6 +1,7 @@
 //! The histograms of the GenAI conventions, with their bounds
 //! (<https://github.com/open-telemetry/semantic-conventions/blob/v1.41.0/docs/gen-ai/gen-ai-metrics.md>).
-//! What the client saw is the agent's side of the proxy, what the server did the other.
+//! Client metrics are measured on the agent's side of the proxy, server metrics on the upstream's
+//! side.
 
 use super::conventions::{self as names, Name};
 use super::message::{self, Span};
@@ -42,7 +43,7 @@ const FIRST_TOKEN: &[f64] = &[
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 ];
 
-/// Series of one metric; more share one without models.
+/// Maximum number of series per metric; further calls share a series without models.
 const MAX_SERIES: usize = 2_000;
 
 struct Metric {
@@ -66,7 +67,6 @@ const fn metric(
     }
 }
 
-/// In the order of [`GenAi::series`].
 const METRICS: [Metric; 7] = [
     metric(
         "gen_ai.client.token.usage",
@@ -149,7 +149,7 @@ impl Identity {
 
 pub(super) struct GenAi {
     conventions: Conventions,
-    /// Names come off the wire; what was asked for needs no answer to be there.
+    /// Bounds the number of model names, which come from requests and need not exist.
     models: ModelLabels,
     series: Mutex<[BTreeMap<Identity, Histogram>; METRICS.len()]>,
 }

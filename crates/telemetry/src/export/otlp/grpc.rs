@@ -1,6 +1,5 @@
-//! A gRPC call with one message each way, as far as OTLP needs it: five bytes before the
-//! message, a few headers, and the status in the trailers
-//! (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
+//! A unary gRPC call, as far as OTLP needs it: five bytes before the message, a few headers, and
+//! the status in the trailers (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
 use super::losses::{Failure, Reason};
 use super::retry::{Again, Attempt};
@@ -13,15 +12,14 @@ use prost::Message;
 use std::time::Duration;
 use tokengauge_net::client::ClientResponse;
 
-/// The bytes before a message: whether it is compressed, and its length.
+/// Length of the prefix of a message: a compression flag and the length.
 const PREFIX: usize = 5;
-/// Where a status has its details, in base64.
 const DETAILS: &str = "grpc-status-details-bin";
 
 pub(super) fn frame(message: &Bytes, gzip: bool) -> Bytes {
     let mut frame = BytesMut::with_capacity(PREFIX + message.len());
     frame.put_u8(u8::from(gzip));
-    // The exporters refuse messages over 64 MiB.
+    // The exporters refuse messages over 64 MiB, so the length fits.
     frame.put_u32(message.len() as u32);
     frame.put_slice(message);
     frame.freeze()
@@ -33,15 +31,14 @@ pub(super) fn headers(headers: &mut HeaderMap, gzip: bool, timeout: Duration) {
     if gzip {
         headers.insert("grpc-encoding", HeaderValue::from_static("gzip"));
     }
-    // At most eight digits are allowed: more than a day of milliseconds.
+    // The header allows at most eight digits: more than a day of milliseconds.
     let milliseconds = timeout.as_millis().min(99_999_999);
     if let Ok(value) = HeaderValue::from_str(&format!("{milliseconds}m")) {
         headers.insert("grpc-timeout", value);
     }
 }
 
-/// The message of an answer that says yes. Without a status of the call's own, that of the
-/// HTTP answer stands for it.
+/// The message of a successful response. If there is no gRPC status, the HTTP status is used.
 pub(super) fn judge(response: &ClientResponse) -> Result<Bytes, Attempt> {
     let field = |name| {
         response
@@ -55,7 +52,7 @@ pub(super) fn judge(response: &ClientResponse) -> Result<Bytes, Attempt> {
     let passing = Again::After(asked.unwrap_or_default());
     let (reason, again) = match code {
         Some(0) => return Ok(unframed(&response.body)),
-        // A quota, or a disk, that is full: only who says so may be asked again.
+        // A quota or a disk is full. A retry is allowed only if the response says when.
         Some(8) => {
             let again = asked.map_or(Again::Never, Again::After);
             (Reason::Throttled, again)
@@ -77,7 +74,7 @@ pub(super) fn judge(response: &ClientResponse) -> Result<Bytes, Attempt> {
     Err(Attempt { failure, again })
 }
 
-/// The message within its frame; none where it is compressed, which was not asked for.
+/// The message without its prefix; empty if it is compressed, which was not requested.
 fn unframed(body: &Bytes) -> Bytes {
     match body.first() {
         Some(0) if body.len() >= PREFIX => body.slice(PREFIX..),
@@ -85,7 +82,7 @@ fn unframed(body: &Bytes) -> Bytes {
     }
 }
 
-/// `google.rpc.Status`, as far as it is read.
+/// The fields of `google.rpc.Status` that are read.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RpcStatus {
     #[prost(message, repeated, tag = "3")]
@@ -101,7 +98,6 @@ struct Detail {
     value: Bytes,
 }
 
-/// `google.rpc.RetryInfo`.
 #[derive(Clone, PartialEq, prost::Message)]
 struct RetryInfo {
     #[prost(message, optional, tag = "1")]
@@ -117,7 +113,6 @@ struct Delay {
     nanos: i32,
 }
 
-/// How long the receiver wants to be left alone, where the details of its status say.
 fn retry_info(details: &str) -> Option<Duration> {
     let bytes = STANDARD_NO_PAD.decode(details.trim_end_matches('=')).ok()?;
     let status = RpcStatus::decode(Bytes::from(bytes)).ok()?;

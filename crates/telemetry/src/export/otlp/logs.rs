@@ -1,4 +1,4 @@
-//! Call records as OTLP logs: the record as the call log has it, as the body of one event.
+//! Exports call records as OTLP logs. The body of each log record is the JSON of the call log.
 
 use super::client::Client;
 use super::losses::{Gate, Losses};
@@ -26,10 +26,10 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts the thread that sends. Its queue is that of `OTEL_BLRP_*`.
+    /// Starts the thread that sends. `OTEL_BLRP_*` sets its queue.
     ///
     /// # Errors
-    /// When the exporter cannot be made.
+    /// If the exporter cannot be created.
     pub fn start(
         client: Client,
         losses: Arc<Losses>,
@@ -52,8 +52,8 @@ impl Logs {
         }))
     }
 
-    /// Sends what waits, within `timeout`, and ends the thread. Says whether all of it
-    /// arrived; what did not is counted.
+    /// Sends queued records within `timeout`, and ends the thread. Returns whether all were
+    /// delivered, and counts the rest as lost.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         self.client.close();
         let ended = self.provider.shutdown_with_timeout(timeout).is_ok();
@@ -73,7 +73,7 @@ impl Subscriber for Logs {
         let severity = severity(record);
         log.set_severity_number(severity);
         log.set_severity_text(severity.name());
-        // A record is numbers and words alone: it always has a shape.
+        // A record consists of numbers and strings, so serialization does not fail.
         if let Ok(body) = serde_json::to_value(record) {
             log.set_body(any(body));
         }
@@ -86,7 +86,7 @@ impl Subscriber for Logs {
     }
 }
 
-/// What the upstream did is worth a warning; what the agent did is not.
+/// Failures of the upstream are warnings; failures of the agent are not.
 fn severity(record: &CallRecord) -> Severity {
     match record.outcome {
         Outcome::Complete | Outcome::ClientCancelled | Outcome::Rejected => Severity::Info,
@@ -95,7 +95,7 @@ fn severity(record: &CallRecord) -> Severity {
     }
 }
 
-/// The same value in OTLP's words. Unknown is left out: OTLP has no null.
+/// Converts JSON to OTLP. Null is left out, because OTLP has no null.
 fn any(value: serde_json::Value) -> AnyValue {
     use serde_json::Value;
     match value {
@@ -115,7 +115,7 @@ fn any(value: serde_json::Value) -> AnyValue {
     }
 }
 
-/// Lets the gate know what left.
+/// An exporter that tells the gate how many items have left the queue.
 struct Counted {
     exporter: opentelemetry_otlp::LogExporter,
     gate: Arc<Gate>,

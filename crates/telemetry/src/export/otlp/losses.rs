@@ -1,4 +1,4 @@
-//! What an exporter could not deliver: counted by reason, logged at most once a minute.
+//! Items that an exporter could not deliver, counted by reason and logged at most once a minute.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -7,39 +7,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokengauge_core::log_interval::LogInterval;
 
-/// Counts losses: of which exporter, why, and how many.
+/// Counts losses: exporter, reason, number of items.
 pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
     Full,
-    /// The receiver could not be reached.
     Connect,
-    /// The receiver took too long.
     Timeout,
     Throttled,
-    /// The receiver refused it: a wrong key or path, or a limit.
+    /// The receiver refused the message: a wrong key or path, or a limit.
     Refused,
-    /// The receiver failed.
     Unavailable,
-    /// The receiver accepted a part of the message.
+    /// The receiver accepted only a part of the message.
     Rejected,
 }
 
 impl Reason {
-    /// Its label.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Why an export failed, and what the receiver said: never its body, which may quote ours.
+/// Why an export failed. Response bodies are not included, because they may quote our messages.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     pub reason: Reason,
-    /// The reason in a sentence, for the log.
+    /// A sentence for the log.
     pub message: String,
 }
 
@@ -48,14 +44,14 @@ pub struct Losses {
     count: Arc<Count>,
     clock: fn() -> Instant,
     failure_log: LogInterval,
-    /// Lost in all.
+    /// Total number of lost items.
     items: AtomicU64,
-    /// Why the present export failed last, which the SDK's errors do not say.
+    /// The latest failure of the current export, which the SDK's errors do not contain.
     last: Mutex<Option<Failure>>,
 }
 
 impl Losses {
-    /// Without losses. `clock` is the monotonic clock, by which the log is throttled.
+    /// Losses of an exporter, none yet. `clock` is the monotonic clock, which limits the log rate.
     pub fn new(exporter: &'static str, count: Arc<Count>, clock: fn() -> Instant) -> Losses {
         Losses {
             exporter,
@@ -67,18 +63,16 @@ impl Losses {
         }
     }
 
-    /// Notes that an attempt failed, which may be repeated.
     pub fn failed(&self, failure: Failure) {
         self.tell(&failure);
         *self.last.lock() = Some(failure);
     }
 
-    /// Notes that the message was delivered.
     pub fn arrived(&self) {
         self.last.lock().take();
     }
 
-    /// Counts `items` as lost after all attempts, for the last reason.
+    /// Counts `items` as lost after all attempts, with the latest reason.
     pub fn gave_up(&self, items: usize) {
         let mut last = self.last.lock();
         let failure = last.take().unwrap_or(Failure {
@@ -95,7 +89,6 @@ impl Losses {
         self.tell(&failure);
     }
 
-    /// Logs that exports fail, and what has been lost so far.
     fn tell(&self, failure: &Failure) {
         if self.failure_log.should_log((self.clock)()) {
             tracing::warn!(
@@ -103,7 +96,7 @@ impl Losses {
                 reason = failure.reason.as_str(),
                 lost = self.items.load(Ordering::Relaxed),
                 message = failure.message,
-                "export failed; calls go on"
+                "export failed; traffic continues"
             );
         }
     }
@@ -117,8 +110,8 @@ impl fmt::Debug for Losses {
     }
 }
 
-/// A bound on the items in an exporter's queue. The SDK's queues drop items without counting
-/// them, so they must never be full.
+/// A bound on the number of items in an exporter's queue. The SDK's queues drop items without
+/// counting them, so they must never be full.
 #[derive(Debug)]
 pub struct Gate {
     inside: Mutex<Inside>,
@@ -126,7 +119,6 @@ pub struct Gate {
     losses: Arc<Losses>,
 }
 
-/// The number of items in the queue.
 #[derive(Debug, Default)]
 struct Inside {
     items: usize,
@@ -146,7 +138,7 @@ impl Gate {
         self.inside.lock()
     }
 
-    /// Whether `items` may be queued; counts them as lost where not.
+    /// Returns whether `items` may be queued; otherwise counts them as lost.
     pub fn enter(&self, items: usize) -> bool {
         let mut inside = self.inside();
         let enters = !inside.closed && inside.items.saturating_add(items) <= self.most;
@@ -155,7 +147,7 @@ impl Gate {
             return true;
         }
         let message = if inside.closed {
-            "the exporter has ended"
+            "the exporter has stopped"
         } else {
             "too many wait"
         };
@@ -168,10 +160,9 @@ impl Gate {
         false
     }
 
-    /// Notes that `items` have left the queue.
     pub fn leave(&self, items: usize, arrived: bool) {
         let mut inside = self.inside();
-        // Items in the queue were counted when the gate closed.
+        // Items in the queue were counted as lost when the gate closed.
         if inside.closed {
             return;
         }
@@ -182,7 +173,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate, and counts the items in the queue as lost. Returns whether there were none.
+    /// Closes the gate, and counts the items in the queue as lost. Returns whether the queue was
+    /// empty.
     pub fn close(&self) -> bool {
         let mut inside = self.inside();
         inside.closed = true;

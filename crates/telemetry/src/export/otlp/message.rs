@@ -1,4 +1,4 @@
-//! Series as OTLP's messages.
+//! Converts series to OTLP messages.
 
 use crate::export::exemplar::Exemplar;
 use crate::export::names::{Metric, MetricKind, Unit};
@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-/// What the process reports of itself under names that the conventions have.
+/// Metrics of the process for which the conventions define names.
 const PROCESS: &[(&str, &str, &str)] = &[
     ("process_cpu_seconds_total", "process.cpu.time", "s"),
     (
@@ -27,8 +27,8 @@ const PROCESS: &[(&str, &str, &str)] = &[
     ("process_threads", "process.thread.count", "{thread}"),
 ];
 
-/// Our name under dots, and the unit in UCUM. Made so that a receiver that writes names
-/// as Prometheus does gets those of `/metrics` back.
+/// The OTLP name with dots, and the unit in UCUM. A receiver that converts names to Prometheus'
+/// form gets the names of `/metrics`.
 pub fn dotted(metric: &Metric) -> (String, &'static str) {
     let known = PROCESS.iter().find(|(name, ..)| *name == metric.name);
     if let Some((_, name, unit)) = known {
@@ -55,7 +55,6 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Nothing has been sent since `start`.
     pub(super) fn since(start: SystemTime) -> Sent {
         Sent {
             at: start,
@@ -74,10 +73,10 @@ pub(super) struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// Up to `now`: since the last message, or since the start.
+    /// The time from the last message, or from the start, until `now`.
     pub(super) fn new(sent: &'a mut Sent, now: SystemTime, delta: bool) -> Span<'a> {
-        // If the wall clock was set back, the last message is later. Receivers refuse points that
-        // begin after their end.
+        // If the wall clock was set back, the last message is later than `now`. Receivers refuse
+        // points that begin after their end.
         let start = nanos(sent.at.min(now));
         if delta {
             sent.at = now;
@@ -115,7 +114,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// A counter's value, or what came to it since the last message.
+    /// The value of a counter, or its increase since the last message for delta temporality.
     fn new_count(&mut self, key: &str, value: f64) -> f64 {
         if !self.delta {
             return value;
@@ -133,7 +132,7 @@ impl<'a> Span<'a> {
         self.points += 1;
         let (mut buckets, mut sum) = (snapshot.buckets, snapshot.sum);
         let exemplars = snapshot.exemplars.iter().flatten().map(of_exemplar);
-        // Of what came since the last time alone, as the buckets are.
+        // With delta temporality only exemplars since the last message are sent, like buckets.
         let exemplars = exemplars.filter(|one| !self.delta || one.time_unix_nano >= self.start);
         let exemplars = exemplars.collect();
         if self.delta {

@@ -1,5 +1,5 @@
-//! Exports metrics: every series of the registry under dotted names, with the values of
-//! `/metrics`, and the histograms of the GenAI conventions.
+//! Exports metrics: every series of the registry under dotted names, with the values of `/metrics`,
+//! and the histograms of the GenAI conventions.
 
 use super::ExporterContext;
 use super::client::Client;
@@ -38,12 +38,12 @@ pub struct Metrics {
     clock: fn() -> Instant,
     wall: fn() -> SystemTime,
     runtime: Handle,
-    /// What was sent last, where only what is new goes out.
+    /// The values of the last message, for delta temporality.
     sent: Mutex<message::Sent>,
     source: Mutex<Option<Source>>,
 }
 
-/// Where the series are, and who sends them now and then.
+/// The series, and the task that sends them periodically.
 struct Source {
     series: Arc<Prometheus>,
     meter: Arc<Meter>,
@@ -51,7 +51,7 @@ struct Source {
 }
 
 impl Metrics {
-    /// Nothing is sent before the series are known.
+    /// An exporter that sends nothing until the series are set.
     pub(super) fn new(
         client: Client,
         losses: Arc<Losses>,
@@ -63,7 +63,7 @@ impl Metrics {
         let attributes = ResourceAttributesWithSchema::from(resource).attributes.0;
         Arc::new(Metrics {
             client,
-            // One message at a time, whatever its size.
+            // The gate counts messages, one at a time, so it needs no bound on items.
             gate: Gate::new(usize::MAX, losses),
             resource: v1::Resource {
                 attributes,
@@ -107,7 +107,6 @@ impl Metrics {
         self.source.lock()
     }
 
-    /// Sends everything as it is now; says whether it arrived.
     async fn send(&self) -> bool {
         let Some((request, points)) = self.request() else {
             return true;
@@ -126,7 +125,6 @@ impl Metrics {
         sent
     }
 
-    /// The message, and how many points it has.
     fn request(&self) -> Option<(ExportMetricsServiceRequest, usize)> {
         let now = (self.clock)();
         let source = self.source();
@@ -151,12 +149,12 @@ impl Metrics {
         Some((ExportMetricsServiceRequest { resource_metrics }, points))
     }
 
-    /// Sends everything a last time, within `timeout`. Blocks.
+    /// Sends all values a last time within `timeout`. Blocks.
     pub(super) fn shutdown(&self, timeout: Duration) -> bool {
         self.client.close();
         let task = self.source().as_mut().and_then(|source| source.task.take());
         let last = async {
-            // An export in progress is finished first, since lost deltas are not sent again.
+            // An export in progress is finished first, because lost deltas are not sent again.
             if let Some(task) = task {
                 let _ = task.await;
             }

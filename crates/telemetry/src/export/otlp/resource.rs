@@ -1,4 +1,4 @@
-//! The resource that reports: `service.*` and `k8s.*`, from the environment.
+//! The resource of the process, from the environment: `service.*` and `k8s.*`.
 
 use super::settings::Variables;
 use opentelemetry::{Key, KeyValue};
@@ -7,8 +7,7 @@ use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
 
 const SERVICE: &str = "tokengauge";
 
-/// Attributes of Kubernetes and the variables that the downward API is usually put into;
-/// the first that is set counts.
+/// Kubernetes attributes and the variables that usually hold them; the first that is set is used.
 const KUBERNETES: &[(&str, &[&str])] = &[
     (
         "k8s.namespace.name",
@@ -25,8 +24,8 @@ const KUBERNETES: &[(&str, &[&str])] = &[
     ("k8s.cluster.name", &["K8S_CLUSTER_NAME"]),
 ];
 
-/// The resource. `OTEL_RESOURCE_ATTRIBUTES` takes precedence over what is found here, and
-/// `OTEL_SERVICE_NAME` over both. `instance` is the default `service.instance.id`.
+/// The resource. `OTEL_RESOURCE_ATTRIBUTES` overrides the detected attributes, and
+/// `OTEL_SERVICE_NAME` overrides both. `instance` is the default of `service.instance.id`.
 pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
     let text = |name: &str| variables(name).filter(|value| !value.trim().is_empty());
     let named = text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
@@ -46,7 +45,8 @@ pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
         find("k8s.pod.name"),
         Some(find("k8s.container.name").unwrap_or_else(|| SERVICE.to_owned())),
     ];
-    // The conventions: unique in the cluster, and the same after a restart of the container.
+    // The conventions require an instance that is unique in the cluster and stable across restarts
+    // of the container.
     let in_pod = pod.into_iter().collect::<Option<Vec<_>>>();
     let instance = in_pod.map_or_else(|| instance.to_owned(), |names| names.join("."));
     let sdk = TelemetryResourceDetector.detect();
@@ -76,7 +76,6 @@ pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
         .build()
 }
 
-/// An attribute of the resource; `None` where the environment does not say.
 pub fn attribute_of(variables: Variables<'_>, key: &'static str) -> Option<String> {
     let value = resource(variables, "").get(&Key::from_static_str(key))?;
     Some(value.to_string()).filter(|value| !value.is_empty())
@@ -91,7 +90,7 @@ fn overlay(all: &mut Vec<(String, String)>, more: impl IntoIterator<Item = (Stri
     }
 }
 
-/// One `key=value`, percent-encoded as baggage is.
+/// One `key=value`, percent-encoded as in baggage.
 fn attribute(member: &str) -> Option<(String, String)> {
     let (key, value) = member.split_once('=')?;
     let value = super::settings::decoded(value.trim())?;

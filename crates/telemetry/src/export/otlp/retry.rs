@@ -1,7 +1,7 @@
-//! Whether and when a message that a receiver did not take is sent again, as OTLP has it
-//! (<https://opentelemetry.io/docs/specs/otlp/#failures>): only after failures that may
-//! pass, after a wait that doubles and has a random part, never sooner than the receiver
-//! asked for, and for a bounded time.
+//! Whether and when a message is retried, as OTLP specifies
+//! (<https://opentelemetry.io/docs/specs/otlp/#failures>): only after transient failures, with
+//! exponential backoff and jitter, not before the time that the receiver asked for, and for a
+//! bounded time.
 
 use super::losses::Failure;
 use http::header::RETRY_AFTER;
@@ -9,15 +9,14 @@ use http::{HeaderMap, StatusCode};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::backoff;
 
-/// The shortest wait.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// The longest wait, where the receiver does not ask for more.
+/// The longest wait, unless the receiver asks for more.
 const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// The same message would fail again.
+    /// A retry would fail again.
     Never,
-    /// After this time; zero if the receiver did not specify one.
+    /// Retry after this time; zero if the receiver did not specify one.
     After(Duration),
 }
 
@@ -27,7 +26,7 @@ pub(super) struct Attempt {
     pub(super) again: Again,
 }
 
-/// What the status of an HTTP answer allows; `now` is the wall clock.
+/// Whether an HTTP response allows a retry; `now` is the wall clock.
 pub(super) fn of_status(status: StatusCode, head: &HeaderMap, now: SystemTime) -> Again {
     match status.as_u16() {
         429 | 503 => Again::After(retry_after(head, now).unwrap_or_default()),
@@ -36,7 +35,7 @@ pub(super) fn of_status(status: StatusCode, head: &HeaderMap, now: SystemTime) -
     }
 }
 
-/// Seconds, or a date.
+/// Reads seconds or a date.
 fn retry_after(head: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = head.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
@@ -46,7 +45,6 @@ fn retry_after(head: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The waits between the attempts of one message.
 #[derive(Debug)]
 pub(super) struct Backoff {
     /// When the first attempt failed.
@@ -56,7 +54,8 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Nothing has failed yet. No wait ends later than `retry_for` after the first failure.
+    /// The state before the first failure. No wait ends later than `retry_for` after the first
+    /// failure.
     pub(super) fn new(retry_for: Duration) -> Backoff {
         Backoff {
             began: None,
@@ -65,8 +64,7 @@ impl Backoff {
         }
     }
 
-    /// How long to wait at `now`, after another failure; `None` where there is to be no
-    /// other attempt.
+    /// How long to wait at `now` after another failure; `None` if there is no further attempt.
     pub(super) fn wait(&mut self, again: Again, now: Instant) -> Option<Duration> {
         let Again::After(asked) = again else {
             return None;

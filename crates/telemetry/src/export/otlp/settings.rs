@@ -1,8 +1,8 @@
-//! What the standard variables of OpenTelemetry ask for
+//! Settings from the standard variables of OpenTelemetry
 //! (<https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/> and
-//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Nothing is sent unless
-//! an endpoint or an exporter is named. A value that cannot be used is logged and passed
-//! over, as the specification wants it: telemetry must not keep traffic from starting.
+//! <https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Nothing is sent unless an
+//! endpoint or an exporter is named. Invalid values are logged and ignored, as the specification
+//! requires: telemetry must not prevent the start of the proxy.
 
 use http::{HeaderName, HeaderValue, Uri};
 use std::cell::RefCell;
@@ -10,12 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_net::tls::ClientTls;
 
-/// Where a receiver listens when nothing is named.
 const DEFAULT_HTTP: &str = "http://localhost:4318";
 const DEFAULT_GRPC: &str = "http://localhost:4317";
-/// How long one export may take when nothing is named.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often metrics go out when nothing is named.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -23,23 +20,23 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub variable: String,
-    /// What is wrong, what would be right, and what is done instead. Never the value of a
-    /// header.
+    /// What is wrong, which values are valid, and what is used instead. Never contains the value of
+    /// a header.
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Two spans a call.
+    /// Two spans per call.
     Traces,
-    /// Every series of the table, and the conventions' histograms.
+    /// Every series of the table, and the histograms of the conventions.
     Metrics,
-    /// One log record a call.
+    /// One log record per call.
     Logs,
 }
 
 impl Signal {
-    /// As in the variables' names.
+    /// The part of a variable's name.
     fn variable(self) -> &'static str {
         match self {
             Signal::Traces => "TRACES",
@@ -48,7 +45,7 @@ impl Signal {
         }
     }
 
-    /// The path below an endpoint that is for all signals.
+    /// The path that is appended to an endpoint for all signals.
     fn path(self) -> &'static str {
         match self {
             Signal::Traces => "/v1/traces",
@@ -57,7 +54,7 @@ impl Signal {
         }
     }
 
-    /// The method of the gRPC service.
+    /// The path of the gRPC method.
     fn method(self) -> &'static str {
         match self {
             Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
@@ -66,7 +63,6 @@ impl Signal {
         }
     }
 
-    /// Its name as an exporter's, in labels and in the log.
     pub fn exporter(self) -> &'static str {
         match self {
             Signal::Traces => "otlp_traces",
@@ -78,23 +74,20 @@ impl Signal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A gRPC call over HTTP/2.
     Grpc,
-    /// A POST of the message.
     Http,
 }
 
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The address and path that the message is posted to.
+    /// The URL that messages are posted to.
     pub url: Uri,
     pub transport: Transport,
-    /// Sent along: often a key, so never shown.
+    /// Headers of each request. They often contain a key, so they are never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long one attempt to deliver a message may take.
     pub timeout: Duration,
     pub gzip: bool,
-    /// Trusted roots and our own certificate.
+    /// Trusted roots and the client certificate.
     pub tls: ClientTls,
 }
 
@@ -102,21 +95,20 @@ pub struct Destination {
 pub struct Settings {
     pub traces: Option<Destination>,
     pub metrics: Option<Destination>,
-    /// The time between two exports of metrics.
     pub interval: Duration,
     /// Whether metrics have delta temporality instead of cumulative.
     pub delta: bool,
-    /// Where call records go.
+    /// Destination of call records.
     pub logs: Option<Destination>,
     /// Whether `traceparent` is read and written.
     pub propagates: bool,
-    /// Whether the newest names are asked for, whatever the configuration says.
+    /// Whether the newest names are requested, which overrides the configuration.
     pub newest_names: bool,
 }
 
 impl Settings {
-    /// Reads the variables, and says which of them cannot be used. `call_records` is
-    /// whether the configuration asks for call records as logs.
+    /// Reads the variables, and returns the problems with them. `call_records` says whether the
+    /// configuration asks for call records as logs.
     pub fn read(variables: Variables<'_>, call_records: bool) -> (Settings, Vec<Problem>) {
         let problems = RefCell::default();
         let reader = Reader {
@@ -153,13 +145,13 @@ impl Reader<'_> {
             reason: reason.into(),
         };
         let mut problems = self.problems.borrow_mut();
-        // One variable for all signals is read for each of them.
+        // A variable for all signals is read once per signal.
         if !problems.contains(&problem) {
             problems.push(problem);
         }
     }
 
-    /// An empty variable counts as unset, as the specification has it.
+    /// The specification treats an empty variable as unset.
     fn text(&self, name: &str) -> Option<String> {
         let value = (self.variables)(name)?.trim().to_owned();
         (!value.is_empty()).then_some(value)
@@ -170,7 +162,7 @@ impl Reader<'_> {
             .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// The signal's own variable, else the one for all signals: its name and value.
+    /// Name and value of the signal's variable, otherwise of the variable for all signals.
     fn of_signal(&self, signal: Signal, what: &str) -> Option<(String, String)> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", signal.variable());
         let all = format!("OTEL_EXPORTER_OTLP_{what}");
@@ -178,7 +170,8 @@ impl Reader<'_> {
         named(own).or_else(|| named(all))
     }
 
-    /// Where `signal` goes. `wanted` is whether an endpoint alone is enough to send it.
+    /// The destination of `signal`. `wanted` says whether an endpoint is enough to enable the
+    /// signal.
     fn destination(&self, signal: Signal, wanted: bool) -> Option<Destination> {
         let endpoint = self.of_signal(signal, "ENDPOINT");
         let exporter = format!("OTEL_{}_EXPORTER", signal.variable());
@@ -210,7 +203,7 @@ impl Reader<'_> {
         match self.of_signal(signal, "PROTOCOL") {
             Some((_, protocol)) if protocol == "grpc" => Transport::Grpc,
             Some((name, other)) if other != "http/protobuf" => {
-                let reason = "is neither `grpc` nor `http/protobuf`; the latter is taken";
+                let reason = "is neither `grpc` nor `http/protobuf`; `http/protobuf` is used";
                 self.problem(&name, format!("`{other}` {reason}"));
                 Transport::Http
             }
@@ -218,8 +211,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The signal's own endpoint is taken as it is; to the one for all signals the path is
-    /// added. For gRPC only the address counts.
+    /// A signal's endpoint is used unchanged; the path is appended to an endpoint for all signals.
+    /// gRPC uses only the address.
     fn url(
         &self,
         signal: Signal,
@@ -250,7 +243,7 @@ impl Reader<'_> {
             .is_some_and(|(_, value)| value.eq_ignore_ascii_case("true"))
     }
 
-    /// `key=value,key=value`, values percent-encoded.
+    /// Parses `key=value,key=value` with percent-encoded values.
     fn headers(&self, signal: Signal) -> Vec<(HeaderName, HeaderValue)> {
         let Some((name, list)) = self.of_signal(signal, "HEADERS") else {
             return Vec::new();
@@ -258,7 +251,7 @@ impl Reader<'_> {
         let members = list.split(',').filter(|member| !member.trim().is_empty());
         let headers: Vec<_> = members.map(header).collect();
         if headers.iter().any(Option::is_none) {
-            let reason = "must be a list such as `api-key=…,tenant=…`; what is not is left out";
+            let reason = "must be a list such as `api-key=…,tenant=…`; invalid entries are ignored";
             self.problem(&name, reason);
         }
         headers.into_iter().flatten().collect()
@@ -268,7 +261,7 @@ impl Reader<'_> {
         match self.of_signal(signal, "COMPRESSION") {
             Some((_, value)) if value == "gzip" => true,
             Some((name, other)) if other != "none" => {
-                let reason = format!("`{other}` is neither `gzip` nor `none`; the latter is taken");
+                let reason = format!("`{other}` is neither `gzip` nor `none`; `none` is used");
                 self.problem(&name, reason);
                 false
             }
@@ -276,7 +269,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A receiver that must not be spoken to without a certificate is not spoken to.
+    /// `None` if a configured certificate cannot be used: then nothing is sent.
     fn tls(&self, signal: Signal) -> Option<ClientTls> {
         let file = |what| {
             let named = self.of_signal(signal, what);
@@ -284,7 +277,8 @@ impl Reader<'_> {
         };
         let (certificate, key) = (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY"));
         if certificate.is_some() != key.is_some() {
-            let reason = "goes with OTEL_EXPORTER_OTLP_CLIENT_KEY; nothing is sent with one alone";
+            let reason = "requires OTEL_EXPORTER_OTLP_CLIENT_KEY, and vice versa; nothing is sent \
+                with only one of them";
             self.problem("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", reason);
             return None;
         }
@@ -303,7 +297,7 @@ impl Reader<'_> {
             Ok(milliseconds) if milliseconds > 0 => Duration::from_millis(milliseconds),
             _ => {
                 let taken = default.as_millis();
-                let reason = format!("`{value}` is no number of milliseconds; {taken} is taken");
+                let reason = format!("`{value}` is not a number of milliseconds; {taken} is used");
                 self.problem(&name, reason);
                 default
             }
@@ -315,17 +309,17 @@ impl Reader<'_> {
         let value = self.text(name).map(|value| value.to_ascii_lowercase());
         match value.as_deref() {
             None | Some("cumulative") => false,
-            // They differ for instruments that there are none of here.
+            // `delta` and `lowmemory` differ only for instruments that tokengauge does not use.
             Some("delta" | "lowmemory") => true,
             Some(other) => {
-                let reason = "is none of `cumulative`, `delta`, `lowmemory`; the first is taken";
+                let reason = "is not `cumulative`, `delta` or `lowmemory`; `cumulative` is used";
                 self.problem(name, format!("`{other}` {reason}"));
                 false
             }
         }
     }
 
-    /// The switch that the conventions have for it; its other values are not of GenAI.
+    /// Whether the conventions' opt-in variable asks for the newest GenAI names.
     fn newest_names(&self) -> bool {
         let named = self
             .text("OTEL_SEMCONV_STABILITY_OPT_IN")
@@ -334,7 +328,7 @@ impl Reader<'_> {
         named.any(|name| name == "gen_ai_latest_experimental")
     }
 
-    /// Baggage travels untouched whatever is named here.
+    /// Whether trace context is propagated. Baggage is always forwarded unchanged.
     fn propagates(&self) -> bool {
         let name = "OTEL_PROPAGATORS";
         let Some(list) = self.text(name) else {
@@ -343,7 +337,7 @@ impl Reader<'_> {
         let named: Vec<_> = list.split(',').map(str::trim).collect();
         let known = ["tracecontext", "baggage", "none"];
         for other in named.iter().filter(|name| !known.contains(name)) {
-            let reason = "is none of `tracecontext`, `baggage`, `none`; it is passed over";
+            let reason = "is not `tracecontext`, `baggage` or `none`; it is ignored";
             self.problem(name, format!("`{other}` {reason}"));
         }
         named.contains(&"tracecontext")
@@ -369,7 +363,6 @@ fn header(member: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((key.trim().to_ascii_lowercase().parse().ok()?, value))
 }
 
-/// Undoes percent-encoding.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());

@@ -1,6 +1,6 @@
-//! A finished call as spans: the agent's call (SERVER), and its child, the request to the
-//! upstream (CLIENT), which receivers show as the LLM call. Only the CLIENT span has
-//! `gen_ai.*`, so that no token is counted twice.
+//! Converts a finished call to spans: the agent's call (SERVER) and its child, the request to the
+//! upstream (CLIENT), which receivers show as the LLM call. Only the CLIENT span has `gen_ai.*`
+//! attributes, so that receivers count no token twice.
 
 use super::conventions::{self as names, Name};
 use crate::export::otlp::Conventions;
@@ -21,7 +21,7 @@ use tokengauge_meter::FinishedCall;
 #[derive(Clone, Debug)]
 pub struct Spans {
     pub conventions: Conventions,
-    /// Whether CLIENT spans carry what Langfuse reads, too.
+    /// Whether CLIENT spans also carry attributes for Langfuse.
     pub langfuse: bool,
     pub scope: InstrumentationScope,
 }
@@ -39,14 +39,12 @@ impl Attributes {
         }
     }
 
-    /// One of the conventions', where the value is known.
     pub(super) fn convention(&mut self, name: Name, value: Option<impl Into<Value>>) {
         if let (Some(name), Some(value)) = (name.by(self.conventions), value) {
             self.list.push(KeyValue::new(name, value));
         }
     }
 
-    /// One of ours, where the value is known.
     pub(super) fn ours(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.list.push(KeyValue::new(name, value));
@@ -55,8 +53,8 @@ impl Attributes {
 }
 
 impl Spans {
-    /// The spans of a call that is traced and sampled. A call that went to no upstream has
-    /// only its own.
+    /// The spans of a call that is traced and sampled. A call without an upstream has only a SERVER
+    /// span.
     pub fn of(&self, finished_call: &FinishedCall) -> Vec<SpanData> {
         let Some(trace) = finished_call.trace.filter(|trace| trace.server.sampled()) else {
             return Vec::new();
@@ -148,7 +146,7 @@ fn parent(context: Option<TraceContext>) -> SpanId {
     context.map_or(SpanId::INVALID, |context| SpanId::from(context.span_id))
 }
 
-/// `{operation} {model}`; the route's where it is no generation.
+/// `{operation} {model}`, or method and route if the call is not a generation.
 fn name(record: &CallRecord) -> String {
     let Some(operation) = names::operation(record) else {
         return format!("call {}", record.route);
@@ -163,15 +161,15 @@ fn name(record: &CallRecord) -> String {
     )
 }
 
-/// The agent's `tracestate`; one that cannot be read is none.
+/// The agent's `tracestate`; empty if it is invalid.
 fn state(finished_call: &FinishedCall) -> TraceState {
     let state = finished_call.trace_state.as_deref();
     let state = state.and_then(|state| TraceState::from_str(state).ok());
     state.unwrap_or_default()
 }
 
-/// When the request went on to the upstream: later than it came by what the proxy took for
-/// the heads, and not after anything that the upstream did.
+/// When the request was forwarded: the time it was received plus the overhead for the heads, but
+/// not after any event of the upstream.
 fn forwarded(finished_call: &FinishedCall) -> Instant {
     let timestamps = &finished_call.timestamps;
     let upstream = [timestamps.connected, timestamps.sent, timestamps.head];
@@ -181,7 +179,7 @@ fn forwarded(finished_call: &FinishedCall) -> Instant {
     forwarded.min(first.unwrap_or(finished_call.ended))
 }
 
-/// An answer of the 4xx is the agent's business: no error of the one who served it.
+/// A 4xx response is an error of the agent, so the SERVER span is not marked as failed.
 fn refused(record: &CallRecord) -> bool {
     let its_own = matches!(record.outcome, Outcome::HttpError | Outcome::Rejected);
     its_own
@@ -198,14 +196,12 @@ fn status(record: &CallRecord, failed: bool) -> Status {
     }
 }
 
-/// What is known of the exchange.
 fn http(attributes: &mut Attributes, record: &CallRecord) {
     let method = record.method.as_deref().map(names::method);
     attributes.convention(names::METHOD, method.map(str::to_owned));
     attributes.convention(names::STATUS_CODE, record.status.map(i64::from));
 }
 
-/// What is known of the call as a whole.
 fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let record = &finished_call.record;
     attributes.ours("tokengauge.call.id", Some(record.id.clone()));
@@ -311,13 +307,11 @@ fn asked(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.convention(names::OPENAI_REQUEST_TIER, tier);
 }
 
-/// Texts as an array; nothing where there are none.
 fn texts(all: &[String]) -> Option<Value> {
     let all: Vec<StringValue> = all.iter().cloned().map(Into::into).collect();
     (!all.is_empty()).then_some(Value::Array(Array::String(all)))
 }
 
-/// What Langfuse reads under names that are not the conventions'.
 fn of_langfuse(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("gen_ai.usage.cost", finished_call.record.cost_usd);
     let first = finished_call.timestamps.first_token;
@@ -326,8 +320,8 @@ fn of_langfuse(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("langfuse.observation.completion_start_time", first);
 }
 
-/// Where the time went, in seconds. Together they are the call's duration: a call that ended
-/// early has its rest in the phase that it did not get through.
+/// Adds the duration of each phase in seconds; their sum is the duration of the call. A call that
+/// ended early has the remaining time in the phase in which it ended.
 fn phases(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let timestamps = &finished_call.timestamps;
     let answered = timestamps.first_token.or(timestamps.head);
@@ -362,8 +356,8 @@ fn phases(attributes: &mut Attributes, finished_call: &FinishedCall) {
     );
 }
 
-/// `first_token`, `first_answer`, and a `stall` for each gap that was kept; the others are
-/// counted as dropped.
+/// The events `first_token`, `first_answer`, and a `stall` for each gap that was kept. Other gaps
+/// are counted as dropped.
 fn events(finished_call: &FinishedCall) -> SpanEvents {
     let timestamps = &finished_call.timestamps;
     let event = |name: &'static str, at: Instant, attributes: Vec<KeyValue>| {

@@ -1,4 +1,4 @@
-//! Exports calls as spans: the sampling of calls, and the queue.
+//! Exports calls as spans: sampling and the queue.
 
 use super::client::Client;
 use super::conventions;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokengauge_core::trace::{CallTrace, TraceContext, Tracer};
 use tokengauge_meter::{FinishedCall, Subscriber};
 
-/// The samplers of the specification; another name means the first.
+/// The samplers of the specification; an unknown name selects the first.
 const SAMPLERS: [&str; 6] = [
     "parentbased_always_on",
     "always_on",
@@ -31,7 +31,6 @@ const SAMPLERS: [&str; 6] = [
     "parentbased_traceidratio",
 ];
 
-/// Sends the spans of finished calls.
 #[derive(Debug)]
 pub struct Traces {
     spans: Spans,
@@ -41,10 +40,10 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the thread that sends. Its queue is that of `OTEL_BSP_*`.
+    /// Starts the thread that sends. `OTEL_BSP_*` sets its queue.
     ///
     /// # Errors
-    /// When the exporter cannot be made.
+    /// If the exporter cannot be created.
     pub fn start(
         client: Client,
         losses: Arc<Losses>,
@@ -74,8 +73,8 @@ impl Traces {
         }))
     }
 
-    /// Sends what waits, within `timeout`, and ends the thread. Says whether all of it
-    /// arrived; what did not is counted.
+    /// Sends queued spans within `timeout`, and ends the thread. Returns whether all were
+    /// delivered, and counts the rest as lost.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         self.client.close();
         let ended = self.processor.shutdown_with_timeout(timeout).is_ok();
@@ -94,7 +93,7 @@ impl Subscriber for Traces {
     }
 }
 
-/// Lets the gate know what left.
+/// An exporter that tells the gate how many items have left the queue.
 #[derive(Debug)]
 struct Counted {
     exporter: opentelemetry_otlp::SpanExporter,
@@ -114,8 +113,8 @@ impl SpanExporter for Counted {
     }
 }
 
-/// Gives calls their spans, sampled as `OTEL_TRACES_SAMPLER` says. `propagates` is whether
-/// the agent's trace is continued and the upstream informed.
+/// Creates the spans of calls, sampled as `OTEL_TRACES_SAMPLER` says. `propagates` says whether the
+/// agent's trace is continued and passed to the upstream.
 pub fn tracer(propagates: bool) -> Arc<Tracer> {
     if let Ok(name) = std::env::var("OTEL_TRACES_SAMPLER")
         && !name.is_empty()
@@ -123,7 +122,7 @@ pub fn tracer(propagates: bool) -> Arc<Tracer> {
     {
         tracing::warn!(
             name,
-            "OTEL_TRACES_SAMPLER is unknown; {} is taken",
+            "OTEL_TRACES_SAMPLER names an unknown sampler; {} is used",
             SAMPLERS[0]
         );
     }

@@ -1,4 +1,4 @@
-//! A second opinion of `/metrics`: the same cells, written by `metrics-exporter-prometheus` and by us.
+//! Compares our exposition of cells with `metrics-exporter-prometheus`.
 
 use super::*;
 use crate::export::text::{Format, render};
@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// Values by name and labels.
 type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
 
-/// Writes every metric of the table, with these values of its labels, in both ways: ours first.
+/// Writes every metric of the table with these label values in both ways, ours first.
 fn rendered(label_values: &[&str]) -> [String; 2] {
     let ours = Registry::new(&[]);
     let mut builder = PrometheusBuilder::new();
@@ -61,7 +60,6 @@ fn rendered(label_values: &[&str]) -> [String; 2] {
     [ours, theirs.handle().render()]
 }
 
-/// Reads Prometheus text.
 fn samples(text: &str) -> Samples {
     let lines = text.lines().filter(|line| !line.is_empty());
     let lines = lines.filter(|line| !line.starts_with('#'));
@@ -126,7 +124,8 @@ fn the_exporter_of_metrics_writes_the_same_samples() {
     );
 }
 
-/// Why the exposition is our own. When this fails, the exporter is repaired, and may be used.
+/// The exporter's bug that makes our own exposition necessary. If this test fails, the bug is fixed
+/// and the exporter may be used.
 #[test]
 fn the_exporter_of_metrics_writes_one_and_two_backslashes_alike() {
     let values = [r"a\b", r"a\\b"];
