@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use tokengauge_core::call::{CallRecord, CostUnavailable, Outcome, TpsUnavailable};
 use tokengauge_core::dimension::{DIMENSIONS, FILTERS};
 use tokengauge_net::tls::ClientTls;
-use tokengauge_sink::clickhouse::{ClickHouse, create_table};
+use tokengauge_sink::clickhouse::ClickHouse;
+use tokengauge_sink::clickhouse_schema::Schema;
 use tokengauge_sink::{ClickHouseSettings, Origin, Secret, Sink, WarehouseUrl};
 use tokengauge_store::columns::values;
 use tokengauge_store::history::{self, TimedCall};
@@ -51,8 +52,8 @@ impl Engines {
             record.user = (random.below(5) > 0).then(|| format!("user-{}", random.below(6)));
             record.key_hash = (random.below(3) > 0).then(|| format!("key-{}", random.below(3)));
             if record.cost_usd.is_none() {
-                record.cost_unavailable =
-                    Some(random.of(&[CostUnavailable::NoPrice, CostUnavailable::UnknownUsage]));
+                let reasons = [CostUnavailable::NoPrice, CostUnavailable::NoTokens];
+                record.cost_unavailable = Some(reasons[random.below(2) as usize]);
             }
         }
         // Starts a millisecond apart, so that every engine has them in one order.
@@ -139,10 +140,14 @@ async fn insert(table: &str, rows: Vec<Vec<tokengauge_store::columns::Value>>) {
         timeout: Duration::from_secs(30),
     };
     let client = ClickHouse::new(settings, &Origin::default()).expect("usable");
-    client
-        .run(&create_table("default", table))
-        .await
-        .expect("a table");
+    let schema = Schema {
+        database: "default".to_owned(),
+        table: table.to_owned(),
+        ..Schema::default()
+    };
+    for statement in schema.statements() {
+        client.run(&statement).await.expect("a table");
+    }
     for size in [rows.len().div_ceil(3), 97] {
         for batch in rows.chunks(size) {
             client.send(batch).await.expect("stored");
@@ -423,7 +428,7 @@ fn distributions(engines: &Engines) {
 /// Calls, mean and median of every signal and bucket. Sessions have other numbers in each engine.
 fn figures(
     all: &Distributions,
-) -> BTreeMap<String, (u64, Option<f64>, BTreeMap<&str, Option<f64>>)> {
+) -> BTreeMap<String, (u64, Option<f64>, BTreeMap<&'static str, Option<f64>>)> {
     let signals = Signal::ALL.into_iter();
     let signals = signals.filter(|signal| *signal != Signal::Session);
     let buckets = signals.flat_map(|signal| {

@@ -12,9 +12,7 @@ use std::time::{Instant, SystemTime};
 use tokengauge_accounting::cost::Prices;
 use tokengauge_admin::{CallSource, EventBus, FleetServices, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
-use tokengauge_fleet::{
-    Fleet, FleetSettings, MAX_PODS, ObjectiveSource,
-};
+use tokengauge_fleet::{Fleet, FleetSettings, MAX_PODS, ObjectiveSource};
 use tokengauge_net::tls::ClientTls;
 use tokengauge_process::operators::{self, Operators};
 use tokengauge_process::output;

@@ -29,8 +29,8 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_process::{Fatal, output};
-use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::Dimension;
+use tokengauge_store::stored_calls::StoredCalls;
 use user_names::UserNames;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -147,9 +147,14 @@ impl Calls {
     fn each(&self, mut take: impl FnMut(&CallRecord)) -> Result<(), Error> {
         let (since, until) = self.time;
         let since = super::warehouse::since(&self.args.warehouse, since);
-        source::each_call((&self.args, self.stored.as_ref()), since, until, &mut |call| {
-            take(&self.users.named(call));
-        })
+        source::each_call(
+            (&self.args, self.stored.as_ref()),
+            since,
+            until,
+            &mut |call| {
+                take(&self.users.named(call));
+            },
+        )
     }
 }
 

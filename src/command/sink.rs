@@ -12,11 +12,12 @@ use tokengauge_core::time::Timestamp;
 use tokengauge_process::Fatal;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
-use tokengauge_store::query::{Filter, Paging};
-use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
+use tokengauge_sink::clickhouse::ClickHouse;
+use tokengauge_sink::clickhouse_schema::Schema;
 use tokengauge_sink::{
     AnySink, ClickHouseSettings, Location, Replayed, SendError, SinkKind, SinkSettings, replay,
 };
+use tokengauge_store::query::{Filter, Paging};
 
 pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
     match command {
@@ -63,8 +64,13 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
         return Err(SinkCommandError::NoTable(origin).into());
     }
     for settings in tables {
-        let (database, table) = (&settings.database, &settings.table);
-        let statements = [create_table(database, table), add_columns(database, table)];
+        let schema = Schema {
+            database: settings.database.clone(),
+            table: settings.table.clone(),
+            cluster: args.cluster.clone(),
+            keep: args.keep,
+        };
+        let statements = schema.statements();
         output::print(&format!("{};\n", statements.join(";\n\n")))?;
         if args.apply {
             apply(settings, &statements)?;

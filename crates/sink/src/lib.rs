@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod clickhouse;
+pub mod clickhouse_schema;
 mod delivery;
 mod http_service;
 mod s3;
