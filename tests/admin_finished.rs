@@ -469,7 +469,7 @@ async fn a_call_has_an_address() {
     let unknown = "/api/v1/calls/018bcfe5-6800-7000-8000-000000000000";
     let (status, message) = problem(&server, unknown).await;
     assert!(
-        status == 404 && message.contains("no finished call"),
+        status == 404 && message.contains("no stored call has this id"),
         "{message}"
     );
     let (status, message) = problem(&server, "/api/v1/calls/7").await;

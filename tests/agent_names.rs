@@ -124,7 +124,7 @@ fn a_name_that_cannot_be_given_is_refused_and_a_key_is_not_repeated() {
         ("name = \"a\"\nhost = \"h\"", "unknown field `host`"),
         (
             &format!("name = \"a\"\nkey = \"{KEY}\""),
-            "never the key itself",
+            "not the key itself",
         ),
     ] {
         let problem = problem(agent);

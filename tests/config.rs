@@ -276,7 +276,7 @@ fn places_of_attribution_are_read_and_secrets_and_conversations_are_none() {
             "session_paths = [\"messages.content\"]",
             "leads into the conversation",
         ),
-        ("session_paths = [\"a..b\"]", "a name in it is empty"),
+        ("session_paths = [\"a..b\"]", "one of its names is empty"),
     ] {
         let (_, key, message) = only_problem(&format!("{GOOD}\n[attribution]\n{line}\n"));
         assert_eq!(key, line.split(' ').next().expect("a key"));

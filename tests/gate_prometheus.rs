@@ -151,7 +151,7 @@ async fn errors_of_credentials_do_not_show_them() {
             &bearer,
             user.to_vec(),
             vec![TOKEN],
-            "there is no password: name a file with --prometheus-password-file",
+            "there is no password; name a file with --prometheus-password-file",
         ),
         (
             &bearer,

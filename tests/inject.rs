@@ -375,7 +375,7 @@ fn misspelt_annotations_are_refused_with_a_suggestion() {
             json!({ "port": "8000" }),
             "8000 may be in use already (spec.containers[researcher].ports[http].containerPort)",
         ),
-        (json!({ "slo": "chatty" }), "is no preset"),
+        (json!({ "slo": "chatty" }), "is not a preset"),
         (json!({ "slo.fast": "ttft.at_most = 5" }), "annotations"),
         (
             json!({ "slo.fast": "x }\n[[upstream]" }),

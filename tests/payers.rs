@@ -558,7 +558,7 @@ fn a_payer_that_cannot_be_is_refused_and_a_key_is_not_repeated() {
         ),
         (
             &format!("[[payer]]\nteam = \"a\"\nkeys = [\"{SEARCH}\"]"),
-            "never the key itself",
+            "not the key itself",
         ),
     ] {
         let problem = problem(table);

@@ -120,7 +120,7 @@ fn what_cannot_be_measured_is_named() {
         (
             "first-token\n  timeWindow",
             "nothing\n  timeWindow",
-            "no thresholdMetric",
+            "neither a thresholdMetric",
         ),
     ] {
         let text = THEIRS.replacen(from, to, 1);
