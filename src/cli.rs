@@ -26,7 +26,7 @@ use tokengauge_config::environment::*;
 use tokengauge_core::call::Dialect;
 use tokengauge_inject::settings::NativeSidecar;
 use tokengauge_net::address;
-use tokengauge_store::ledger;
+use tokengauge_store::export;
 
 pub use annotate::*;
 pub use bench::*;

@@ -10,6 +10,7 @@ use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_drift::{MAX_SERIES, Settings, evaluate};
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -298,9 +299,9 @@ async fn more_series_than_are_evaluated_are_counted() {
         (MAX_SERIES, &4.into())
     );
 
-    let reader = Reader::new(&folder.ledger(), Instant::now);
+    let calls = StoredCalls::from(Reader::new(&folder.ledger(), Instant::now));
     let none =
-        evaluate(&reader, &Settings::new("all"), SystemTime::now(), &|| false).expect("an answer");
+        evaluate(&calls, &Settings::new("all"), SystemTime::now(), &|| false).expect("an answer");
     assert_eq!((none.series.len(), none.series_left_out), (0, 24));
 }
 

@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::warehouse::{FakeWarehouse, Fault};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,14 +23,26 @@ struct Fixture {
     folder: TempDir,
     engine: Sim,
     warehouse: FakeWarehouse,
+    /// The address of the warehouse: the one above, or a real ClickHouse.
+    address: SocketAddr,
 }
 
 impl Fixture {
     async fn new() -> Fixture {
+        let warehouse = FakeWarehouse::start().await;
         Fixture {
             folder: tempfile::tempdir().expect("a folder"),
             engine: sim::start("ttft=5ms,gap=1ms,tokens=12,usage=on").await,
-            warehouse: FakeWarehouse::start().await,
+            address: warehouse.address,
+            warehouse,
+        }
+    }
+
+    /// With the ClickHouse that `tests/real/test_fleet_questions.py` starts.
+    async fn with_clickhouse() -> Fixture {
+        Fixture {
+            address: clickhouse(),
+            ..Fixture::new().await
         }
     }
 
@@ -40,7 +53,7 @@ impl Fixture {
              [[upstream]]\nname = \"engine\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"engine\"\n\
              [[slo]]\nname = \"fast\"\nobjective = 0.9\nwindow = \"30d\"\nttft.at_most = \"1ms\"\n\
              [[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\nbatch_wait = \"100ms\"\ntimeout = \"1s\"\n",
-            self.engine.address, self.warehouse.address,
+            self.engine.address, self.address,
         );
         std::fs::write(&path, text).expect("written");
         path
@@ -59,8 +72,8 @@ impl Fixture {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command
             .arg("fleet")
-            .args(["--store", &format!("http://{}", self.warehouse.address)]);
-        command.args(["--since", "1d", "--listen", "127.0.0.1:0"]);
+            .args(["--store", &format!("http://{}", self.address)]);
+        command.args(["--listen", "127.0.0.1:0"]);
         if !pods.is_empty() {
             let pods: Vec<_> = pods.iter().map(SocketAddr::to_string).collect();
             command.args(["--pods", &pods.join(",")]);
@@ -75,6 +88,14 @@ impl Fixture {
         let (status, _) = post(self.warehouse.address, target, &[], &lines).await;
         assert_eq!(status, 200);
     }
+}
+
+/// The address of a real ClickHouse.
+pub fn clickhouse() -> SocketAddr {
+    let address = std::env::var("TOKENGAUGE_CLICKHOUSE");
+    let address = address
+        .expect("TOKENGAUGE_CLICKHOUSE=HOST:PORT, as tests/real/test_fleet_questions.py sets it");
+    address.parse().expect("an address")
 }
 
 async fn post(
@@ -147,9 +168,10 @@ fn state_of<'a>(pods: &'a Value, name: &str) -> &'a str {
     pod.map_or("missing", |pod| pod["state"].as_str().expect("a state"))
 }
 
+#[ignore = "needs ClickHouse: make real PART=stores"]
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_all_pods_are_together_and_filters_tell_them_apart() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::with_clickhouse().await;
     let one = fixture.pod("agent-1", "left", "").await;
     let two = fixture.pod("agent-2", "right", "").await;
     let fleet = fixture.fleet(&[one.admin, two.admin], &[]).await;
@@ -258,16 +280,17 @@ async fn as_documented(fleet: &Process) {
     }
 }
 
+#[ignore = "needs ClickHouse: make real PART=stores"]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_use_of_a_key_is_summed_over_all_pods() {
     const KEY: &str = "sk-of-a-fleet-0123456789";
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::with_clickhouse().await;
     let own_use = "own_use = true";
     let one = fixture.pod("agent-1", "left", own_use).await;
     let two = fixture.pod("agent-2", "right", own_use).await;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
-    command.args(["fleet", "--since", "1d", "--listen", "127.0.0.1:0"]);
-    command.args(["--store", &format!("http://{}", fixture.warehouse.address)]);
+    command.args(["fleet", "--listen", "127.0.0.1:0"]);
+    command.args(["--store", &format!("http://{}", fixture.address)]);
     command.arg("--config").arg(fixture.config(own_use));
     let fleet = Process::start_by(command).await;
     let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "hello"}]});
@@ -403,11 +426,9 @@ async fn a_finished_call_is_told_at_once_with_its_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
+async fn a_warehouse_that_is_away_is_named_and_answers_again() {
     let fixture = Fixture::new().await;
-    let folder = fixture.folder.path().join("state");
-    let state = ["--state-dir", folder.to_str().expect("UTF-8")];
-    let fleet = fixture.fleet(&[], &state).await;
+    let fleet = fixture.fleet(&[], &[]).await;
     fixture.insert(&rows(3, Duration::from_secs(30), 1)).await;
     until(&fleet, "calls", |calls| list(calls, "calls").len() == 3).await;
     fixture.warehouse.fault(Fault::Reset, usize::MAX);
@@ -421,37 +442,29 @@ async fn a_store_that_was_away_is_caught_up_with_whatever_the_calls_are_from() {
     let metrics = fleet.metrics().await;
     assert_eq!(metrics["tokengauge_fleet_store_up"], 0.0);
     assert!(metrics["tokengauge_fleet_store_failures_total"] >= 1.0);
+    let response = fetch(fleet.admin, "/api/v1/calls").await;
     assert_eq!(
-        list(&get(&fleet, "calls").await, "calls").len(),
-        3,
-        "what is known is still shown"
+        response.status, 503,
+        "nothing is shown instead of something wrong"
+    );
+    assert!(
+        response.body.contains("cannot be reached"),
+        "{}",
+        response.body
     );
     fixture.warehouse.fault(Fault::Reset, 0);
-    // Some rows arrive hours late, one later than the fleet reads back.
+    // Rows that arrive hours late are there at once.
     fixture
         .insert(&rows(40, Duration::from_secs(5 * 3600), 100))
         .await;
-    fixture
-        .insert(&rows(1, Duration::from_secs(40 * 3600), 200))
-        .await;
-    fixture.insert(&rows(2, Duration::from_secs(1), 300)).await;
     until(&fleet, "pods", |pods| {
-        pods["store"]["calls"] == 45 && pods["store"]["state"] == "following"
+        pods["store"]["calls"] == 43 && pods["store"]["state"] == "following"
     })
     .await;
     assert_eq!(
         list(&get(&fleet, "calls?limit=1000").await, "calls").len(),
-        45
+        43
     );
-    fleet.signal(Signal::TERM);
-    assert!(fleet.ended().await.success());
-    // A new process has the calls in its folder and reads no call twice.
-    let fleet = fixture.fleet(&[], &state).await;
-    until(&fleet, "pods", |pods| pods["store"]["state"] == "following").await;
-    let pods = get(&fleet, "pods").await;
-    assert_eq!(pods["store"]["calls"], 0, "none is new");
-    let groups = get(&fleet, "groups").await;
-    assert_eq!(groups["groups"][0]["calls"], 45);
 }
 
 /// Rows of `count` calls that began `ago`, one second apart; their ids begin with `first`.
@@ -474,34 +487,6 @@ fn rows(count: u64, ago: Duration, first: u64) -> Vec<Value> {
         })
     };
     (0..count).map(row).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
-    let fixture = Fixture::new().await;
-    let pod = fixture.pod("agent-1", "agents", "").await;
-    chat(&pod, "s-1", "").await;
-    let state = fixture.folder.path().join("fleet");
-    let folder = state.to_str().expect("UTF-8");
-    let fleet = fixture.fleet(&[], &["--state-dir", folder]).await;
-    let one = |calls: &Value| list(calls, "calls").len() == 1;
-    until(&fleet, "calls", one).await;
-    for ending in ["", "-wal", "-shm"] {
-        let file = state.join(format!("fleet.sqlite{ending}"));
-        std::fs::remove_file(file).expect("removed");
-    }
-    let end = Instant::now() + TIMEOUT;
-    loop {
-        let response = fetch(fleet.admin, "/api/v1/calls").await;
-        let body = serde_json::from_str(&response.body);
-        if response.status == 200 && one(&body.expect("JSON")) {
-            break;
-        }
-        assert!(Instant::now() < end, "{}", response.body);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    chat(&pod, "s-2", "").await;
-    until(&fleet, "calls", |calls| list(calls, "calls").len() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -661,15 +646,19 @@ async fn a_store_with_many_calls_is_read_page_by_page() {
         let ago = Duration::from_secs(hours * 3600);
         fixture.insert(&rows(STORED, ago, first)).await;
     }
-    let began = Instant::now();
     let fleet = fixture.fleet(&[], &[]).await;
-    let pods = until(&fleet, "pods", |pods| pods["store"]["state"] == "following").await;
-    let lasted = began.elapsed();
-    println!("{} calls read and written in {lasted:?}", 2 * STORED);
-    assert_eq!(pods["store"]["calls"], 2 * STORED);
-    let groups = get(&fleet, "groups").await;
-    assert_eq!(groups["groups"][0]["calls"], 2 * STORED);
-    // The newest calls are read first, and no other call is missing.
+    until(&fleet, "pods", |pods| pods["store"]["calls"] == 2 * STORED).await;
+    let (mut ids, mut cursor) = (BTreeSet::new(), String::new());
+    loop {
+        let page = get(&fleet, &format!("calls?limit=1000{cursor}")).await;
+        let calls = list(&page, "calls").iter();
+        ids.extend(calls.map(|call| call["id"].to_string()));
+        let Some(next) = page["next_cursor"].as_str() else {
+            break;
+        };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(ids.len() as u64, 2 * STORED);
     let newest = get(&fleet, "calls?limit=1").await;
     let last = format!("{:012x}", 2 * STORED);
     assert!(

@@ -123,7 +123,7 @@ fn at(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + BEGIN + Duration::from_millis(ms)
 }
 
-fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
+pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
     let mut records: Vec<_> = Records::new(at(0), every_ms)
         .skip(seed as usize % 500)
         .take(count)

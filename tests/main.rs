@@ -142,6 +142,7 @@ mod tools;
 mod upgrade;
 mod upstream_facts;
 mod warehouse;
+mod warehouse_questions;
 mod wire_any;
 mod wire_dialects;
 mod wire_framing;

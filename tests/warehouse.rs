@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use tokengauge_store::columns::COLUMNS;
 use tokio::net::TcpListener;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,51 +181,55 @@ fn respond(
         return insert(body, state);
     }
     let statement = std::str::from_utf8(body).expect("UTF-8");
-    let rows = selected(statement, state);
-    if let Some(every) = between(statement, "toUnixTimestamp64Milli(started_at), ", ")") {
-        return counted(&rows, every.parse().expect("a number"));
+    if statement.starts_with("DESCRIBE") {
+        let columns = COLUMNS.iter().map(|column| column.name);
+        let columns = ["cluster", "namespace", "pod", "instance"]
+            .into_iter()
+            .chain(columns);
+        return said(
+            200,
+            columns
+                .map(|name| format!("[{name:?}]\n"))
+                .collect::<String>(),
+        );
     }
+    if statement.starts_with("SELECT count() FROM") {
+        return said(200, format!("[{}]\n", state.rows.len()));
+    }
+    // Sums need the real ClickHouse: here there are none.
+    if !statement.contains("SELECT * FROM") {
+        return said(200, "");
+    }
+    let rows = selected(statement, state);
     let lines = rows.iter().map(|row| format!("{row}\n"));
     said(200, lines.collect::<String>())
 }
 
-/// The rows within the time range of a statement and after its cursor, up to its limit.
+/// The rows within the time range of a statement and beyond its cursor, in its order, up to its limit.
 fn selected<'a>(statement: &str, state: &'a WarehouseFiles) -> Vec<&'a Value> {
     let time = |before| between(statement, before, "'");
     let since = time("started_at >= toDateTime64('").unwrap_or_default();
     let until = time("started_at < toDateTime64('").unwrap_or("9");
-    let after = time("(started_at, id) > (toDateTime64('").zip(between(statement, "toUUID('", "'"));
+    let id = between(statement, "toUUID('", "'");
+    let after = time("(started_at, id) > (toDateTime64('").zip(id);
+    let before = time("(started_at, id) < (toDateTime64('").zip(id);
     let limit = between(statement, "LIMIT ", " ").map(|limit| limit.parse().expect("a number"));
-    let rows = state.rows.iter();
-    let meant = rows.filter(|((at, id), _)| {
-        (since..until).contains(&at.as_str())
-            && after.is_none_or(|after| (at.as_str(), id.as_str()) > after)
+    let rows = state.rows.iter().filter(|((at, id), _)| {
+        let key = (at.as_str(), id.as_str());
+        (since..until).contains(&key.0)
+            && after.is_none_or(|after| key > after)
+            && before.is_none_or(|before| key < before)
     });
-    meant
-        .map(|(_, row)| row)
-        .take(limit.unwrap_or(usize::MAX))
-        .collect()
+    let mut rows: Vec<&Value> = rows.map(|(_, row)| row).collect();
+    if statement.contains("ORDER BY started_at DESC") {
+        rows.reverse();
+    }
+    rows.truncate(limit.unwrap_or(usize::MAX));
+    rows
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     text.split_once(before)?.1.split(after).next()
-}
-
-/// Number of rows that began in each interval of `every` milliseconds.
-fn counted(rows: &[&Value], every: u128) -> Response<Full<Bytes>> {
-    let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
-    for row in rows {
-        let at = row["started_at"].as_str().expect("a text");
-        let at = humantime::parse_rfc3339_weak(at).expect("an instant");
-        let at = at
-            .duration_since(std::time::UNIX_EPOCH)
-            .expect("since 1970");
-        *counts.entry(at.as_millis() / every).or_default() += 1;
-    }
-    let lines = counts
-        .iter()
-        .map(|(interval, calls)| format!("{{\"interval_number\":{interval},\"calls\":{calls}}}\n"));
-    said(200, lines.collect::<String>())
 }
 
 fn insert(body: &Bytes, state: &mut WarehouseFiles) -> Response<Full<Bytes>> {

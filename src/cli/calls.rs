@@ -37,13 +37,13 @@ pub enum ExportFormat {
     Mooncake,
 }
 
-impl From<ExportFormat> for ledger::FileFormat {
+impl From<ExportFormat> for export::FileFormat {
     fn from(format: ExportFormat) -> Self {
         match format {
-            ExportFormat::Parquet => ledger::FileFormat::Parquet,
-            ExportFormat::Csv => ledger::FileFormat::Csv,
-            ExportFormat::Jsonl => ledger::FileFormat::Jsonl,
-            ExportFormat::Mooncake => ledger::FileFormat::Mooncake,
+            ExportFormat::Parquet => export::FileFormat::Parquet,
+            ExportFormat::Csv => export::FileFormat::Csv,
+            ExportFormat::Jsonl => export::FileFormat::Jsonl,
+            ExportFormat::Mooncake => export::FileFormat::Mooncake,
         }
     }
 }

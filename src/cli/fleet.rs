@@ -11,9 +11,6 @@ pub struct FleetArgs {
     /// password is read from $CLICKHOUSE_PASSWORD
     #[arg(id = "store", long = "store", value_name = "URL")]
     pub warehouse: WarehouseUrl,
-    /// Age of the oldest calls that are read from the table at the start
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = since)]
-    pub since: std::time::Duration,
     /// Comma-separated admin addresses of the pods, HOST:PORT or https://HOST:PORT. If a name resolves to several
     /// addresses, such as a headless Service, all of them are used
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
@@ -37,14 +34,10 @@ pub struct FleetArgs {
     /// File with the token of this admin address, overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Keep the calls in this folder [default: a temporary folder, filled again after a restart]
-    #[arg(long, value_name = "DIR")]
+    /// Without effect since 0.3: questions are answered by the warehouse itself.
+    #[arg(long, hide = true)]
+    pub since: Option<String>,
+    /// Without effect since 0.3: no calls are copied.
+    #[arg(long, hide = true)]
     pub state_dir: Option<PathBuf>,
-}
-
-/// Parses a duration from one minute to 400 days.
-fn since(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
-    let given = humantime::parse_duration(text).ok();
-    let given = given.filter(|given| (60..=400 * 86_400).contains(&given.as_secs()));
-    given.ok_or_else(|| "must be a duration from 1m to 400d, such as 7d".into())
 }

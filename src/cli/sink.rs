@@ -25,6 +25,12 @@ pub struct DdlArgs {
     /// Also run the statements. The user of the sink needs the permission
     #[arg(long)]
     pub apply: bool,
+    /// Make a replicated table on every host of this cluster, and a Distributed table over them, which sinks write to
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Delete calls that are older, such as 90d [default: keep all]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub keep: Option<std::time::Duration>,
 }
 
 /// Options of `export sink status`.

@@ -9,26 +9,18 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{DriftArgs, DriftFormat};
 use page::Page;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokengauge_admin::Drifts;
 use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
+use tokengauge_store::stored_calls::StoredCalls;
 
 const DEFAULT_NAME: &str = "all";
-/// The default age of calls from a warehouse: the default reference and window, plus the time for seasonality.
-const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
-    let mut args = args.clone();
-    let _copy = super::warehouse::read(
-        &args.warehouse,
-        Some(SystemTime::now() - STORE_READS),
-        &mut args.ledger,
-    )?;
-    let args = &args;
-    let mut response = match &args.ledger {
-        Some(path) => of_ledger(args, path)?,
+    let stored = super::warehouse::stored(&args.warehouse, args.ledger.as_deref())?;
+    let mut response = match &stored {
+        Some(calls) => of_calls(args, calls)?,
         None => of_proxy(args)?,
     };
     if let Some(name) = &args.name {
@@ -59,7 +51,7 @@ fn verdict(response: &Drifts) -> Result<(), Error> {
     }
 }
 
-fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
+fn of_calls(args: &DriftArgs, calls: &StoredCalls) -> Result<Drifts, Error> {
     let now = SystemTime::now();
     let at = args.at.map_or(now, |at| at.before(now));
     let (config, _) = super::load(&args.config)?;
@@ -67,11 +59,10 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
     if settings.is_empty() {
         settings.push(Settings::new(DEFAULT_NAME));
     }
-    let reader = super::reader(path);
     let entries: Result<Vec<Entry>, _> = settings
         .iter()
         .filter(|one| args.name.as_deref().is_none_or(|name| *one.name == *name))
-        .map(|one| evaluate(&reader, one, at, &|| true))
+        .map(|one| evaluate(calls, one, at, &|| true))
         .collect::<Result<_, _>>();
     Ok(Drifts {
         evaluated_at: Some(Timestamp::seconds(at)),

@@ -4,7 +4,6 @@ use http::Uri;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
-use tokengauge_fleet::FollowerError;
 use tokengauge_process::Fatal;
 
 pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
@@ -18,8 +17,6 @@ pub(super) enum CommandError {
         "{0} has not evaluated drift yet, or has no [[drift]] in its configuration; to evaluate a ledger file instead, use --ledger FILE"
     )]
     DriftNotEvaluated(String),
-    #[error(transparent)]
-    Follower(#[from] FollowerError),
     #[error("{0}")]
     GateFailed(String),
     #[error(

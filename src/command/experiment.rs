@@ -8,18 +8,18 @@ use super::api_client::{self, Proxy};
 use super::error::CommandError;
 use crate::Error;
 use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
-use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
 use tokengauge_process::output;
 use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
+use tokengauge_store::stored_calls::StoredCalls;
 
 pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
-    let mut args = args.clone();
-    let _copy = super::warehouse::read(&args.warehouse, None, &mut args.ledger)?;
-    let args = &args;
-    let report = match &args.ledger {
-        Some(path) => of_ledger(path, args)?,
+    if let (None, Some(path)) = (&args.warehouse.url, &args.ledger) {
+        super::existing_reader(path)?;
+    }
+    let report = match super::warehouse::stored(&args.warehouse, args.ledger.as_deref())? {
+        Some(calls) => of_calls(&calls, args)?,
         None => of_proxy(args)?,
     };
     if report.arms.iter().all(|arm| arm.units == 0) {
@@ -39,15 +39,14 @@ fn of_proxy(args: &ExperimentArgs) -> Result<Report, Error> {
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
-fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
+fn of_calls(calls: &StoredCalls, args: &ExperimentArgs) -> Result<Report, Error> {
     let experiment = configured(args)?;
-    let reader = super::existing_reader(path)?;
     let query = UnitQuery {
         experiment: experiment.name.clone(),
         unit: experiment.unit,
         ..UnitQuery::default()
     };
-    let found = reader.experiment_units(&query)?;
+    let found = calls.experiment_units(&query)?;
     let observed = Observed::of(&found, experiment.unit, &experiment.rules);
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }

@@ -9,18 +9,21 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tokengauge_files::private as private_file;
 use tokengauge_process::{SystemError, output};
-use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, export as write};
+use tokengauge_store::export::{ExportError, ExportOptions, FileFormat, export as write};
+use tokengauge_store::stored_calls::StoredCalls;
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
-    let mut args = args.clone();
     let since = args.since.map(|since| since.before(now));
     let until = args.until.map(|until| until.before(now));
     super::in_order(since, until)?;
-    let _copy = super::warehouse::read(&args.warehouse, since, &mut args.ledger)?;
-    let path = ledger(&args)?;
+    let path = match args.warehouse.url {
+        Some(_) => None,
+        None => Some(ledger(args)?),
+    };
+    let calls = super::warehouse::stored(&args.warehouse, path.as_deref())?;
     let options = ExportOptions {
-        since,
+        since: super::warehouse::since(&args.warehouse, since),
         until,
         format: args.format.into(),
         spreadsheet: args.spreadsheet,
@@ -40,8 +43,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         None => Progress::beside_output("export"),
     };
     let output = Box::new(Counted::new(output, progress));
-    let reader = super::reader(&path);
-    match write(&reader, &options, output) {
+    let Some(calls) = calls else { return Ok(()) };
+    match write(&calls, &options, output) {
         Ok(calls) => {
             output::note(&format!("{calls} calls"));
             Ok(())
@@ -51,7 +54,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     }
 }
 
-pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64, Error> {
+/// Writes the calls since `since` as a trace to `file`; returns how many.
+pub(super) fn trace(calls: &StoredCalls, since: SystemTime, file: &Path) -> Result<u64, Error> {
     let output = private_file::create(file).map_err(SystemError::write(file))?;
     let options = ExportOptions {
         since: Some(since),
@@ -59,8 +63,7 @@ pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64
         format: FileFormat::Mooncake,
         spreadsheet: false,
     };
-    let reader = super::reader(ledger);
-    Ok(write(&reader, &options, Box::new(output))?)
+    Ok(write(calls, &options, Box::new(output))?)
 }
 
 fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {

@@ -7,28 +7,20 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, FleetArgs};
 use arc_swap::ArcSwap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tempfile::TempDir;
 use tokengauge_accounting::cost::Prices;
 use tokengauge_admin::{CallSource, EventBus, FleetServices, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
-use tokengauge_fleet::{
-    Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
-};
+use tokengauge_fleet::{Fleet, FleetSettings, MAX_PODS, ObjectiveSource};
 use tokengauge_net::tls::ClientTls;
-use tokengauge_process::ledger::work_clock;
 use tokengauge_process::operators::{self, Operators};
-use tokengauge_process::{SystemError, output};
+use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokengauge_sink::Secret;
-use tokengauge_store::ledger::{Limits, Reader};
+use tokengauge_store::stored_calls::StoredCalls;
+use tokengauge_store::warehouse::Warehouse;
 use tokengauge_telemetry::export::prometheus::Prometheus;
-use tokio::runtime::Builder;
-
-/// The name of the ledger file, which differs from a proxy's, so that both can share a `state_dir`.
-const FILE: &str = "fleet.sqlite";
 
 pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     let config = config(&args)?;
@@ -37,10 +29,13 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     tokengauge_process::signals::watch(shutdown.clone())?;
     let event_bus = EventBus::new();
     let fleet = start_fleet(&args, &event_bus);
-    let (path, _temporary) = ledger(&args, &config)?;
-    let services = services(&config, &fleet, event_bus, &path);
+    let warehouse = args.warehouse.open();
+    let warehouse =
+        warehouse.map_err(|error| CommandError::refused(args.warehouse.address(), error))?;
+    let warehouse = Arc::new(warehouse);
+    let services = services(&config, &fleet, event_bus, &warehouse);
     let operators = Operators::bind(&config, &services.prometheus)?;
-    follow_warehouse(&args, &config, &fleet, path)?;
+    tokio::spawn(Arc::clone(&fleet).watch_warehouse(warehouse));
     tokio::spawn(Arc::clone(&fleet).follow_pods());
     if let Some(address) = &args.prometheus {
         let rules = prometheus::Rules::new(address, &args.credentials, &config.slos)?;
@@ -88,50 +83,12 @@ fn start_fleet(args: &FleetArgs, event_bus: &Arc<EventBus>) -> Arc<Fleet> {
     Fleet::new(settings, args.warehouse.address(), objectives)
 }
 
-/// Returns the ledger file. If no folder is configured, also returns the temporary folder that is deleted with it.
-fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>), SystemError> {
-    if let Some(folder) = args.state_dir.as_ref().or(config.state_dir.as_ref()) {
-        return Ok((folder.join(FILE), None));
-    }
-    let folder =
-        tempfile::tempdir().map_err(|error| SystemError::Task("make a temporary folder", error))?;
-    Ok((folder.path().join(FILE), Some(folder)))
-}
-
-/// Follows the warehouse on a separate thread, because it writes to disk.
-fn follow_warehouse(
-    args: &FleetArgs,
-    config: &Config,
-    fleet: &Arc<Fleet>,
-    path: PathBuf,
-) -> Result<(), Error> {
-    let kept = config.ledger.clone();
-    let kept = kept.unwrap_or_else(|| tokengauge_config::Ledger::new(path.clone()));
-    let settings = FollowerSettings {
-        url: args.warehouse.clone(),
-        ledger: path,
-        limits: Limits {
-            // Calls are kept at least for the period that is read at the start.
-            age: kept.retention_age.max(args.since),
-            bytes: kept.retention_bytes,
-        },
-        since: args.since,
-    };
-    let follower = Follower::new(settings, fleet).map_err(CommandError::from)?;
-    let failed = |error| SystemError::Task("start a thread", error);
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let thread = std::thread::Builder::new().name("store".into());
-    let run = move || runtime.block_on(follower.run());
-    thread.spawn(run).map_err(failed)?;
-    Ok(())
-}
-
+/// What the address answers from.
 fn services(
     config: &Config,
     fleet: &Arc<Fleet>,
     event_bus: Arc<EventBus>,
-    ledger: &Path,
+    warehouse: &Arc<Warehouse>,
 ) -> Services {
     let prometheus = Prometheus::new(&[], &config.measure);
     metrics::install(&prometheus, fleet);
@@ -151,7 +108,7 @@ fn services(
     };
     Services {
         live: Arc::new(live),
-        call_source: CallSource::Ledger(Reader::new(ledger, work_clock)),
+        call_source: CallSource::Stored(StoredCalls::Warehouse(Arc::clone(warehouse))),
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),

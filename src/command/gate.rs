@@ -8,23 +8,20 @@ use tokengauge_core::time::rfc3339_millis;
 
 use super::api_client::{self, Proxy};
 use super::error::CommandError;
-use super::{existing_reader, json};
+use super::json;
 use crate::Error;
 use crate::cli::{GateArgs, GateFormat};
-use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_files::audit;
 use tokengauge_gate::{Asked, Gate, GateVerdict, Plan, Report, evaluate_calls};
 use tokengauge_process::{SystemError, output};
+use tokengauge_store::stored_calls::StoredCalls;
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
-    let mut args = args.clone();
-    let _copy = super::warehouse::read(
-        &args.warehouse,
-        args.since.map(|since| since.before(SystemTime::now())),
-        &mut args.ledger,
-    )?;
-    let args = &args;
+    if let (None, Some(path)) = (&args.warehouse.url, &args.ledger) {
+        super::existing_reader(path)?;
+    }
+    let calls = super::warehouse::stored(&args.warehouse, args.ledger.as_deref())?;
     if let Some(manifest) = args.emit {
         let (gate, _) = configured_gate(args)?;
         return output::print(&emit::emit(manifest, &gate, args)?);
@@ -37,8 +34,8 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         return ended(verdict, format!("gate {}: {reason}", args.name));
     }
     if args.plan {
-        let plan = match &args.ledger {
-            Some(path) => plan_of_ledger(path, args)?,
+        let plan = match &calls {
+            Some(calls) => plan_of_calls(calls, args)?,
             None => of_proxy::<Plan>(args, "/plan")?,
         };
         return output::print(&match args.format.chosen() {
@@ -47,8 +44,8 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
             _ => write::plan(&plan),
         });
     }
-    let report = match &args.ledger {
-        Some(path) => of_ledger(path, args)?,
+    let report = match &calls {
+        Some(calls) => of_calls(calls, args)?,
         None => of_proxy::<Report>(args, "")?,
     };
     if let Some(file) = &args.audit {
@@ -95,22 +92,19 @@ fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
     Ok((gate.ok_or_else(unknown)?, config.digest))
 }
 
-fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
+fn of_calls(calls: &StoredCalls, args: &GateArgs) -> Result<Report, Error> {
     let (gate, digest) = configured_gate(args)?;
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
-    let reader = existing_reader(path)?;
     let asked = Asked {
         now,
         since,
         config_sha256: digest,
     };
-    let report = evaluate_calls(&gate, &asked, &*reader);
-    Ok(report.map_err(CommandError::file(path))?)
+    Ok(evaluate_calls(&gate, &asked, calls)?)
 }
 
-fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
+fn plan_of_calls(calls: &StoredCalls, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
-    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*existing_reader(path)?);
-    Ok(plan.map_err(CommandError::file(path))?)
+    Ok(tokengauge_gate::plan(&gate, SystemTime::now(), calls)?)
 }

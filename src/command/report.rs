@@ -22,7 +22,6 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
-use crate::command::warehouse::WarehouseCopy;
 use figures::Report;
 use showback::Showback;
 use std::path::PathBuf;
@@ -31,6 +30,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_process::{Fatal, output};
 use tokengauge_store::query::Dimension;
+use tokengauge_store::stored_calls::StoredCalls;
 use user_names::UserNames;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -125,8 +125,8 @@ struct Calls {
     args: ReportArgs,
     time: Time,
     users: UserNames,
-    /// Deletes the copy of a warehouse when it is dropped.
-    _copy: Option<WarehouseCopy>,
+    /// Those of a ledger or a warehouse, if one is named.
+    stored: Option<StoredCalls>,
 }
 
 impl Calls {
@@ -136,21 +136,25 @@ impl Calls {
             Some(path) => UserNames::read(path)?,
             None => UserNames::default(),
         };
-        let mut args = args.clone();
-        let copy = super::warehouse::read(&args.warehouse, time.0, &mut args.ledger)?;
         Ok(Calls {
-            args,
+            args: args.clone(),
             time,
             users,
-            _copy: copy,
+            stored: super::warehouse::stored(&args.warehouse, args.ledger.as_deref())?,
         })
     }
 
     fn each(&self, mut take: impl FnMut(&CallRecord)) -> Result<(), Error> {
         let (since, until) = self.time;
-        source::each_call(&self.args, since, until, &mut |call| {
-            take(&self.users.named(call));
-        })
+        let since = super::warehouse::since(&self.args.warehouse, since);
+        source::each_call(
+            (&self.args, self.stored.as_ref()),
+            since,
+            until,
+            &mut |call| {
+                take(&self.users.named(call));
+            },
+        )
     }
 }
 
@@ -187,7 +191,7 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     })?;
     drop(progress);
     let (from, to) = (report.since.or(report.first), report.until.or(report.last));
-    report.marks = source::marks(&calls.args, from, to)?;
+    report.marks = source::marks((&calls.args, calls.stored.as_ref()), from, to)?;
     if report.calls == 0 {
         return Err(ReportCommandError::NoCalls.into());
     }

@@ -9,36 +9,32 @@ use crate::Error;
 use crate::cli::{SessionArgs, SessionFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::path::Path;
 use tokengauge_accounting::cost::Prices;
 use tokengauge_core::call::CallRecord;
-use tokengauge_process::ledger::work_clock;
 use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
 use tokengauge_store::history::{TimedCall, waterfall};
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{SessionRow, WaterfallCall};
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The number of calls per page of the API, and the maximum in the file of a session.
 const PAGE: usize = 1_000;
 const MAX_CALLS: usize = 5_000;
 
 pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
-    let mut ledger = args.ledger.clone();
-    let _copy = super::warehouse::read(&args.warehouse, None, &mut ledger)?;
-    let written = match &ledger {
-        Some(ledger) => of_ledger(args, ledger)?,
+    let calls = super::warehouse::stored(&args.warehouse, args.ledger.as_deref())?;
+    let written = match &calls {
+        Some(calls) => of_calls(args, calls)?,
         None => of_proxy(args)?,
     };
     super::write(args.output.as_deref(), &written)
 }
 
-fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
+fn of_calls(args: &SessionArgs, stored: &StoredCalls) -> Result<String, Error> {
     let (config, _) = super::load(&args.config)?;
     let prices = Prices::new(&config.prices);
-    let reader = Reader::new(ledger, work_clock);
-    let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging))?;
+    let calls = last_calls(&args.id, |filter, paging| stored.calls(filter, paging))?;
     if calls.is_empty() {
-        let origin = super::warehouse::origin(&args.warehouse, ledger);
+        let origin = super::warehouse::origin(&args.warehouse, args.ledger.as_deref());
         let id = args.id.clone();
         return Err(CommandError::UnknownSession { origin, id }.into());
     }

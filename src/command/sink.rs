@@ -12,10 +12,12 @@ use tokengauge_core::time::Timestamp;
 use tokengauge_process::Fatal;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
-use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
+use tokengauge_sink::clickhouse::ClickHouse;
+use tokengauge_sink::clickhouse_schema::Schema;
 use tokengauge_sink::{
     AnySink, ClickHouseSettings, Location, Replayed, SendError, SinkKind, SinkSettings, replay,
 };
+use tokengauge_store::query::{Filter, Paging};
 
 pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
     match command {
@@ -62,8 +64,13 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
         return Err(SinkCommandError::NoTable(origin).into());
     }
     for settings in tables {
-        let (database, table) = (&settings.database, &settings.table);
-        let statements = [create_table(database, table), add_columns(database, table)];
+        let schema = Schema {
+            database: settings.database.clone(),
+            table: settings.table.clone(),
+            cluster: args.cluster.clone(),
+            keep: args.keep,
+        };
+        let statements = schema.statements();
         output::print(&format!("{};\n", statements.join(";\n\n")))?;
         if args.apply {
             apply(settings, &statements)?;
@@ -206,17 +213,30 @@ fn send_all(
 ) -> Result<Replayed, Error> {
     let sink = AnySink::named(settings, &origin()).map_err(SinkCommandError::from)?;
     let reader = super::reader(ledger);
-    let (mut after, mut all) = (None, Replayed::default());
+    let mut all = Replayed::default();
     let runtime = api_client::runtime()?;
+    let filter = Filter {
+        since: Some(span.0),
+        until: Some(span.1),
+        ..Filter::default()
+    };
+    let mut page = Paging {
+        limit: settings.batch_rows,
+        cursor: None,
+    };
     loop {
-        let (rows, last) = reader.rows(span, after, settings.batch_rows)?;
-        if rows.is_empty() {
+        let found = reader.in_order(&filter, &page)?;
+        if found.rows.is_empty() {
             return Ok(all);
         }
-        after = last;
+        let rows = found.rows.into_iter().map(|row| row.values).collect();
         let sent = all.sent;
         all += runtime
             .block_on(replay(&sink, rows))
             .map_err(|source| SinkCommandError::Replay { sent, source })?;
+        page.cursor = found.next_cursor;
+        if page.cursor.is_none() {
+            return Ok(all);
+        }
     }
 }

@@ -8,8 +8,9 @@ use crate::report::Entry;
 use crate::settings::{MAX_SERIES, Settings};
 use crate::windows::{Hours, before};
 use std::time::SystemTime;
-use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{DistributionSelector, DistributionSeries};
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The number of other models of a route that are searched for a replaced model.
 const MAX_OTHERS: usize = 5;
@@ -21,25 +22,25 @@ const MAX_OTHERS: usize = 5;
 /// # Errors
 /// See [`QueryError`].
 pub fn evaluate(
-    reader: &Reader,
+    calls: &StoredCalls,
     settings: &Settings,
     now: SystemTime,
     time_left: &dyn Fn() -> bool,
 ) -> Result<Entry, QueryError> {
     let (since, until) = span(settings, now);
-    let all = of_now(reader, settings, until)?;
+    let all = of_now(calls, settings, until)?;
     let count = all.len();
     let mut found = Vec::new();
     for series in all.into_iter().take(MAX_SERIES) {
         if !time_left() {
             break;
         }
-        let hours = reader.hours_of_series(&series, Some(since), Some(until))?;
+        let hours = calls.hours_of_series(&series, Some(since), Some(until))?;
         let mut one = assess(&series, &hours, settings, now);
-        let steps = steps(reader, &one, now)?;
+        let steps = steps(calls, &one, now)?;
         refine(&mut one, &hours, &steps, settings);
         if one.state == DriftState::Learning {
-            let others = others(reader, &series, since, until)?;
+            let others = others(calls, &series, since, until)?;
             replace(&mut one, &hours, &others, settings, until);
         }
         found.push(one);
@@ -50,7 +51,7 @@ pub fn evaluate(
 
 /// The other models with most calls of a series' route and workload, by hour.
 fn others(
-    reader: &Reader,
+    calls: &StoredCalls,
     series: &DistributionSeries,
     since: SystemTime,
     until: SystemTime,
@@ -60,7 +61,7 @@ fn others(
         route: series.route.clone(),
         workload: series.workload.clone(),
     };
-    let found = reader.distributions(&selector, Some(since), Some(until))?;
+    let found = calls.distributions(&selector, Some(since), Some(until))?;
     let same = |other: &DistributionSeries| {
         other != series && other.route == series.route && other.workload == series.workload
     };
@@ -68,20 +69,20 @@ fn others(
     found.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.calls()));
     let most = found.into_iter().take(MAX_OTHERS);
     most.map(|(other, _)| {
-        let hours = reader.hours_of_series(&other, Some(since), Some(until))?;
+        let hours = calls.hours_of_series(&other, Some(since), Some(until))?;
         Ok((other, hours))
     })
     .collect()
 }
 
 fn of_now(
-    reader: &Reader,
+    calls: &StoredCalls,
     settings: &Settings,
     until: SystemTime,
 ) -> Result<Vec<DistributionSeries>, QueryError> {
     let since = before(until, settings.current);
     let selector = settings.select.in_store();
-    let found = reader.distributions(&selector, Some(since), Some(until))?;
+    let found = calls.distributions(&selector, Some(since), Some(until))?;
     let mut calls: Vec<(u64, DistributionSeries)> = found
         .into_iter()
         .filter(|(series, _)| settings.select.matches(series))

@@ -9,8 +9,9 @@ use crate::windows::{Hours, before};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::Dimension;
-use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The length of a step. The ledger has sums for five minutes.
 pub const STEP: Duration = Duration::from_secs(300);
@@ -27,7 +28,7 @@ pub type Steps = BTreeMap<SignalName, BTreeMap<SystemTime, f64>>;
 ///
 /// # Errors
 /// See [`QueryError`].
-pub fn steps(reader: &Reader, series: &Series, now: SystemTime) -> Result<Steps, QueryError> {
+pub fn steps(calls: &StoredCalls, series: &Series, now: SystemTime) -> Result<Steps, QueryError> {
     let names = [&series.model, &series.route, &series.workload];
     if names.iter().any(|name| name.is_none()) {
         return Ok(Steps::new());
@@ -48,7 +49,7 @@ pub fn steps(reader: &Reader, series: &Series, now: SystemTime) -> Result<Steps,
         (SignalName::Tps, SeriesMetric::Tps),
     ];
     let medians = metrics.into_iter().map(|(signal, metric)| {
-        let found = reader.timeseries(&filter, metric, STEP)?;
+        let found = calls.timeseries(&filter, metric, STEP)?;
         Ok((signal, medians(&found)))
     });
     medians.collect()

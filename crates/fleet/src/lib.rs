@@ -4,11 +4,11 @@
 
 mod address;
 mod event_parser;
-mod follower;
 mod objective;
 mod pod;
 mod pod_stream;
 mod warehouse_status;
+mod warehouse_watch;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -30,7 +30,6 @@ use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use address::PodAddress;
-pub use follower::{Follower, FollowerError, FollowerSettings};
 pub use objective::{ObjectiveSource, Objectives};
 pub use pod::{PodState, PodStatus};
 pub use warehouse_status::{WarehouseState, WarehouseStatus};

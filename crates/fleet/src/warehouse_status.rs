@@ -1,40 +1,40 @@
-//! The state of the warehouse that a fleet reads.
+//! The state of a fleet's warehouse.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_core::time::Timestamp;
 
-/// Whether the warehouse is followed.
+/// Whether the warehouse answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "StoreState")]
 pub enum WarehouseState {
-    /// The warehouse is being read for the first time since the start.
+    /// The warehouse was asked for the first time and has not answered yet.
     Reading,
-    /// Everything in the warehouse has been read, except for the last seconds.
+    /// The warehouse answers.
     Following,
-    /// The warehouse does not respond. Its calls are read once it responds again.
+    /// The warehouse does not answer, so stored calls are not shown.
     Away,
 }
 
-/// The state of the warehouse that a fleet reads.
+/// The state of a fleet's warehouse.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "FleetStore")]
 pub struct WarehouseStatus {
-    /// The address of the warehouse, without secrets.
+    /// The address of the warehouse and its table, without secrets.
     pub address: String,
-    /// Whether the warehouse is followed.
+    /// Whether the warehouse answers.
     pub state: WarehouseState,
-    /// When the warehouse entered this state, as RFC 3339 in UTC.
+    /// When the state began.
     pub since: Timestamp,
-    /// Why the warehouse is away, and what to do.
+    /// Why the warehouse does not answer, and what to do.
     pub error: Option<String>,
-    /// Number of calls read from the warehouse since the start.
+    /// Rows of calls in the warehouse. A call that was delivered twice counts twice until ClickHouse merges its parts.
     pub calls: u64,
-    /// When all calls of the warehouse had last been read; null before the first time.
+    /// When the warehouse last answered; `null` before the first time.
     pub read_at: Option<Timestamp>,
-    /// Number of failed requests to the warehouse.
+    /// Requests to the warehouse that failed since the start.
     pub failures: u64,
 }
 
@@ -51,15 +51,16 @@ impl WarehouseStatus {
         }
     }
 
-    /// Marks the warehouse as read to its end. Returns whether it was away before.
-    pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
+    /// The warehouse answered that it has so many rows. Whether it was away before.
+    pub(super) fn answered(&mut self, calls: u64, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
         self.turn(WarehouseState::Following, now);
         self.read_at = Some(now.into());
+        self.calls = calls;
         back
     }
 
-    /// Marks the warehouse as away. Returns whether the state is new.
+    /// It failed. Whether that is new.
     pub(super) fn failed(&mut self, error: String, now: SystemTime) -> bool {
         let new = self.state != WarehouseState::Away;
         self.turn(WarehouseState::Away, now);

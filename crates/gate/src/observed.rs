@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_experiments::{Group, Stratum, Sums};
 use tokengauge_slo::{CallVerdict, Finished, judge};
-use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::ledger::QueryError;
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The approximate number of calls of one side that are read. If there are more, only the calls of one session in two, four
 /// and so on are read, spread over the whole time.
@@ -18,7 +19,7 @@ const PAGE: usize = 1_000;
 const UNITS_OF_SLOT: usize = 25;
 const MAX_SLOTS: usize = 48;
 
-/// A source of calls: a ledger, or the calls in memory.
+/// A source of calls: stored calls, or those in memory.
 pub trait Calls {
     type Error;
 
@@ -37,7 +38,7 @@ pub trait Calls {
     fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, Self::Error>;
 }
 
-impl Calls for Reader {
+impl Calls for StoredCalls {
     type Error = QueryError;
 
     fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {

@@ -51,7 +51,7 @@ impl<E: Fatal> From<E> for ProcessError {
 
 impl Fatal for SystemError {}
 impl Fatal for tokengauge_sink::SendError {}
-impl Fatal for tokengauge_store::ledger::ExportError {}
+impl Fatal for tokengauge_store::export::ExportError {}
 impl Fatal for tokengauge_store::ledger::QueryError {}
 
 #[derive(Debug, thiserror::Error)]

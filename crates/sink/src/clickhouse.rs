@@ -2,28 +2,21 @@
 
 use crate::settings::{ClickHouseSettings, Secret};
 use crate::sink::{Row, SendError, SendErrorKind, Sink, first_line};
-use crate::table::{Origin, fields, id, write_json};
+use crate::table::{Origin, id, write_json};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use std::fmt::Write as _;
 use tokengauge_net::client::{Client, ClientResponse, Failure};
 use tokengauge_net::endpoint::Protocol;
-use tokengauge_store::columns::{ColumnKind, Value};
+use tokengauge_store::columns::Value;
+use tokengauge_store::warehouse::quoted;
 
-/// Text columns whose values differ from call to call; the other text columns are `LowCardinality`.
-const UNREPEATED: [&str; 6] = [
-    "session",
-    "user",
-    "key_hash",
-    "trace_id",
-    "response_id",
-    "segments",
-];
 /// Error codes of rows that ClickHouse cannot store, from `src/Common/ErrorCodes.cpp`. Most of them
 /// come with status 400.
 const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];
 /// Error codes for users, passwords and permissions.
 const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
+/// The statement took longer than it may.
+const TOO_LONG: u32 = 159;
 /// Error codes for an unknown table and an unknown database.
 const NO_TABLE: u32 = 60;
 const NO_DATABASE: u32 = 81;
@@ -50,6 +43,14 @@ impl ClickHouse {
             settings,
             origin: origin.values().into(),
         })
+    }
+
+    /// Sets the limit on a response, in bytes.
+    pub(crate) fn max_response(self, bytes: usize) -> ClickHouse {
+        ClickHouse {
+            client: self.client.max_body(bytes),
+            ..self
+        }
     }
 
     /// Runs a statement and returns the response body.
@@ -174,6 +175,7 @@ fn error_code(response: &ClientResponse) -> Option<u32> {
 fn kind(status: StatusCode, code: Option<u32>) -> SendErrorKind {
     match (status.as_u16(), code) {
         (_, Some(code)) if ROW_ERRORS.contains(&code) => SendErrorKind::Refused,
+        (_, Some(code)) if code == TOO_LONG => SendErrorKind::Timeout,
         (_, Some(code)) if DENIED.contains(&code) || [NO_TABLE, NO_DATABASE].contains(&code) => {
             SendErrorKind::Denied
         }
@@ -208,62 +210,6 @@ impl Sink for ClickHouse {
         ];
         self.post(&parameters, lines.into()).await.map(|_| ())
     }
-}
-
-/// An identifier quoted for SQL.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
-}
-
-fn column_type(name: &str, kind: ColumnKind) -> &'static str {
-    match (name, kind) {
-        ("id", _) => "UUID",
-        ("started_at", _) => "DateTime64(3, 'UTC')",
-        ("schema_version", _) => "UInt16",
-        (name, ColumnKind::Text) if UNREPEATED.contains(&name) => "Nullable(String)",
-        (_, ColumnKind::Text) => "LowCardinality(Nullable(String))",
-        (_, ColumnKind::Instant) => "Nullable(DateTime64(3, 'UTC'))",
-        (_, ColumnKind::Flag) => "Nullable(Bool)",
-        (_, ColumnKind::Count) => "Nullable(UInt64)",
-        (_, ColumnKind::Number) => "Nullable(Float64)",
-    }
-}
-
-/// The statement that creates the table. Rows with equal start and id are replaced by the one with
-/// the newest schema. A partition is one day.
-pub fn create_table(database: &str, table: &str) -> String {
-    let mut sql = format!(
-        "CREATE TABLE IF NOT EXISTS {}.{} (\n",
-        quoted(database),
-        quoted(table)
-    );
-    let columns: Vec<String> = fields()
-        .into_iter()
-        .map(|(name, kind)| format!("  {} {}", quoted(name), column_type(name, kind)))
-        .collect();
-    let _ = write!(
-        sql,
-        "{}\n)\nENGINE = ReplacingMergeTree(schema_version)\nPARTITION BY toDate(started_at)\n\
-         ORDER BY (started_at, id)\nSETTINGS non_replicated_deduplication_window = 1000",
-        columns.join(",\n")
-    );
-    sql
-}
-
-/// The statement that adds missing columns to a table of an older version.
-pub fn add_columns(database: &str, table: &str) -> String {
-    let columns: Vec<String> = fields()
-        .into_iter()
-        .map(|(name, kind)| {
-            let column = quoted(name);
-            format!(
-                "  ADD COLUMN IF NOT EXISTS {column} {}",
-                column_type(name, kind)
-            )
-        })
-        .collect();
-    let (database, table) = (quoted(database), quoted(table));
-    format!("ALTER TABLE {database}.{table}\n{}", columns.join(",\n"))
 }
 
 #[cfg(test)]
@@ -325,14 +271,5 @@ mod tests {
         }
         assert_eq!(error_code(&response(200, "")), None);
         assert_eq!(error_code(&response(200, "Code: x")), None);
-    }
-
-    #[test]
-    fn names_are_quoted() {
-        assert_eq!(quoted("a`b\\"), "`a\\`b\\\\`");
-        assert!(
-            create_table("d", "t")
-                .starts_with("CREATE TABLE IF NOT EXISTS `d`.`t` (\n  `schema_version` UInt16,")
-        );
     }
 }

@@ -5,7 +5,7 @@ use crate::s3_credentials::{CredentialSource, KeyFiles, ToldApart};
 use crate::s3_error::Said;
 use crate::settings::S3Settings;
 use crate::sink::{Row, SendError, SendErrorKind, Sink};
-use crate::table::{Origin, fields, id, instant, started_ms};
+use crate::table::{Origin, fields, id, started_ms};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_store::columns::Value;
 use tokengauge_store::parquet_table::{Table, texts};
+use tokengauge_store::warehouse::instant;
 
 const HOUR: i64 = 3_600_000;
 /// Number of hours whose calls a replay remembers. Calls are sorted by their end, so hours overlap.

@@ -2,10 +2,9 @@
 //! call.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
+use tokengauge_store::warehouse::instant;
 
 /// The version of the columns, written to every row: the number of columns of a call. Readers treat
 /// missing columns as unknown.
@@ -74,13 +73,6 @@ pub(crate) fn started_ms(row: &[Value]) -> i64 {
         Some(Value::Whole(ms)) => *ms,
         _ => 0,
     }
-}
-
-/// A time in ClickHouse's format: `2026-11-25 19:33:40.123`.
-pub(crate) fn instant(ms: i64) -> String {
-    let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let text = rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string();
-    text.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 /// Appends a row as a line of JSON, without unknown values.

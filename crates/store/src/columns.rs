@@ -13,6 +13,7 @@ use tokengauge_core::call::{
     Tps, Usage,
 };
 use tokengauge_core::dimension::Dimension;
+use tokengauge_core::pod::PodName;
 
 /// The type of a column. Every value may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -673,6 +674,54 @@ pub fn record(values: &[Value]) -> CallRecord {
         cost_unavailable: row.word("cost_unavailable"),
         engine: engine_report(row),
         pod: None,
+    }
+}
+
+/// A call as a row of a table, and the pod that measured it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRow {
+    /// The pod, if the table is of several.
+    pub pod: Option<PodName>,
+    /// A value for each of [`COLUMNS`].
+    pub values: Vec<Value>,
+}
+
+impl CallRow {
+    /// A row of `calls_readable`.
+    pub(crate) fn of_ledger(row: &Row<'_>) -> rusqlite::Result<CallRow> {
+        let pod = PodName {
+            cluster: row.get("cluster")?,
+            namespace: row.get("namespace")?,
+            name: row.get("pod")?,
+        };
+        Ok(CallRow {
+            pod: pod.known(),
+            values: values_of_row(row)?,
+        })
+    }
+
+    /// The call's id.
+    pub fn id(&self) -> &str {
+        match self.values.first() {
+            Some(Value::Text(id)) => id,
+            _ => "",
+        }
+    }
+
+    /// When the call began, in milliseconds since 1970.
+    pub fn started_ms(&self) -> i64 {
+        match self.values.get(1) {
+            Some(Value::Whole(ms)) => *ms,
+            _ => 0,
+        }
+    }
+
+    /// The call record of the row.
+    pub fn record(&self) -> CallRecord {
+        CallRecord {
+            pod: self.pod.clone().map(Arc::new),
+            ..record(&self.values)
+        }
     }
 }
 

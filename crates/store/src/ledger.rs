@@ -13,7 +13,6 @@ mod database;
 mod dictionary;
 mod distributions;
 mod experiment_units;
-mod export;
 mod file;
 pub(crate) mod interval_union;
 mod ledger_call;
@@ -36,7 +35,6 @@ mod writer;
 
 pub use backlog::COMMIT_WITHIN;
 pub use database::{BatchResult, LedgerDatabase};
-pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use ledger_call::LedgerCall;
 pub use marks::MAX_MARKS;
 pub use reader::*;

@@ -4,11 +4,13 @@
 
 pub mod columns;
 pub mod csv;
+pub mod export;
 pub mod history;
 pub mod ledger;
 pub mod marks;
 pub mod parquet_table;
 pub mod query;
+pub mod stored_calls;
 pub mod warehouse;
 
 mod answer;

@@ -15,7 +15,7 @@ mod timeseries;
 mod units;
 
 pub use source::Table;
-pub use sql::{instant, quoted};
+pub use sql::{instant, quoted, text};
 
 use crate::ledger::QueryError;
 use rows::Row;

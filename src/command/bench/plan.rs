@@ -85,9 +85,8 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
     }
     let since = request.since.unwrap_or(When::Back(SINCE));
     let since = since.before(SystemTime::now());
-    let mut ledger = request.from.clone();
-    let _copy = warehouse::read(&request.warehouse, Some(since), &mut ledger)?;
-    let Some(ledger) = ledger else {
+    let ledger = request.from.as_deref();
+    let Some(calls) = warehouse::stored(&request.warehouse, ledger)? else {
         return Ok(Workload::Synthetic {
             input: request.isl,
             output: request.osl,
@@ -96,8 +95,8 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
     let folder =
         tempfile::tempdir().map_err(|error| SystemError::Task("make a temporary folder", error))?;
     let trace = folder.path().join("trace.jsonl");
-    if export::trace(&ledger, since, &trace)? == 0 {
-        let origin = warehouse::origin(&request.warehouse, &ledger);
+    if export::trace(&calls, since, &trace)? == 0 {
+        let origin = warehouse::origin(&request.warehouse, ledger);
         let since = rfc3339_seconds(since).to_string();
         return Err(BenchCommandError::NoGenerations { origin, since }.into());
     }

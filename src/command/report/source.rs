@@ -11,11 +11,10 @@ use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
-use tokengauge_process::ledger::work_clock;
 use tokengauge_process::output;
 use tokengauge_store::history::{TimedCall, matches};
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Filter, Mark, MarkQuery, Paging};
+use tokengauge_store::stored_calls::StoredCalls;
 
 const PAGE: usize = 1000;
 
@@ -30,8 +29,11 @@ struct Marks {
     marks: Vec<Mark>,
 }
 
+/// The options, and the stored calls that they name.
+type Source<'a> = (&'a ReportArgs, Option<&'a StoredCalls>);
+
 pub(super) fn each_call(
-    args: &ReportArgs,
+    (args, stored): Source<'_>,
     since: Option<SystemTime>,
     until: Option<SystemTime>,
     take: &mut dyn FnMut(&CallRecord),
@@ -42,8 +44,8 @@ pub(super) fn each_call(
         operation_classes: Filter::counted(),
         ..Filter::default()
     };
-    if let Some(path) = &args.ledger {
-        return of_ledger(path, &filter, take);
+    if let Some(calls) = stored {
+        return of_calls(calls, &filter, take);
     }
     if args.call_log.is_empty() {
         return of_proxy(&Proxy::of(&args.admin)?, &filter, take);
@@ -54,14 +56,17 @@ pub(super) fn each_call(
     })
 }
 
-fn of_ledger(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> Result<(), Error> {
-    let reader = Reader::new(path, work_clock);
+fn of_calls(
+    calls: &StoredCalls,
+    filter: &Filter,
+    take: &mut dyn FnMut(&CallRecord),
+) -> Result<(), Error> {
     let mut paging = Paging {
         limit: PAGE,
         cursor: None,
     };
     loop {
-        let page = reader.calls(filter, &paging)?;
+        let page = calls.calls(filter, &paging)?;
         page.rows.iter().for_each(&mut *take);
         match page.next_cursor {
             Some(cursor) => paging.cursor = Some(cursor),
@@ -95,18 +100,18 @@ fn of_proxy(
 
 /// Returns the marks from `from` up to `to`. A call log has no marks.
 pub(super) fn marks(
-    args: &ReportArgs,
+    (args, stored): Source<'_>,
     from: Option<SystemTime>,
     to: Option<SystemTime>,
 ) -> Result<Vec<Mark>, Error> {
-    if let Some(path) = &args.ledger {
+    if let Some(calls) = stored {
         let query = MarkQuery {
             from,
             to,
             limit: PAGE,
             ..MarkQuery::default()
         };
-        return Ok(Reader::new(path, work_clock).marks(&query)?);
+        return Ok(calls.marks(&query)?);
     }
     if !args.call_log.is_empty() {
         return Ok(Vec::new());

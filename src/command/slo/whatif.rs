@@ -17,6 +17,7 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_process::SystemError;
 use tokengauge_process::output::{self, printable};
 use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The maximum number of calls, which take a few gigabytes of memory.
 const MAX_CALLS: usize = 2_000_000;
@@ -131,30 +132,10 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn calls(&self, last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
-        // `last` ends at the newest call, which is unknown before the calls are read.
-        let back = last.map(|last| last.saturating_add(MAX_AGE).max(warehouse::SINCE));
-        let since = back.and_then(|back| SystemTime::now().checked_sub(back));
-        match warehouse::as_log(self.warehouse, self.ledger, since)? {
-            Some((log, _copy)) => self.read(&[log], last),
-            None => self.read(self.logs, last),
-        }
-    }
-
-    /// Returns the calls of the logs that ended within `last` of the newest call. Reports and skips lines that are not
-    /// a call record.
-    fn read(&self, logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
-        let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
-        let mut progress = Progress::of("reading");
-        for log in logs {
-            read_one(log, &mut calls, &mut unreadable, &mut progress)
-                .map_err(SystemError::read(log))?;
-        }
-        drop(progress);
-        if unreadable > 0 {
-            output::note(&format!(
-                "{unreadable} lines are not call records of this version; they are skipped"
-            ));
-        }
+        let mut calls = match warehouse::stored(self.warehouse, self.ledger)? {
+            Some(stored) => self.stored(&stored, last)?,
+            None => self.logged()?,
+        };
         let newest = calls.iter().map(ended_at).fold(0.0, f64::max);
         if let Some(last) = last {
             let from = newest - last.as_secs_f64();
@@ -170,6 +151,46 @@ impl Source<'_> {
         }
         Ok(calls)
     }
+
+    fn stored(
+        &self,
+        stored: &StoredCalls,
+        last: Option<Duration>,
+    ) -> Result<Vec<CallRecord>, Error> {
+        // `last` ends at the newest call, which is unknown before the calls are read.
+        let back = last.map(|last| last.saturating_add(MAX_AGE).max(warehouse::SINCE));
+        let since = back.and_then(|back| SystemTime::now().checked_sub(back));
+        let since = match self.warehouse.since {
+            Some(_) => warehouse::since(self.warehouse, None),
+            None => warehouse::since(self.warehouse, since),
+        };
+        let (calls, more) = warehouse::records(stored, since, MAX_CALLS)?;
+        if more {
+            note_limit();
+        }
+        Ok(calls)
+    }
+
+    /// Returns the calls of the logs call. Reports and skips lines that are not a call record.
+    fn logged(&self) -> Result<Vec<CallRecord>, Error> {
+        let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
+        let mut progress = Progress::of("reading");
+        for log in self.logs {
+            read_one(log, &mut calls, &mut unreadable, &mut progress)
+                .map_err(SystemError::read(log))?;
+        }
+        drop(progress);
+        if unreadable > 0 {
+            output::note(&format!(
+                "{unreadable} lines are not call records of this version; they are skipped"
+            ));
+        }
+        Ok(calls)
+    }
+}
+
+fn note_limit() {
+    output::note(&format!("only the first {MAX_CALLS} calls are read"));
 }
 
 fn describe(objective: &Arc<Objective>) -> String {
@@ -220,7 +241,7 @@ fn read_one(
     for line in BufReader::new(File::open(log)?).lines() {
         let line = line?;
         if calls.len() >= MAX_CALLS {
-            output::note(&format!("only the first {MAX_CALLS} calls are read"));
+            note_limit();
             return Ok(());
         }
         progress.at(calls.len() as u64, None, "calls");

@@ -13,6 +13,7 @@ use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
@@ -26,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub enum CallSource {
     /// The most recent finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
-    Ledger(Arc<Reader>),
+    /// All finished calls, in a ledger or a warehouse.
+    Stored(StoredCalls),
 }
 
 /// A time span with calls. Its end is after its start.
@@ -78,32 +80,35 @@ pub(super) enum CallSourceName {
     Memory,
     /// The ledger.
     Ledger,
+    /// The warehouse of a fleet.
+    Warehouse,
 }
 
 impl CallSource {
     pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
         let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
-        ledger.map_or_else(memory, CallSource::Ledger)
+        ledger.map_or_else(memory, |reader| CallSource::Stored(reader.into()))
     }
 
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
             CallSource::Memory(..) => None,
-            CallSource::Ledger(reader) => Some(reader),
+            CallSource::Stored(calls) => calls.ledger(),
         }
     }
 
     pub(super) fn name(&self) -> CallSourceName {
         match self {
             CallSource::Memory(..) => CallSourceName::Memory,
-            CallSource::Ledger(_) => CallSourceName::Ledger,
+            CallSource::Stored(StoredCalls::Ledger(_)) => CallSourceName::Ledger,
+            CallSource::Stored(StoredCalls::Warehouse(_)) => CallSourceName::Warehouse,
         }
     }
 
     /// The error for a session without a finished call. In memory, its calls may already have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            CallSource::Ledger(_) => "no finished call has this session".to_owned(),
+            CallSource::Stored(_) => "no finished call has this session".to_owned(),
             CallSource::Memory(recent, _) => format!(
                 "no finished call in memory has this session: memory has at most the last {} calls; a ledger keeps all",
                 recent.capacity()
@@ -115,7 +120,7 @@ impl CallSource {
 
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         match self {
-            CallSource::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.calls(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
                 calls_in(recent, filter, paging, |call| call.record.clone())
             }
@@ -129,7 +134,7 @@ impl CallSource {
         paging: &Paging,
     ) -> QueryResult<Page<Vec<Value>>> {
         match self {
-            CallSource::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.call_rows(filter, paging).map_err(problem),
             CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
                 values(&LedgerCall::of_finished(call))
             }),
@@ -138,7 +143,7 @@ impl CallSource {
 
     pub(super) fn costs(&self, query: &CostQuery) -> QueryResult<Costs> {
         match self {
-            CallSource::Ledger(reader) => reader.costs(query).map_err(problem),
+            CallSource::Stored(calls) => calls.costs(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
@@ -150,7 +155,7 @@ impl CallSource {
 
     pub(super) fn coverage(&self, filter: &Filter) -> QueryResult<Coverage> {
         match self {
-            CallSource::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.coverage(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
@@ -160,7 +165,7 @@ impl CallSource {
 
     pub(super) fn call(&self, id: uuid::Uuid) -> QueryResult<Option<CallRecord>> {
         match self {
-            CallSource::Ledger(reader) => reader.call(id).map_err(problem),
+            CallSource::Stored(calls) => calls.call(id).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
@@ -172,7 +177,7 @@ impl CallSource {
 
     pub(super) fn sessions(&self, query: &SessionQuery) -> QueryResult<Page<SessionRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.sessions(query).map_err(problem),
+            CallSource::Stored(calls) => calls.sessions(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
@@ -190,7 +195,7 @@ impl CallSource {
         now: SystemTime,
     ) -> QueryResult<Option<Span>> {
         let oldest = match self {
-            CallSource::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            CallSource::Stored(calls) => calls.oldest(sums).map_err(problem)?,
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
@@ -206,7 +211,7 @@ impl CallSource {
     /// The durations in seconds of the sessions whose last call ended within the time.
     pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
-            CallSource::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.task_seconds(filter).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
@@ -220,7 +225,7 @@ impl CallSource {
 
     pub(super) fn session(&self, id: &str, paging: &Paging) -> QueryResult<Option<SessionDetail>> {
         let recent = match self {
-            CallSource::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            CallSource::Stored(calls) => return calls.session(id, paging).map_err(problem),
             CallSource::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
@@ -243,7 +248,7 @@ impl CallSource {
         paging: &Paging,
     ) -> QueryResult<Page<GroupRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            CallSource::Stored(calls) => calls.groups(filter, by, paging).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
@@ -254,7 +259,7 @@ impl CallSource {
 
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
-            CallSource::Ledger(reader) => reader.call_units(query).map_err(problem),
+            CallSource::Stored(calls) => calls.call_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
@@ -264,7 +269,7 @@ impl CallSource {
 
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> QueryResult<ExperimentUnits> {
         match self {
-            CallSource::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            CallSource::Stored(calls) => calls.experiment_units(query).map_err(problem),
             CallSource::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
@@ -276,7 +281,7 @@ impl CallSource {
     /// regardless of the filter's times.
     pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
-            CallSource::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            CallSource::Stored(calls) => calls.capacity(filter).map_err(problem),
             CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
@@ -288,7 +293,7 @@ impl CallSource {
         step: Duration,
     ) -> QueryResult<Timeseries> {
         match self {
-            CallSource::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            CallSource::Stored(calls) => calls.timeseries(filter, metric, step).map_err(problem),
             CallSource::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
@@ -362,6 +367,10 @@ fn not_a_cursor() -> Problem {
 pub(super) fn problem(error: QueryError) -> Problem {
     match error {
         QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
+        QueryError::Warehouse(error) if error.too_much => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{error}; ask for a shorter time with since and until"),
+        ),
         QueryError::TimeLimit(_)
         | QueryError::Busy
         | QueryError::Unavailable { .. }

@@ -172,7 +172,7 @@ fn of_proxy(
 /// # Errors
 /// Fails if the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
-    let source = CallSource::Ledger(Arc::clone(&reader));
+    let source = CallSource::Stored(Arc::clone(&reader).into());
     let mut capsule = of_source(&source, span, None, now)?;
     capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
     Ok(capsule)
@@ -206,6 +206,7 @@ fn of_source(
         kept,
         source: match source.name() {
             CallSourceName::Ledger => "the ledger",
+            CallSourceName::Warehouse => "the warehouse",
             CallSourceName::Memory => MEMORY,
         },
         process: None,

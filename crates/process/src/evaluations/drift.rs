@@ -9,7 +9,8 @@ use tokengauge_admin::{Drifts, ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_core::time::Timestamp;
 use tokengauge_drift::{ChangePoint, DriftState, Entry, Series, Settings, SignalName, evaluate};
-use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::ledger::QueryError;
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
@@ -27,7 +28,7 @@ const STATES: [DriftState; 3] = [
 ];
 
 struct Evaluation {
-    reader: Arc<Reader>,
+    calls: StoredCalls,
     services: Services,
     process: Arc<ProcessServices>,
     config: Arc<ArcSwap<Config>>,
@@ -39,7 +40,7 @@ pub(crate) fn start(
     process: &Arc<ProcessServices>,
 ) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.call_source.ledger()?),
+        calls: Arc::clone(services.call_source.ledger()?).into(),
         services: services.clone(),
         process: Arc::clone(process),
         config: Arc::clone(config),
@@ -114,7 +115,7 @@ impl Evaluation {
             ..Drifts::default()
         };
         for one in settings {
-            match evaluate(&self.reader, one, now, time_left) {
+            match evaluate(&self.calls, one, now, time_left) {
                 Ok(entry) => evaluated.drifts.push(entry),
                 Err(error) => evaluated.error = Some(error.to_string()),
             }

@@ -9,7 +9,7 @@ use strum::IntoEnumIterator;
 use tokengauge_admin::{Gates, ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_gate::{Asked, Gate, GateVerdict, evaluate_calls};
-use tokengauge_store::ledger::Reader;
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
 
@@ -18,7 +18,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(60);
 
 struct Evaluation {
-    reader: Arc<Reader>,
+    calls: StoredCalls,
     services: Services,
     process: Arc<ProcessServices>,
     last: Mutex<HashMap<String, GateVerdict>>,
@@ -26,7 +26,7 @@ struct Evaluation {
 
 pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.call_source.ledger()?),
+        calls: Arc::clone(services.call_source.ledger()?).into(),
         services: services.clone(),
         process: Arc::clone(process),
         last: Mutex::default(),
@@ -71,7 +71,7 @@ impl Evaluation {
             since: None,
             config_sha256: configured.digest.clone(),
         };
-        let report = evaluate_calls(gate, &asked, &*self.reader);
+        let report = evaluate_calls(gate, &asked, &self.calls);
         let report = match report {
             Ok(report) => report,
             Err(error) => {

@@ -20,7 +20,7 @@ pub(crate) use calls::ID_TOLERANCE;
 
 use super::condition::Condition;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
-use crate::columns::{Value, values_of_row};
+use crate::columns::{CallRow, Value, values_of_row};
 use crate::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
@@ -240,6 +240,14 @@ impl Reader {
         page: &Paging,
     ) -> Result<Page<Vec<Value>>, QueryError> {
         self.ask(|connection| calls::calls(connection, filter, page, values_of_row))
+    }
+
+    /// The calls that began within the filter's time, in the order of their start. The rest of the filter does not count.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn in_order(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRow>, QueryError> {
+        self.ask(|connection| calls::in_order(connection, filter, page))
     }
 
     /// The calls that match, newest first. A page may have fewer rows than the limit although it is

@@ -1,9 +1,9 @@
 //! Pages of calls, and one call.
 
 use super::Warehouse;
-use super::rows::CallRow;
+use super::rows::call_row;
 use super::sql::{Span, at, conditions};
-use crate::columns::Value;
+use crate::columns::{CallRow, Value};
 use crate::ledger::{ID_TOLERANCE, QueryError};
 use crate::query::{Coverage, Covered, Filter, Page, Paging};
 use std::time::{Duration, SystemTime};
@@ -31,6 +31,28 @@ impl Warehouse {
         self.page(filter, page, |row| row.values)
     }
 
+    /// The calls that began within a time in the order of their start, at most `limit`: from the first on, or after a cursor.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn in_order(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRow>, QueryError> {
+        let mut conditions = conditions(filter);
+        let mut span = Span::of(filter);
+        if let Some(cursor) = &page.cursor {
+            let (ms, id) = place(cursor)?;
+            span.since = Some(ms);
+            conditions.push(format!("(started_at, id) > ({}, toUUID('{id}'))", at(ms)));
+        }
+        let rest = format!("ORDER BY started_at, id LIMIT {}", page.limit);
+        let rows = self.objects(&self.select("*", span, &conditions, &rest)?)?;
+        let rows: Vec<CallRow> = rows.iter().map(call_row).collect();
+        let full = rows.len() == page.limit;
+        Ok(Page {
+            next_cursor: rows.last().filter(|_| full).map(cursor),
+            rows,
+        })
+    }
+
     fn page<T>(
         &self,
         filter: &Filter,
@@ -49,8 +71,8 @@ impl Warehouse {
         let mut rows = self.objects(&self.select("*", span, &conditions, &rest)?)?;
         let there_is_more = rows.len() > page.limit;
         rows.truncate(page.limit);
-        let rows: Vec<CallRow> = rows.iter().map(CallRow::of).collect();
-        let next_cursor = rows.last().filter(|_| there_is_more).map(CallRow::cursor);
+        let rows: Vec<CallRow> = rows.iter().map(call_row).collect();
+        let next_cursor = rows.last().filter(|_| there_is_more).map(cursor);
         Ok(Page {
             rows: rows.into_iter().map(read).collect(),
             next_cursor,
@@ -75,7 +97,7 @@ impl Warehouse {
         };
         let is = [format!("id = toUUID('{id}')")];
         let rows = self.objects(&self.select("*", span, &is, "LIMIT 1")?)?;
-        Ok(rows.first().map(|row| CallRow::of(row).record()))
+        Ok(rows.first().map(|row| call_row(row).record()))
     }
 
     /// When the oldest call began; `None` without calls.
@@ -114,12 +136,9 @@ impl Warehouse {
     }
 }
 
-impl CallRow {
-    /// Names the page of calls before this one.
-    fn cursor(&self) -> String {
-        let ms = self.started_ms();
-        format!("{ms}.{}", self.id())
-    }
+/// Names the page after this call.
+fn cursor(row: &CallRow) -> String {
+    format!("{}.{}", row.started_ms(), row.id())
 }
 
 /// The start and the id of the last call of the previous page.

@@ -1,12 +1,10 @@
 //! Reads the rows of ClickHouse's responses.
 
 use super::sql::{SKETCHES, measures};
-use crate::columns::{COLUMNS, ColumnKind, Value, record};
+use crate::columns::{COLUMNS, CallRow, ColumnKind, Value};
 use crate::ledger::aggregates::Sums;
 use crate::sketch::Sketch;
 use serde_json::{Map, Value as Json};
-use std::sync::Arc;
-use tokengauge_core::call::CallRecord;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::duration_since_1970;
 
@@ -115,55 +113,24 @@ pub(super) fn whole(value: &Json) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A call as a row of the table: by the names of its columns, as any version of the table has them.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct CallRow {
-    pub(super) pod: Option<PodName>,
-    /// A value for each of [`COLUMNS`]. What is not there or of another kind is unknown.
-    pub(super) values: Vec<Value>,
-}
-
-impl CallRow {
-    pub(super) fn of(object: &Map<String, Json>) -> CallRow {
-        let columns = COLUMNS.iter();
-        let values = columns.map(|column| {
-            let value = object.get(column.name);
-            value
-                .and_then(|value| value_of(value, column.kind))
-                .unwrap_or(Value::Null)
-        });
-        let text = |name: &str| Some(object.get(name)?.as_str()?.to_owned());
-        let pod = PodName {
-            cluster: text("cluster"),
-            namespace: text("namespace"),
-            name: text("pod").or_else(|| text("instance")),
-        };
-        CallRow {
-            values: values.collect(),
-            pod: pod.known(),
-        }
-    }
-
-    pub(super) fn id(&self) -> &str {
-        match self.values.first() {
-            Some(Value::Text(id)) => id,
-            _ => "",
-        }
-    }
-
-    /// When it began, in milliseconds since 1970.
-    pub(super) fn started_ms(&self) -> i64 {
-        match self.values.get(1) {
-            Some(Value::Whole(ms)) => *ms,
-            _ => 0,
-        }
-    }
-
-    pub(super) fn record(&self) -> CallRecord {
-        CallRecord {
-            pod: self.pod.clone().map(Arc::new),
-            ..record(&self.values)
-        }
+/// A call by the names of its columns, as any version of the table has them. What is not there or of another kind is unknown.
+pub(super) fn call_row(object: &Map<String, Json>) -> CallRow {
+    let columns = COLUMNS.iter();
+    let values = columns.map(|column| {
+        let value = object.get(column.name);
+        value
+            .and_then(|value| value_of(value, column.kind))
+            .unwrap_or(Value::Null)
+    });
+    let text = |name: &str| Some(object.get(name)?.as_str()?.to_owned());
+    let pod = PodName {
+        cluster: text("cluster"),
+        namespace: text("namespace"),
+        name: text("pod").or_else(|| text("instance")),
+    };
+    CallRow {
+        values: values.collect(),
+        pod: pod.known(),
     }
 }
 
@@ -190,7 +157,7 @@ mod tests {
     fn a_row_without_a_column_leaves_it_unknown() {
         let json = "{\"id\":\"i\",\"started_at\":\"2025-11-25 19:33:40.123\",\"hop\":2,\"warm_up\":true,\
             \"cost_usd\":1,\"newer\":5,\"model\":null,\"namespace\":\"agents\",\"instance\":\"host-1\"}";
-        let row = CallRow::of(&serde_json::from_str(json).expect("an object"));
+        let row = call_row(&serde_json::from_str(json).expect("an object"));
         let of = |name: &str| {
             row.values[COLUMNS
                 .iter()

@@ -1,7 +1,7 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
 use super::Warehouse;
-use super::rows::{CallRow, Row};
+use super::rows::{Row, call_row};
 use super::sql::{Span, at, class_of, has, one_of, text, value_of};
 use crate::answer::{mean_speed, tokens};
 use crate::history::waterfall_row;
@@ -262,7 +262,7 @@ impl Warehouse {
         let there_is_more = rows.len() > page.limit;
         rows.truncate(page.limit);
         let (mut calls, mut next) = (Vec::new(), None);
-        for row in rows.iter().map(CallRow::of) {
+        for row in rows.iter().map(call_row) {
             let record = row.record();
             let start = row.started_ms().saturating_mul(1_000);
             let lasted = record.seconds.duration.unwrap_or(0.0).max(0.0);

@@ -139,6 +139,16 @@ impl Warehouse {
         Ok(first.filter(|ms| *ms > 0))
     }
 
+    /// The rows of the table. A call that was delivered twice counts twice until ClickHouse merges its parts.
+    ///
+    /// # Errors
+    /// As with every question: see [`QueryError`].
+    pub fn count(&self) -> Result<u64, QueryError> {
+        let relation = self.source.table.relation();
+        let rows = self.rows(&format!("SELECT count() FROM {relation}"))?;
+        Ok(rows.first().map_or(0, |row| row.count(0)))
+    }
+
     /// When the newest call began, likewise.
     pub(super) fn last_ms(&self) -> Result<Option<i64>, QueryError> {
         let relation = self.source.table.relation();

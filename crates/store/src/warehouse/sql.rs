@@ -9,7 +9,7 @@ use tokengauge_core::lengths::{OUTPUT_BOUNDS, OUTPUT_LENGTHS, PROMPT_BOUNDS, PRO
 use tokengauge_core::time::rfc3339_millis;
 
 /// A text as a literal.
-pub(super) fn text(value: &str) -> String {
+pub fn text(value: &str) -> String {
     let mut literal = String::with_capacity(value.len() + 2);
     literal.push('\'');
     for letter in value.chars() {

@@ -1,13 +1,11 @@
 use super::QueryError;
 use super::matching::Matching;
-use crate::columns::values_of_row;
-use crate::ledger::row::key_at;
+use crate::columns::CallRow;
+use crate::ledger::row::{key_at, milliseconds};
 use crate::query::{Filter, Page, Paging};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use tokengauge_core::call::CallRecord;
-use tokengauge_core::pod::PodName;
 use uuid::Uuid;
 
 /// Maximum number of series that are queried by index; otherwise all calls are scanned.
@@ -173,14 +171,35 @@ fn row_of<T>(
 }
 
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
-    let pod = PodName {
-        cluster: row.get("cluster")?,
-        namespace: row.get("namespace")?,
-        name: row.get("pod")?,
-    };
-    let values = values_of_row(row)?;
-    Ok(CallRecord {
-        pod: pod.known().map(Arc::new),
-        ..crate::columns::record(&values)
+    Ok(CallRow::of_ledger(row)?.record())
+}
+
+/// Calls in the order of their start, at most as many as the page may have. A cursor is the key of the last call before.
+pub(super) fn in_order(
+    connection: &Connection,
+    filter: &Filter,
+    page: &Paging,
+) -> Result<Page<CallRow>, QueryError> {
+    let mut from = filter.since.map_or(0, |since| key_at(milliseconds(since)));
+    if let Some(cursor) = &page.cursor {
+        let last: i64 = cursor.parse().map_err(|_| QueryError::cursor())?;
+        from = from.max(last + 1);
+    }
+    let to = filter
+        .until
+        .map_or(i64::MAX, |until| key_at(milliseconds(until)));
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    let sql = "SELECT * FROM calls_readable WHERE key >= ? AND key < ? ORDER BY key LIMIT ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([from, to, limit])?;
+    let (mut found, mut last) = (Vec::new(), None);
+    while let Some(row) = rows.next()? {
+        last = Some(row.get::<_, i64>("key")?);
+        found.push(CallRow::of_ledger(row)?);
+    }
+    let full = found.len() == page.limit;
+    Ok(Page {
+        rows: found,
+        next_cursor: last.filter(|_| full).map(|last| last.to_string()),
     })
 }

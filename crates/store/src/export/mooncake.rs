@@ -1,9 +1,7 @@
 //! Writes a trace of calls for replay in Mooncake's format, which AIPerf, guidellm and `bench`
 //! read.
 
-use super::super::reader::calls::record;
-use super::instant;
-use rusqlite::Row;
+use crate::columns::CallRow;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -43,11 +41,11 @@ impl Trace {
         }
     }
 
-    pub(super) fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
-        let (record, began) = (record(row)?, instant(row)?);
+    pub(super) fn row(&mut self, row: &CallRow) -> io::Result<()> {
+        let (record, began) = (row.record(), row.started_ms());
         let Some((input_length, output_length)) = lengths(&record) else {
             self.left_out += 1;
-            return Ok(Ok(()));
+            return Ok(());
         };
         let line = Line {
             timestamp: began - *self.first.get_or_insert(began),
@@ -56,7 +54,7 @@ impl Trace {
             session_id: record.session.as_deref(),
             delay: self.delay(&record, began),
         };
-        Ok(self.write(&line))
+        self.write(&line)
     }
 
     /// The delay of a call that began at `began`. Also records when the call ended.
