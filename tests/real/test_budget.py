@@ -99,7 +99,7 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
     assert (alert["labels"]["alertname"], alert["labels"]["budget"]) == ("TokengaugeSpending", "sessions")
     assert (alert["status"], alert["labels"]["severity"]) == ("firing", "page")
     lines = [json.loads(line) for line in proxy.process.written().splitlines() if line.startswith("{")]
-    passed = [line for line in lines if "up to a threshold" in line["message"]]
+    passed = [line for line in lines if "crossed a threshold" in line["message"]]
     assert [line["name"] for line in passed].count("greedy") == 2
 
     assert proxy.process.stop() == 0

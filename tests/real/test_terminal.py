@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pty
@@ -105,8 +106,9 @@ def test_top_shows_streams_as_they_come_and_leaves_the_terminal_as_it_was(tokeng
     terminal.until(r"/vail▏ enter applies the filter")
     terminal.press("\r")
     terminal.until(r"filter: vail")
-    rows = terminal.screen().split("\n")[3:-3]
-    assert [row.split()[0] for row in rows if row.strip()] == ["availability"]
+    # The table ends with an empty row. Why the objective is missed follows.
+    rows = itertools.takewhile(str.strip, terminal.screen().split("\n")[3:])
+    assert [row.split()[0] for row in rows] == ["availability"]
     terminal.press("q")
     assert terminal.end() == 0
     before, after = (terminal.written.rfind(f"\x1b[?1049{letter}") for letter in "hl")

@@ -325,7 +325,7 @@ async function marks(world) {
 async function experiments(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "experiments" });
   const shown = page.locator("#view-experiments .experiment", { hasText: "decoder" });
-  await shown.getByText("Nothing is compared").waitFor();
+  await shown.getByText("The variants are not compared").waitFor();
   for (let session = 0; session < 12; session++) {
     const calls = [["a", "2ms"], ["b", "6ms"]].map(([variant, gap]) => call(world.full.proxy, { session: `${variant}-${session}-${Date.now()}`, experiment: `decoder/${variant}`, behave: `ttft=5ms,gap=${gap},tokens=60` }));
     await Promise.all(calls);
