@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -24,9 +25,16 @@ def test_in_rust(tokengauge, tmp_path, name):
         if name.startswith("fleet::"):
             ddl(tokengauge, tmp_path, clickhouse)
         environment = os.environ | {"TOKENGAUGE_CLICKHOUSE": f"127.0.0.1:{clickhouse.port}"}
-        command = ["cargo", "test", "--locked", "--test", "suite", "--", "--ignored", "--exact", name]
-        done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout[-4000:] + done.stderr[-4000:]
+        done = subprocess.run(command(name), cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=900)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0 and "1 passed" in said, said[-6000:]
+
+
+def command(name):
+    """What runs one test, with the features of the whole workspace, so that nothing is compiled again."""
+    if shutil.which("cargo-nextest"):
+        return ["cargo", "nextest", "run", "--locked", "--workspace", "--run-ignored", "only", "-E", f"test(={name})"]
+    return ["cargo", "test", "--locked", "--workspace", "--test", "suite", "--", "--ignored", "--exact", name]
 
 
 def ddl(tokengauge, folder, clickhouse):
