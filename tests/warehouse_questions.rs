@@ -39,7 +39,6 @@ struct Engines {
     _folder: TempDir,
     ledger: StoredCalls,
     warehouse: StoredCalls,
-    /// As both engines keep them: to the microsecond.
     records: Vec<CallRecord>,
     random: SplitMix64,
 }
@@ -61,6 +60,12 @@ impl Engines {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let mut database = LedgerDatabase::open(&path).expect("opens");
+        // To the microsecond, as both engines keep them: the ledger makes its sums of what it is given.
+        let records: Vec<CallRecord> = records
+            .iter()
+            .map(|record| LedgerCall::of_record(record, Some(3)).expect("an id"))
+            .map(|call| tokengauge_store::columns::record(&values(&call)))
+            .collect();
         let kept: Vec<_> = records
             .iter()
             .map(|record| LedgerCall::of_record(record, Some(3)).expect("an id"))
@@ -72,10 +77,6 @@ impl Engines {
         let url = format!("http://{}?table={table}", clickhouse());
         let url: WarehouseUrl = url.parse().expect("a URL");
         let warehouse = url.open().expect("usable");
-        let records = kept
-            .iter()
-            .map(|call| tokengauge_store::columns::record(&values(call)))
-            .collect();
         Engines {
             _folder: folder,
             ledger: Reader::new(&path, Instant::now).into(),
