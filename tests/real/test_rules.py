@@ -20,6 +20,8 @@ from cases import DAY, EVENTS, check, counter, events, firing  # noqa: E402
 OBJECTIVES = HERE / "objectives.toml"
 # Metrics of Prometheus itself.
 FOREIGN = {"up"}
+# A severity that depends on a label of the series.
+PAGE_IF = re.compile(r'\{\{ if eq \$labels\.\w+ "\w+" \}\}page\{\{ else \}\}ticket\{\{ end \}\}')
 PAGE = {"severity": "page"}
 TICKET = {"severity": "ticket"}
 
@@ -93,10 +95,13 @@ def test_every_alert_tells_what_to_do(rules):
     for group in yaml.safe_load(rules.read_text())["groups"]:
         for rule in group["rules"]:
             if "alert" in rule:
-                assert rule["labels"]["severity"] in {"page", "ticket"}
+                severity = rule["labels"]["severity"]
+                assert severity in {"page", "ticket"} or PAGE_IF.fullmatch(severity)
                 burns = rule["alert"] == "SloErrorBudgetBurn"
                 cause = {"cause"} if burns and "throughput" not in rule["annotations"]["description"] else set()
-                assert rule["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard"} | cause
+                # No dashboard has panels of a fleet's warehouse.
+                dashboard = {"dashboard"} if rule["alert"] != "TokengaugeFleetStoreAway" else set()
+                assert rule["annotations"].keys() == {"summary", "description", "runbook_url"} | dashboard | cause
                 assert "slo" in rule["labels"] or rule["alert"].startswith("Tokengauge")
 
 
@@ -275,8 +280,8 @@ OWN = {
     ),
     "TokengaugeQuotaStoreAway": (
         # The condition flaps.
-        {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 25))},
-        {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 10))},
+        {'tokengauge_quota_store_away_seconds_total{on_error="local"}': counter((50, 0), (10, 25))},
+        {'tokengauge_quota_store_away_seconds_total{on_error="local"}': counter((50, 0), (10, 10))},
     ),
     "TokengaugeFleetStoreAway": (
         {"tokengauge_fleet_store_up": "1x40 0x20"},
@@ -344,6 +349,30 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
         folder = tmp_path / name
         folder.mkdir()
         check(folder, rules, series, [(60, firing(alert), expected)])
+
+
+# Alert → series, by severity.
+SEVERITIES = {
+    "TokengaugeFallbackInUse": {
+        "page": {'tokengauge_config_fallback{calls="refused"}': "1x60"},
+        "ticket": {'tokengauge_config_fallback{calls="forwarded"}': "1x60"},
+    },
+    "TokengaugeQuotaStoreAway": {
+        "page": {'tokengauge_quota_store_away_seconds_total{on_error="closed"}': counter((60, 50))},
+        "ticket": {'tokengauge_quota_store_away_seconds_total{on_error="open"}': counter((60, 50))},
+    },
+}
+
+
+@pytest.mark.parametrize("severity", ["page", "ticket"])
+@pytest.mark.parametrize("alert", SEVERITIES)
+def test_an_alert_pages_only_if_calls_are_refused(rules, tmp_path, alert, severity):
+    check(tmp_path, rules, SEVERITIES[alert][severity], [(60, firing(alert), 1), (60, firing(alert, severity=severity), 1)])
+
+
+def test_services_of_the_same_name_are_apart(rules, tmp_path):
+    series = ups("0x60", "a", service="tokengauge", namespace="a") | ups("1x60", "b", service="tokengauge", namespace="b", of=9)
+    check(tmp_path, rules, series, [(60, firing("TokengaugeDown", namespace="a"), 1), (60, firing("TokengaugeDown"), 1)])
 
 
 @pytest.mark.parametrize("lost", UNMEASURED)

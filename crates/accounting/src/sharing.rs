@@ -98,6 +98,8 @@ pub struct SharingStatus {
     pub age: Duration,
     /// Whether limits are decided without the quota store now.
     pub fallback: bool,
+    /// What decides limits without the quota store: the setting, or `shadow`.
+    pub on_error: &'static str,
     pub fallback_time: Duration,
     pub fallback_calls: u64,
     /// Names that only this process counts, because too many were tracked.
@@ -208,6 +210,10 @@ impl Sharing {
             failed: count(&self.counts.failed),
             age: self.age(now),
             fallback: self.state(now) != QuotaStoreState::Reachable,
+            on_error: match self.settings.mode {
+                Mode::Enforce => self.settings.on_error.as_str(),
+                Mode::Shadow => "shadow",
+            },
             fallback_time: Duration::from_nanos(count(&self.away)) + self.away_now(now),
             fallback_calls: count(&self.counts.fallback_calls),
             untracked: count(&self.counts.untracked),

@@ -92,7 +92,7 @@ mod tests {
         let page = rendered(TEXT);
         let names = TEXT.lines().filter_map(|line| line.strip_prefix("## "));
         for name in names {
-            let anchor = name.to_lowercase();
+            let anchor = name.to_lowercase().replace(' ', "-");
             assert!(
                 page.contains(&format!("<h2 id=\"{anchor}\">{name}</h2>")),
                 "{name}"

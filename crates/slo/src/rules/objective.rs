@@ -14,8 +14,9 @@ const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples if scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
 /// Refers to the cause instead of naming it, because the cause changes while an alert fires.
-const CAUSE: &str = "For the bad calls, what changed and when, run `tokengauge slo status --admin \
-    ADDRESS` or open the live page of a proxy.";
+const CAUSE: &str = "To see the bad calls, what changed and when, run `tokengauge slo status --admin \
+    ADDRESS` or open the live page. Ask the proxy that is worst in `Burn rate by proxy` of the \
+    dashboard Service levels.";
 /// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
@@ -152,12 +153,11 @@ impl Subject<'_> {
         let limits: Vec<String> = tiers.iter().map(|tier| in_words(tier)).collect();
         let description = format!(
             "{{{{ $value | humanizePercentage }}}} of the events were bad. The objective is {} for \
-             {} of them over {}. The error budget burns too fast in both windows of a pair: \
-             {}.{}",
+             {} of them over {}. The error budget burned at more than {}.{}",
             self.objective.judgement.sli.in_words(),
             percent(self.objective.objective),
             label(self.objective.window),
-            limits.join("; "),
+            limits.join(", or at more than "),
             self.about()
         );
         let labels = self.place.by.iter();
@@ -352,7 +352,7 @@ const BAD: &str = ", verdict=\"bad\"";
 
 fn in_words(tier: &Tier) -> String {
     format!(
-        "{}× over {} and {}",
+        "{}× the allowed rate in the last {} and in the last {}",
         rounded(tier.factor),
         label(tier.long),
         label(tier.short)

@@ -6,15 +6,28 @@ use std::time::Duration;
 
 /// The labels that identify a proxy. Prometheus ignores labels that a target does not have.
 const PROXY: &str = "cluster, namespace, pod, instance";
-/// The labels of proxies that fail together: all proxies of a Service, or all sidecars of a
-/// cluster, which have no Service.
-const TOGETHER: &str = "cluster, service";
+/// The labels of the proxies of a Service, which fail together.
+const SERVICE: &str = "cluster, namespace, service";
+/// The labels of proxies without a Service, such as sidecars.
+const SIDECARS: &str = "cluster";
+/// Names a proxy in an annotation: its pod if it has one, otherwise its address.
+const NAME: &str =
+    "{{ with $labels.namespace }}{{ . }}/{{ end }}{{ or $labels.pod $labels.instance }}";
 
-/// An alert on the proxy. In the expression `JOB` is a placeholder for the job's name, and `PROXY`,
-/// `TOGETHER`, `BUDGET` and `DRIFT` are placeholders for labels.
+/// How soon somebody must act.
+enum Urgency {
+    Page,
+    Ticket,
+    /// A page if the label has the value, otherwise a ticket.
+    PageIf(&'static str, &'static str),
+}
+
+/// An alert on the proxy. `JOB` is a placeholder for the job's name. In the expression `PROXY`,
+/// `SERVICE`, `SIDECARS`, `BUDGET` and `DRIFT` are placeholders for labels. In the summary `NAME` is
+/// a placeholder for the proxy's name.
 struct ProxyAlert {
     alert: &'static str,
-    severity: Severity,
+    severity: Urgency,
     /// The `for` duration in minutes.
     held: u64,
     expr: &'static str,
@@ -22,24 +35,31 @@ struct ProxyAlert {
     description: &'static str,
 }
 
-use Severity::{Page, Ticket};
+use Urgency::{Page, PageIf, Ticket};
 
 const ALERTS: &[ProxyAlert] = &[
     ProxyAlert {
         alert: "TokengaugeDown",
         severity: Page,
         held: 2,
-        expr: "count by (TOGETHER) (up{job=\"JOB\"} == 0)\n  / count by (TOGETHER) (up{job=\"JOB\"}) >= 0.5",
-        summary: "{{ $value | humanizePercentage }} of the tokengauge proxies do not respond",
-        description: "Prometheus has not been able to scrape half of these proxies or more for 2 minutes. If the \
-            processes are gone, the traffic through them fails.",
+        expr: "count by (SERVICE) (up{job=\"JOB\", service!=\"\"} == 0)\n  \
+            / count by (SERVICE) (up{job=\"JOB\", service!=\"\"}) >= 0.5\n\
+            or count by (SIDECARS) (up{job=\"JOB\", service=\"\"} == 0)\n  \
+            / count by (SIDECARS) (up{job=\"JOB\", service=\"\"}) >= 0.5",
+        summary: "{{ $value | humanizePercentage }} of the tokengauge proxies \
+            {{ with $labels.service }}of the Service {{ $labels.namespace }}/{{ . }} {{ end }}\
+            do not respond{{ with $labels.cluster }} in {{ . }}{{ end }}",
+        description: "For 2 minutes, Prometheus has not been able to scrape at least half of the \
+            proxies of one Service, or of the proxies without a Service, such as sidecars. If the \
+            processes are gone, the traffic through them fails. The query \
+            `up{job=\"JOB\"} == 0` lists them.",
     },
     ProxyAlert {
         alert: "TokengaugeProxyDown",
         severity: Ticket,
         held: 15,
         expr: "up{job=\"JOB\"} == 0",
-        summary: "tokengauge on {{ $labels.instance }} does not respond",
+        summary: "tokengauge on NAME does not respond",
         description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
             is gone, the traffic through it fails.",
     },
@@ -58,7 +78,7 @@ const ALERTS: &[ProxyAlert] = &[
         held: 10,
         expr: "sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[10m]))\n  \
             + sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[10m])) > 0",
-        summary: "tokengauge on {{ $labels.instance }} forwards traffic that it does not measure",
+        summary: "tokengauge on NAME forwards traffic that it does not measure",
         description: "{{ $value | humanize }} chunks or bodies were not measured in the last 10 \
             minutes. Traffic is not affected, but its figures have gaps.",
     },
@@ -82,7 +102,7 @@ const ALERTS: &[ProxyAlert] = &[
             sum by (PROXY) (increase(tokengauge_unparsed_calls_total[1h])) \
             > 0.05 * sum by (PROXY) (increase(tokengauge_requests_total{operation_class=~\"generation|embedding\"}[1h])), \
             \"lost\", \"unparsed calls\", \"\", \"\")",
-        summary: "The figures of tokengauge on {{ $labels.instance }} have gaps: {{ $labels.lost }}",
+        summary: "The figures of tokengauge on NAME have gaps: {{ $labels.lost }}",
         description: "Measuring has been degraded for at least 5 minutes. Affected: \
             {{ $labels.lost }}. Traffic is not affected. /api/v1/coverage of the proxy reports how \
             many calls have a cost and a speed.",
@@ -92,7 +112,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
-        summary: "Finished calls on {{ $labels.instance }} reached no exporter",
+        summary: "Finished calls on NAME reached no exporter",
         description: "{{ $value | humanize }} finished calls were dropped in the last 15 minutes \
             because the queue was full. They are missing in metrics, objectives and logs.",
     },
@@ -102,7 +122,7 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_meter_panics_total[15m]))\n  \
             + sum by (PROXY) (increase(tokengauge_observer_panics_total[15m])) > 0",
-        summary: "tokengauge on {{ $labels.instance }} panicked while measuring",
+        summary: "tokengauge on NAME panicked while measuring",
         description: "{{ $value | humanize }} panics in the last 15 minutes. Each panic lost the \
             measurement of one call. This is a bug in tokengauge: please report it.",
     },
@@ -111,8 +131,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 10,
         expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
-        summary: "The exporter {{ $labels.exporter }} of tokengauge on {{ $labels.instance }} \
-            loses data",
+        summary: "The exporter {{ $labels.exporter }} of tokengauge on NAME loses data",
         description: "{{ $value | humanize }} calls or alert messages were not delivered by \
             {{ $labels.exporter }} in the last 10 minutes. Reason: {{ $labels.reason }}.",
     },
@@ -121,17 +140,17 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
-        summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
+        summary: "The ledger of tokengauge on NAME loses calls",
         description: "The ledger lost {{ $value | humanize }} calls in the last 15 minutes. \
             Reason: {{ $labels.reason }}. They are missing in sessions and reports. Traffic and \
-            metrics are not affected. Sinks send calls that could not be written from memory.",
+            metrics are not affected. Sinks still send these calls, from memory.",
     },
     ProxyAlert {
         alert: "TokengaugeSinkLagging",
         severity: Ticket,
         held: 5,
         expr: "max by (PROXY, sink) (tokengauge_sink_lag_seconds) > 900",
-        summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} is behind",
+        summary: "The sink {{ $labels.sink }} of tokengauge on NAME is behind",
         description: "The oldest call that has not been delivered to the sink ended \
             {{ $value | humanizeDuration }} ago. Calls wait in the ledger until retention deletes \
             them, or in memory if there is no ledger. Traffic is not affected.",
@@ -141,27 +160,30 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY, sink, reason) (increase(tokengauge_sink_lost_records_total[15m])) > 0",
-        summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} loses calls",
+        summary: "The sink {{ $labels.sink }} of tokengauge on NAME loses calls",
         description: "{{ $value | humanize }} calls of the last 15 minutes will never be delivered \
             to the sink. Reason: {{ $labels.reason }}. Traffic and metrics are not affected.",
     },
     ProxyAlert {
         alert: "TokengaugeQuotaStoreAway",
-        severity: Ticket,
+        severity: PageIf("on_error", "closed"),
         held: 2,
-        expr: "max by (PROXY) (rate(tokengauge_quota_store_away_seconds_total[5m])) > 0.2",
-        summary: "tokengauge on {{ $labels.instance }} decides shared limits without its quota store",
+        expr: "max by (PROXY, on_error) (rate(tokengauge_quota_store_away_seconds_total[5m])) > 0.2",
+        summary: "tokengauge on NAME decides shared limits without its quota store \
+            (on_error: {{ $labels.on_error }})",
         description: "The quota store did not respond for {{ $value | humanizePercentage }} of the \
-            last 5 minutes. Meanwhile `quota_store.on_error` decides limits and blocking budgets, \
-            and every process sends its own alerts. Calls do not wait.",
+            last 5 minutes. Meanwhile `quota_store.on_error` ({{ $labels.on_error }}) decides limits \
+            and blocking budgets: `closed` refuses all limited calls with 429. Every process sends \
+            its own alerts. Calls do not wait.",
     },
     ProxyAlert {
         alert: "TokengaugeFleetStoreAway",
         severity: Ticket,
         held: 10,
         expr: "max by (PROXY) (tokengauge_fleet_store_up) == 0",
-        summary: "tokengauge fleet on {{ $labels.instance }} cannot read its store",
-        description: "The fleet page shows finished calls up to the last successful read. \
+        summary: "tokengauge fleet on NAME cannot read its warehouse",
+        description: "Until the warehouse answers, the fleet has no finished calls, and its API \
+            responds with 503 to questions about them. Streams in flight and objectives stay. \
             /api/v1/pods of the fleet reports the reason. Proxies are not affected.",
     },
     ProxyAlert {
@@ -170,19 +192,19 @@ const ALERTS: &[ProxyAlert] = &[
         held: 5,
         expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
             unless max by (PROXY) (tokengauge_config_fallback) == 1",
-        summary: "tokengauge on {{ $labels.instance }} refused its configuration",
+        summary: "tokengauge on NAME refused its configuration",
         description: "The changed configuration is invalid. The previous configuration stays in \
             use and traffic continues, but a restart would fail.",
     },
     ProxyAlert {
         alert: "TokengaugeFallbackInUse",
-        severity: Ticket,
+        severity: PageIf("calls", "refused"),
         held: 5,
         expr: "max by (PROXY, calls) (tokengauge_config_fallback) == 1",
-        summary: "The sidecar {{ $labels.instance }} has no configuration; its calls are {{ $labels.calls }}",
-        description: "The sidecar's configuration was missing or refused at startup. It uses the \
-            fallback from its injection: calls are {{ $labels.calls }}, without objectives, quotas \
-            and budgets.",
+        summary: "The sidecar on NAME has no valid configuration; its calls are {{ $labels.calls }}",
+        description: "The sidecar's configuration was missing or refused at startup, so the \
+            sidecar uses the fallback from its injection. Its calls are {{ $labels.calls }}. \
+            `refused` calls get 503. `forwarded` calls have no objectives, quotas and budgets.",
     },
     ProxyAlert {
         alert: "TokengaugeBudgetSpent",
@@ -190,17 +212,16 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "max by (BUDGET) (tokengauge_budget_spent_ratio) >= 1",
         summary: "Budget {{ $labels.budget }} is spent",
-        description: "A session, agent or other name has spent {{ $value | humanizePercentage }} \
-            of the budget {{ $labels.budget }} in this period. If the budget blocks, its calls are \
-            refused until the period ends.",
+        description: "{{ $value | humanizePercentage }} of the budget {{ $labels.budget }} is spent \
+            in this period: by one name of its `per`, such as a session or user, or by all calls \
+            together. If the budget blocks, these calls are refused until the period ends.",
     },
     ProxyAlert {
         alert: "TokengaugeRunawaySession",
         severity: Ticket,
         held: 1,
         expr: "sum by (PROXY, reason) (tokengauge_runaway_sessions) > 0",
-        summary: "{{ $value | humanize }} sessions through {{ $labels.instance }} are running away \
-            ({{ $labels.reason }})",
+        summary: "{{ $value | humanize }} sessions through NAME are running away ({{ $labels.reason }})",
         description: "{{ $value | humanize }} sessions spend more than `[runaway]` allows or \
             repeat the same tool call. Reason: {{ $labels.reason }}. /api/v1/runaways of the proxy \
             lists them.",
@@ -211,17 +232,17 @@ const ALERTS: &[ProxyAlert] = &[
         held: 30,
         expr: "max by (DRIFT) (tokengauge_drift_series{state=\"drifted\"}) > 0",
         summary: "{{ $labels.signal }} has drifted from previous weeks ({{ $labels.drift }})",
-        description: "{{ $value | humanize }} series of model, route and workload differ in \
-            {{ $labels.signal }} from their reference by more than the thresholds of \
-            {{ $labels.drift }}. /api/v1/drift lists the series, since when they differ, and \
-            why.",
+        description: "{{ $value | humanize }} combinations of model, route and workload differ in \
+            {{ $labels.signal }} from previous weeks by more than the thresholds of the [[drift]] \
+            {{ $labels.drift }}. /api/v1/drift of a proxy lists the combinations, since when they \
+            differ, and why.",
     },
     ProxyAlert {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
-        summary: "tokengauge on {{ $labels.instance }} sees more models than max_models",
+        summary: "tokengauge on NAME sees more models than max_models",
         description: "{{ $value | humanize }} calls in the last hour have the model label `other` \
             because more than max_models names were seen.",
     },
@@ -233,7 +254,7 @@ const ALERTS: &[ProxyAlert] = &[
             (rate(tokengauge_proxy_overhead_seconds[5m]))) \
             or histogram_quantile(0.99, sum by (PROXY, phase, le) \
             (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
-        summary: "tokengauge on {{ $labels.instance }} adds more than 10 ms of latency",
+        summary: "tokengauge on NAME adds more than 10 ms of latency",
         description: "The proxy added {{ $value | humanizeDuration }} or more to 1 % of calls \
             ({{ $labels.phase }}).",
     },
@@ -251,20 +272,58 @@ pub(super) fn group(place: &RulesContext) -> Group {
 impl ProxyAlert {
     fn rule(&self, place: &RulesContext) -> Rule {
         let filled = |text: &str| text.replace("JOB", &place.job);
+        let mut annotations = vec![
+            ("summary", self.summary.replace("NAME", NAME)),
+            ("description", filled(self.description)),
+            ("runbook_url", place.runbook(self.alert)),
+        ];
+        let dashboard = self.dashboard();
+        annotations
+            .extend(dashboard.map(|path| ("dashboard", format!("{}/d/{path}", place.grafana))));
         Rule {
             kind: RuleKind::Alert(self.alert, Duration::from_secs(60 * self.held)),
             expr: filled(self.expr)
                 .replace("PROXY", &place.labels(PROXY))
-                .replace("TOGETHER", &place.labels(TOGETHER))
+                .replace("SERVICE", &place.labels(SERVICE))
+                .replace("SIDECARS", &place.labels(SIDECARS))
                 .replace("BUDGET", &place.labels("budget, cluster, namespace"))
                 .replace("DRIFT", &place.labels("drift, signal, cluster, namespace")),
-            labels: vec![("severity", self.severity.as_str().to_owned())],
-            annotations: vec![
-                ("summary", self.summary.to_owned()),
-                ("description", filled(self.description)),
-                ("runbook_url", place.runbook(self.alert)),
-                ("dashboard", format!("{}/d/tokengauge-proxy", place.grafana)),
-            ],
+            labels: vec![("severity", self.severity.label())],
+            annotations,
+        }
+    }
+
+    /// The dashboard with panels for the alert, limited to the proxy that the alert is about.
+    fn dashboard(&self) -> Option<String> {
+        let dashboard = match self.alert {
+            "TokengaugeFleetStoreAway" => return None,
+            "TokengaugeQuotaStoreAway" | "TokengaugeBudgetSpent" | "TokengaugeRunawaySession" => {
+                "tokengauge-traffic-and-cost"
+            }
+            "TokengaugeDrift" => {
+                "tokengauge-{{ if match \"ttft|tps\" $labels.signal }}speed{{ else }}traffic-and-cost{{ end }}"
+            }
+            _ => "tokengauge-proxy",
+        };
+        let of_proxy = if self.summary.contains("NAME") {
+            "?var-instance={{ $labels.instance }}"
+        } else {
+            ""
+        };
+        Some(format!("{dashboard}{of_proxy}"))
+    }
+}
+
+impl Urgency {
+    /// The value of the label `severity`, which may be a template.
+    fn label(&self) -> String {
+        let (page, ticket) = (Severity::Page.as_str(), Severity::Ticket.as_str());
+        match self {
+            Page => page.to_owned(),
+            Ticket => ticket.to_owned(),
+            PageIf(label, value) => format!(
+                "{{{{ if eq $labels.{label} \"{value}\" }}}}{page}{{{{ else }}}}{ticket}{{{{ end }}}}"
+            ),
         }
     }
 }

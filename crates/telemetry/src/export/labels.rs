@@ -146,6 +146,8 @@ label_sets! {
     BySink { sink: &'a str }
     /// A sink, and why a batch failed or calls were lost.
     BySinkReason { sink: &'a str, reason: &'a str }
+    /// How limits are decided while the quota store does not respond.
+    QuotaStoreOnError { on_error: &'a str }
     /// How calls are handled while the fallback is in use.
     FallbackCalls { calls: &'a str }
     /// A configuration.

@@ -64,7 +64,10 @@ pub fn sharing(registry: &Registry, status: &SharingStatus) {
     age.set(status.age.as_secs_f64());
     let fallback = registry.series(&names::QUOTA_STORE_FALLBACK, &());
     fallback.set(f64::from(u8::from(status.fallback)));
-    let time = registry.series(&names::QUOTA_STORE_AWAY_SECONDS, &());
+    let labels = labels::QuotaStoreOnError {
+        on_error: status.on_error,
+    };
+    let time = registry.series(&names::QUOTA_STORE_AWAY_SECONDS, &labels);
     time.absolute(status.fallback_time.as_secs_f64());
     let decisions = registry.series(&names::QUOTA_STORE_FALLBACK_DECISIONS, &());
     decisions.absolute(status.fallback_calls);

@@ -85,8 +85,9 @@ families! {
     QUOTA_STORE_LEASE_AGE: Gauge[] = "tokengauge_quota_store_lease_age_seconds", Seconds;
     /// 1 while limits are decided without the quota store because it does not respond, otherwise 0.
     QUOTA_STORE_FALLBACK: Gauge[] = "tokengauge_quota_store_fallback", Count;
-    /// Seconds in which limits were decided without the quota store.
-    QUOTA_STORE_AWAY_SECONDS: Sum[] = "tokengauge_quota_store_away_seconds_total", Seconds;
+    /// Seconds in which limits were decided without the quota store, by how: the value of
+    /// `quota_store.on_error`, or shadow, which refuses nothing.
+    QUOTA_STORE_AWAY_SECONDS: Sum[QuotaStoreOnError] = "tokengauge_quota_store_away_seconds_total", Seconds;
     /// Decisions of quotas and blocking budgets while the quota store did not respond.
     QUOTA_STORE_FALLBACK_DECISIONS: Counter[] = "tokengauge_quota_store_fallback_decisions_total", Count;
     /// Times that spending was counted only in this process because too many names were known to
