@@ -138,7 +138,7 @@ pub struct TopArgs {
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ReportCommand {
-    /// The subcommand, if calls are not compared.
+    /// A subcommand of `report`. Without one, `report` compares calls.
     #[command(subcommand)]
     pub command: Option<ReportSubcommand>,
     #[command(flatten)]
