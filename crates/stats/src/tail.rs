@@ -98,7 +98,7 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
         if enough >= MOST {
             return Err(StatsError::OutOfRange {
                 name: "percentile",
-                wanted: "such that 10^9 calls would do",
+                wanted: "low enough that 10^9 calls are sufficient",
                 value: percentile,
             });
         }
