@@ -53,7 +53,7 @@ impl From<ExportFormat> for export::FileFormat {
 pub struct ExportArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Ledger file, overrides the configuration
+    /// Ledger file; overrides the configuration
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
     #[command(flatten)]

@@ -64,7 +64,7 @@ pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
 ///
 /// # Errors
 ///
-/// Returns an error if the percentile or the confidence is not between 0 and 1, and if more than 10⁹ calls are needed.
+/// Returns an error if the percentile or the confidence is not between 0 and 1, or if more than 10⁹ calls are needed.
 ///
 /// ```
 /// use tokengauge_stats::tail::calls_needed;

@@ -18,7 +18,7 @@ pub(super) fn is_of_web(annotations: &[Annotation<'_>]) -> bool {
     all.any(|annotation| &*annotation.r#type == "url_citation")
 }
 
-/// A text or a list. Any other value reads as an empty text.
+/// A JSON string or array. Any other value reads as an empty string.
 #[derive(Clone, Debug)]
 pub(super) enum TextOrList<'a, T> {
     Text(Text<'a>),
