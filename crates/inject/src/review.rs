@@ -161,7 +161,7 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
     })
 }
 
-/// The pod's identity for the log. The texts are untrusted.
+/// The pod's identity for the log. These strings are untrusted.
 struct Identity<'a> {
     namespace: Cow<'a, str>,
     name: Cow<'a, str>,
