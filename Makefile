@@ -66,7 +66,7 @@ endif
 # all calibrations of experiments.
 .PHONY: calibrations
 calibrations: compiler ## the table of false alarms and power of gate, compare, search, experiment, drift and report: two hours
-	@printf '%s\n' '| verdict | world | runs | false alarms | their 95 %% interval | power |' '|---|---|---|---|---|---|'
+	@printf '%s\n' '| verdict | simulated traffic | runs | false alarms | 95 %% interval | power |' '|---|---|---|---|---|---|'
 	TOKENGAUGE_THOROUGH=1 cargo nextest run --locked --workspace --lib -E 'test(/calibration::/)' --success-output final --color never \
 		2>&1 | tee target/calibrations.txt | sed -n '/| verdict/d; s/^ *\(test .* \.\.\. \)\{0,1\}| /| /p; /FAIL/p'
 	@! grep -q FAIL target/calibrations.txt

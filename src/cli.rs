@@ -55,7 +55,7 @@ pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
 #[command(
     after_help = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 `inject` skipped objects, `drift` found drift, `gate` is inconclusive\n  or `bench` cannot show a result; 78 the configuration cannot be used; 130 `bench` was interrupted.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
-    Token of the admin address, overrides the configuration: TOKENGAUGE_ADMIN_TOKEN."
+    Token of the admin address; overrides the configuration: TOKENGAUGE_ADMIN_TOKEN."
 )]
 pub struct Cli {
     /// What to do [default: run]
@@ -138,13 +138,13 @@ pub struct RunArgs {
     /// Forward everything to this URL without reading a configuration file
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub upstream: Option<String>,
-    /// Address for agents, overrides the configuration; port 0 picks a free port
+    /// Address for agents; overrides the configuration. Port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
-    /// Admin address for operators, overrides the configuration
+    /// Admin address for operators; overrides the configuration
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub admin: Option<SocketAddr>,
-    /// Address that serves only `/metrics` and health checks, overrides the configuration
+    /// Address that serves only `/metrics` and health checks; overrides the configuration
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub metrics_listen: Option<SocketAddr>,
     /// Append one JSON line per finished call to this file; `-` is standard output

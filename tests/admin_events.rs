@@ -116,7 +116,9 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
         if refusals > 0 {
             let refused = fetch(server.address, "/api/v1/events").await;
             assert_eq!(refused.status, 503);
-            let full = refused.body.contains("too many clients listen already");
+            let full = refused
+                .body
+                .contains("too many clients already listen to events");
             assert!(full, "{}", refused.body);
         }
         assert_eq!(server.event_bus.listening().refused, refusals);

@@ -318,7 +318,7 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
         (status, &said["time"]),
         (201, &json!("1970-01-01T00:00:21.049Z"))
     );
-    // Absent values as an answer shows them.
+    // A request may send null for absent values, as responses do.
     let nothing = json!({"text": "x", "time": null, "model": null, "workload": null});
     assert_eq!(post(admin, &nothing).await.0, 201);
     let longest = json!({"text": long(1000), "tags": vec![long(100); 10], "model": long(200)});

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// Allowed relative difference from the figures in the document.
+/// Allowed relative difference from the figures in docs/fleet.md.
 const TOLERANCE: f64 = 0.03;
 /// Allowed relative difference for the gzip size, which varies with the digits of the values.
 const GZIP_TOLERANCE: f64 = 0.06;

@@ -151,8 +151,8 @@ fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Du
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(BATCH).collect();
         if batch.is_empty() {
-            // A running proxy deletes old sums from time to time. Otherwise it would delete sums of weeks during the
-            // measurement.
+            // Deletes old sums now, as a running proxy does from time to time. Otherwise the measured proxy would delete
+            // weeks of sums during the measurement.
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
             let now = Now {
                 monotonic: Instant::now(),

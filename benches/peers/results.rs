@@ -28,7 +28,7 @@ pub struct RunResult {
     pub counted: f64,
     pub lagged: f64,
     pub stolen: f64,
-    /// Number of attempts. Runs that lost more of a core were discarded.
+    /// Number of attempts. Attempts that lost more of a core to other virtual machines than this one were discarded.
     pub tries: u32,
     pub failed: u64,
     pub why: Option<String>,

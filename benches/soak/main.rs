@@ -41,7 +41,7 @@ use verify::memory;
 /// Run mixed traffic with faults; prints every violation, and exits with code 1 if there is one.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Length of the run; under 2 minutes not every scenario occurs
+    /// Length of the run; a run of less than 2 minutes does not include every scenario
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
     /// Seed of all random numbers [default: a new one for each run]

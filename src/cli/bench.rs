@@ -92,7 +92,7 @@ pub struct BenchRequest {
     /// Maximum number of output tokens, with the same syntax [default: the backend decides]
     #[arg(long, value_name = "TOKENS", conflicts_with = "trace")]
     pub osl: Option<Length>,
-    /// File with prompts: one text per line, JSON lines with `text`, or a mooncake trace (`export --format mooncake`)
+    /// File with prompts: one prompt per line, JSON lines with `text`, or a mooncake trace (`export --format mooncake`)
     /// with `input_length`
     #[arg(long, value_name = "FILE")]
     pub input_file: Option<PathBuf>,
@@ -171,7 +171,7 @@ pub struct BenchLoad {
     /// Maximum time after the measurement for calls to end
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = humantime::parse_duration)]
     pub grace_period: Duration,
-    /// Seed of texts, arrivals, the order of loads and resampling [default: random]
+    /// Seed of prompts, arrivals, the order of loads and resampling [default: random]
     #[arg(long, value_name = "SEED")]
     pub random_seed: Option<u64>,
 }

@@ -53,7 +53,7 @@ impl From<ExportFormat> for export::FileFormat {
 pub struct ExportArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Ledger file, overrides the configuration
+    /// Ledger file; overrides the configuration
     #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
     #[command(flatten)]
@@ -138,7 +138,7 @@ pub struct TopArgs {
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ReportCommand {
-    /// The subcommand, if calls are not compared.
+    /// A subcommand of `report`. Without one, `report` compares calls.
     #[command(subcommand)]
     pub command: Option<ReportSubcommand>,
     #[command(flatten)]

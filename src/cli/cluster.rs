@@ -8,10 +8,10 @@ pub struct InjectSettings {
     /// Configuration of the injector: image, resources, ports, base URLs (see docs/injection.md)
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Image of the sidecar, overrides the configuration
+    /// Image of the sidecar; overrides the configuration
     #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
-    /// When to inject a native sidecar, overrides the configuration
+    /// When to inject a native sidecar; overrides the configuration
     #[arg(long, value_name = "WHEN")]
     pub native_sidecar: Option<NativeSidecar>,
 }

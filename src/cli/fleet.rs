@@ -28,10 +28,10 @@ pub struct FleetArgs {
     pub credentials: PrometheusCredentials,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Admin address for operators, overrides the configuration; port 0 picks a free port
+    /// Admin address of the fleet for operators; overrides the configuration. Port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     pub listen: Option<SocketAddr>,
-    /// File with the token of this admin address, overrides the configuration
+    /// File with the token for the fleet's admin address; overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Without effect since 0.3: questions are answered by the warehouse itself.

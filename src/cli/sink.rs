@@ -50,7 +50,7 @@ pub struct SinkReplayArgs {
     /// Sink to send to [default: the only sink]
     #[arg(long, value_name = "NAME")]
     pub sink: Option<String>,
-    /// Ledger file, overrides the configuration
+    /// Ledger file; overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
     /// Send calls that began at or after this instant or duration before now, such as `72h`

@@ -68,19 +68,19 @@ fn faults() -> Vec<Fault> {
             left(None),
         ),
         fault(
-            "agent closes before the head",
+            "agent closes before the response head",
             |s| request(s).wait(200).close(),
             listens(),
             left(None),
         ),
         fault(
-            "agent resets before the head",
+            "agent resets before the response head",
             |s| request(s).wait(200).reset(),
             listens(),
             left(None),
         ),
         fault(
-            "agent closes after a long request, before the head",
+            "agent closes after a long request, before the response head",
             |s| long(s).wait(200).close(),
             listens(),
             left(None),

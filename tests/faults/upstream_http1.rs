@@ -36,31 +36,31 @@ fn lost() -> Vec<Fault> {
     let half = events().len() / 2;
     vec![
         refused(
-            "reset before the head",
+            "reset before the response head",
             script().reset(),
             "502",
             "upstream_reset",
         ),
         refused(
-            "closed before the head",
+            "closed before the response head",
             script().close(),
             "502",
             "upstream_reset",
         ),
         refused(
-            "half-closed before the head",
+            "half-closed before the response head",
             script().half_close().receive_all(),
             "502",
             "upstream_reset",
         ),
         refused(
-            "reset within the head",
+            "reset within the response head",
             script().send(&STREAM[..40]).wait(50).reset(),
             "502",
             "upstream_reset",
         ),
         refused(
-            "closed within the head",
+            "closed within the response head",
             script().send(&STREAM[..40]).close(),
             "502",
             "upstream_reset",
@@ -90,7 +90,7 @@ fn lost() -> Vec<Fault> {
             reset(7),
         ),
         fault(
-            "half-closed after the end",
+            "half-closed after the end of the response",
             begun().send(the_end()).half_close().receive_all(),
             ExpectedResponse::Same,
             complete(7),
@@ -147,7 +147,7 @@ fn lost() -> Vec<Fault> {
             )
         },
         fault(
-            "cut without a length",
+            "closed within a body without a length",
             script()
                 .send(head("Connection: close\r\n"))
                 .send(&events()[..half])
@@ -197,7 +197,7 @@ fn slow() -> Vec<Fault> {
             "upstream_head_timeout",
         ),
         refused(
-            "no head",
+            "no response head",
             Script::default()
                 .wait(SHORT_TIMEOUT_MS * 2)
                 .send(whole.clone()),
@@ -205,7 +205,7 @@ fn slow() -> Vec<Fault> {
             "upstream_head_timeout",
         ),
         fault(
-            "byte by byte",
+            "a response sent byte by byte",
             Script::default().trickle(whole),
             ExpectedResponse::Same,
             complete(3),
@@ -267,7 +267,7 @@ fn framing() -> Vec<Fault> {
             recorded("upstream_reset", Some("upstream_reset"), Some(7)),
         ),
         refused(
-            "two lengths",
+            "two Content-Length fields",
             Script::default()
                 .send(head("Content-Length: 5\r\nContent-Length: 6\r\n"))
                 .send("hello!")
@@ -276,7 +276,7 @@ fn framing() -> Vec<Fault> {
             "upstream_protocol",
         ),
         refused(
-            "not HTTP",
+            "a response that is not HTTP",
             Script::default()
                 .send("SSH-2.0-OpenSSH_9.9\r\n\r\n")
                 .close(),
@@ -313,19 +313,19 @@ fn floods() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "99 fields",
+            "99 header fields",
             after(&many[..many.find("X-97").unwrap_or_default()]),
             ExpectedResponse::Same,
             complete(3),
         ),
         refused(
-            "a flood of fields",
+            "a flood of header fields",
             after(&many),
             "502",
             "upstream_protocol",
         ),
         refused(
-            "a head that is too large",
+            "a response head that is too large",
             after(&large),
             "502",
             "upstream_protocol",

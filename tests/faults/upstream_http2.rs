@@ -95,7 +95,7 @@ fn faults() -> Vec<Fault> {
     let timeout = recorded("timeout", Some("upstream_idle_timeout"), Some(7));
     vec![
         refused(
-            "h2 reset before the head",
+            "h2 reset before the response head",
             |s| Script::default().send(reset(s, INTERNAL_ERROR)),
             "upstream_reset",
         ),
@@ -112,7 +112,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 GOAWAY, and the stream ends",
+            "h2 GOAWAY, then the rest of the stream",
             |s| {
                 begun(s)
                     .send(go_away(s, 0))
@@ -130,7 +130,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         refused(
-            "h2 GOAWAY before the head",
+            "h2 GOAWAY before the response head",
             |_| Script::default().send(go_away(0, 0)).close(),
             "upstream_reset",
         ),

@@ -294,7 +294,7 @@ async fn a_stream_that_is_cut_is_not_complete() {
     let mut cases = Vec::new();
     for stream in STREAMS {
         let chunks = stream.words(30);
-        // The end of the connection ends these responses.
+        // The upstream closes the connection before these responses end.
         let reset = json!({"outcome": "upstream_reset", "error_type": "upstream_reset", "tokens": {"normalised": {"output": 30}}});
         let unterminated = json!({"outcome": "upstream_reset", "error_type": "unterminated", "tokens": {"normalised": {"output": 30}}});
         cases.push(

@@ -139,7 +139,7 @@ def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, colum
     terminal.press("?")
     terminal.until(r"UPSTREAM +CALLS↓")
     terminal.press("?")
-    terminal.until(r"show only rows that contain a text")
+    terminal.until(r"show only rows that contain the text you type")
     terminal.press("qq")
     assert terminal.end() == 0
 

@@ -279,7 +279,7 @@ fn row(verdict: &str, world: &str, runs: u64, (alarms, found): (u64, u64), power
 }
 
 fn heads() {
-    println!("| verdict | world | runs | false alarms | 95 % interval | power |");
+    println!("| verdict | simulated traffic | runs | false alarms | 95 % interval | power |");
     println!("|---|---|---:|---:|---:|---:|");
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A figure that each trial has.
+/// A figure that is measured in each trial.
 #[derive(
     Clone,
     Copy,

@@ -1,4 +1,4 @@
-//! The prompts of a run: generated texts of given lengths, the prompts of a file, or the calls of a trace.
+//! The prompts of a run: generated prompts of given lengths, the prompts of a file, or the calls of a trace.
 
 use crate::endpoint::Prompt;
 use crate::error::BenchError;
@@ -26,7 +26,7 @@ pub enum Workload {
     Lines(Vec<Line>),
 }
 
-/// A line of a file: a text, or the length of a text to generate.
+/// A line of a prompt file: a prompt, or the length of a prompt to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     text: Text,

@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue};
 const ALIKE: f64 = 0.8;
 const THRESHOLDS: [&str; 2] = ["at_most", "at_least"];
 
-/// Returns the problems of a text. Returns none if the text is not valid TOML, which the reader reports.
+/// Returns the values in the TOML document `text` that are out of bounds. Returns none if `text` is not valid TOML, which
+/// the parser reports.
 pub(super) fn problems(text: &str) -> Vec<Problem> {
     let mut check = Check {
         text,

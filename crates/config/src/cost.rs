@@ -113,7 +113,7 @@ pub(super) fn budgets(
         if !names.insert(name.clone()) {
             problems.at(
                 &written.name,
-                format!("there are two budgets named `{name}`"),
+                format!("there are two budgets named `{name}`; give each its own `name`"),
             );
         }
         if !written.block {

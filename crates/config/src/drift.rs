@@ -22,7 +22,10 @@ pub(super) fn drifts(
         let name = written.name.clone();
         check_label(&name, problems);
         if !names.insert(name.get_ref().clone()) {
-            let reason = format!("there are two [[drift]] named `{}`", name.get_ref());
+            let reason = format!(
+                "there are two [[drift]] named `{}`; give each its own `name`",
+                name.get_ref()
+            );
             problems.at(&name, reason);
         }
         check_windows(&written, ledger, problems);

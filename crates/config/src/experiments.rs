@@ -23,7 +23,8 @@ pub(super) fn experiments(
         check_label(&written.name, problems);
         let name = written.name.get_ref();
         if !names.insert(name.clone()) {
-            let reason = format!("there are two experiments named `{name}`");
+            let reason =
+                format!("there are two experiments named `{name}`; give each its own `name`");
             problems.at(&written.name, reason);
         }
         let arms = arms(&written, upstreams, problems);
@@ -118,7 +119,10 @@ fn arms(
             problems.at(&written.name, "the name of an arm may not have a `/`");
         }
         if !names.insert(name) {
-            problems.at(&written.name, format!("there are two arms named `{name}`"));
+            problems.at(
+                &written.name,
+                format!("there are two arms named `{name}`; give each its own `name`"),
+            );
         }
         let weight = written
             .weight

@@ -29,7 +29,10 @@ pub(super) fn gates(
         let name = &written.name;
         check_label(name, problems);
         if !names.insert(name.get_ref().clone()) {
-            let reason = format!("there are two gates named `{}`", name.get_ref());
+            let reason = format!(
+                "there are two gates named `{}`; give each its own `name`",
+                name.get_ref()
+            );
             problems.at(name, reason);
         }
         all.push(gate(&written, known, problems));

@@ -149,7 +149,7 @@ pub enum Token {
     File(PathBuf),
 }
 
-/// A text that is never printed.
+/// A secret string. It is never printed.
 #[derive(Clone, PartialEq)]
 pub struct Secret(Box<str>);
 

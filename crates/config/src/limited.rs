@@ -113,7 +113,7 @@ fn keeps_out_by(key: &str, value: &str, admin: bool) -> bool {
     token && (admin || !key.contains("tokens")) || switched_off || key.contains("client_ca")
 }
 
-/// The lines in lower case, without comments. A `#` within quotes, or in a text with multi-line strings, does
+/// The lines in lower case, without comments. A `#` within quotes, or in a file with multi-line strings, does
 /// not start a comment.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     let certain = !text.contains("\"\"\"") && !text.contains("'''");

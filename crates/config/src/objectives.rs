@@ -94,7 +94,10 @@ pub(super) fn slos(
         let place = place(&spanned);
         for objective in slo(spanned, &place, routes, measure, problems) {
             if !names.insert(objective.name.clone()) {
-                let reason = format!("there are two objectives named `{}`", objective.name);
+                let reason = format!(
+                    "there are two objectives named `{}`; give each its own `name`",
+                    objective.name
+                );
                 problems.at(&place, reason);
             }
             if all.len() == MAX_OBJECTIVES {

@@ -1,4 +1,4 @@
-//! Parses a text into a configuration, or into all of its problems.
+//! Parses a TOML string into a configuration, or into all of its problems.
 
 use super::problems::{Invalid, Problem};
 use super::{Config, bounds, resolve, source};
@@ -10,7 +10,7 @@ impl Config {
         Config::parse(&source::text(path)?, &path.display().to_string())
     }
 
-    /// Parses a text. `origin` is the prefix of its problems. Relative file names are not resolved.
+    /// Parses a TOML string. `origin` is the prefix of the problems in it. Relative file names are not resolved.
     pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
         let invalid = |problems| Invalid::new(origin, problems);
         let mut problems = bounds::problems(text);

@@ -59,7 +59,7 @@ impl fmt::Display for Invalid {
 }
 
 impl Invalid {
-    /// Collects the problems of a text. A text in a YAML file of values is indented there, so columns are omitted.
+    /// Collects the problems of a TOML string. In a YAML file of chart values the string is indented, so columns are omitted.
     pub(super) fn new(origin: &str, mut problems: Vec<Problem>) -> Invalid {
         if origin.ends_with(".yaml") || origin.ends_with(".yml") {
             for problem in &mut problems {

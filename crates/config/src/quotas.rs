@@ -24,7 +24,7 @@ pub(super) fn quotas(
         if !names.insert(name.clone()) {
             problems.at(
                 &written.name,
-                format!("there are two quotas named `{name}`"),
+                format!("there are two quotas named `{name}`; give each its own `name`"),
             );
         }
         let requests = written.requests_per_minute;

@@ -39,7 +39,7 @@ fn hide(value: &mut Value, table: &str, key: &str) {
     }
 }
 
-/// Whether a text may be a secret. Names of files are not.
+/// Whether a string may be a secret. File names are not secrets.
 fn is_secret(table: &str, key: &str) -> bool {
     let named = SECRET.iter().any(|part| key.contains(part));
     table == "headers" || named && !key.ends_with("_file")

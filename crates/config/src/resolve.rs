@@ -221,7 +221,10 @@ fn upstreams(
         {
             problems.at(
                 &name,
-                format!("there are two upstreams named `{}`", name.get_ref()),
+                format!(
+                    "there are two upstreams named `{}`; give each its own `name`",
+                    name.get_ref()
+                ),
             );
         }
     }

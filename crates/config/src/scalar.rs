@@ -143,7 +143,7 @@ fn quoted(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Why a text is not the URL of an upstream. The message continues the text itself.
+/// Why a string is not the URL of an upstream. The message follows the quoted string.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     #[error("is not a URL: {0}")]

@@ -47,7 +47,7 @@ pub(super) fn sinks(
 }
 
 fn clickhouse(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
-    let reason = "is for a sink of kind s3";
+    let reason = "applies only to a sink of kind s3; remove this key";
     foreign(&sink.bucket, reason, problems);
     foreign(&sink.prefix, reason, problems);
     foreign(&sink.region, reason, problems);
@@ -76,7 +76,7 @@ fn clickhouse(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location>
 }
 
 fn s3(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
-    let reason = "is for a sink of kind clickhouse";
+    let reason = "applies only to a sink of kind clickhouse; remove this key";
     foreign(&sink.database, reason, problems);
     foreign(&sink.table, reason, problems);
     foreign(&sink.user, reason, problems);

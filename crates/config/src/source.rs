@@ -52,7 +52,7 @@ struct Values {
     others: BTreeMap<String, IgnoredAny>,
 }
 
-/// A text, or YAML tables.
+/// The configuration as a TOML string or as YAML tables.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -61,7 +61,7 @@ enum Written {
 }
 
 /// Returns a file's text as TOML. A file that ends in `.yaml` or `.yml` is read as values of the chart. Its `config`,
-/// if it is a text, keeps its line numbers. Without a `config`, the text is [`BUILT_IN`], as in the chart.
+/// if it is a string, keeps its line numbers. Without a `config`, the text is [`BUILT_IN`], as in the chart.
 pub fn text(path: &Path) -> Result<String, Invalid> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let reason = format!("cannot be read: {error}; name another file with --config");

@@ -39,7 +39,7 @@ pub enum Dialect {
     BedrockConverse,
     /// Bedrock `invoke` and `invoke-with-response-stream`.
     BedrockInvoke,
-    /// Ollama's native chat and generate.
+    /// Ollama's native `chat` and `generate` endpoints.
     Ollama,
     /// Cohere v1 chat.
     CohereV1,

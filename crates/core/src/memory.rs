@@ -36,7 +36,7 @@ impl AdmissionMemory {
         }
     }
 
-    /// Changes the limit of both together, in bytes. Memory in use is not affected.
+    /// Changes the combined limit of small and large memory, in bytes. Memory in use is not affected.
     pub fn resize(&self, bytes: usize) {
         self.small.resize(bytes / 8);
         self.large.resize(bytes - bytes / 8);

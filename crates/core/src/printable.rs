@@ -17,7 +17,7 @@ const INVISIBLE: [RangeInclusive<char>; 6] = [
     '\u{e0000}'..='\u{e007f}',
 ];
 
-/// Escapes a text for use within one line.
+/// Escapes a string for use within one line.
 ///
 /// ```
 /// use tokengauge_core::printable::printable;
@@ -28,7 +28,7 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     escaped(name, |_| false)
 }
 
-/// Escapes a text, but keeps its line feeds and tabs.
+/// Escapes a string, but keeps its line feeds and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| matches!(character, '\n' | '\t'))
 }

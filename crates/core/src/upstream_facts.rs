@@ -100,7 +100,7 @@ impl fmt::Display for UpstreamFacts {
     }
 }
 
-/// The error for a text that [`UpstreamFacts`] cannot parse.
+/// The error for a string that [`UpstreamFacts`] cannot parse.
 #[derive(Debug, thiserror::Error)]
 #[error("the text is not a list of upstream facts such as `hardware=8xH100; engine=vllm`")]
 pub struct NoFacts;

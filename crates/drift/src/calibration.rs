@@ -52,7 +52,7 @@ const SESSIONS: World = World {
 };
 
 const NIGHTS: World = World {
-    name: "nights of 3 sessions an hour",
+    name: "nights with 3 sessions an hour",
     sessions: 12.0,
     nights: 0.25,
     ..SESSIONS

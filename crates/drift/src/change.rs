@@ -66,7 +66,9 @@ pub(crate) fn points(hours: &Hours, settings: &Settings) -> Result<Vec<ChangePoi
 
 fn too_few(hours: usize) -> String {
     let needed = 2 * Options::default().min_points;
-    format!("has {hours} of the {needed} required hours with at least {MIN_HOURLY_CALLS} calls")
+    format!(
+        "{needed} hours with at least {MIN_HOURLY_CALLS} calls are needed, but there are only {hours}"
+    )
 }
 
 fn levels(hours: &Hours, signal: SignalName) -> Vec<Level> {
@@ -182,7 +184,7 @@ fn periods(season: Season) -> String {
         Season::Day => "days",
         _ => "weeks",
     };
-    format!("needs calls in the same hours of {MIN_CHANGE_PERIODS} {unit}")
+    format!("{MIN_CHANGE_PERIODS} {unit} must have calls in the same hours")
 }
 
 /// The median. For an even count it is the mean of the two middle values; without values it is 0.

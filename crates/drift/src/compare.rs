@@ -49,9 +49,9 @@ pub(crate) fn compare(
 
 pub(crate) fn no_reference(season: Season) -> String {
     match season {
-        Season::Week => "needs calls in the same hours of the week in two weeks of the reference",
-        Season::Day => "needs calls in the same hours of two days of the reference",
-        Season::None => "needs calls in the reference",
+        Season::Week => "two weeks of the reference must have calls in the same hours of the week as the current window",
+        Season::Day => "two days of the reference must have calls in the same hours as the current window",
+        Season::None => "the reference must have calls",
     }
     .to_owned()
 }
@@ -73,7 +73,7 @@ pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
 
 pub(crate) fn too_few_windows() -> String {
     format!(
-        "needs {} earlier windows to distinguish a change from chance",
+        "{} earlier windows are needed to distinguish a change from chance",
         chance::MIN_WINDOWS
     )
 }

@@ -16,9 +16,10 @@ pub struct Entry {
     pub state: DriftState,
     /// The periods that are compared.
     pub windows: WindowTimes,
-    /// The series with most calls, at most 20, those with most calls first.
+    /// At most 20 series, the one with most calls first.
     pub series: Vec<Series>,
-    /// The number of series that were not evaluated, because they have fewer calls or the time was not enough.
+    /// The number of series that were not evaluated: `series` is full of series with more calls, or the evaluation ran out
+    /// of time.
     pub series_left_out: usize,
 }
 

@@ -171,7 +171,7 @@ fn too_few(rules: &Rules, seen: &[Seen<'_>]) -> Option<Withheld> {
     })
 }
 
-/// Returns a text such as "a has 503 where 500 are expected, b 497 (500)".
+/// Returns a string such as "`a` has 503 units instead of the expected 500; `b` has 497 units instead of the expected 500".
 fn split_counts(seen: &[Seen<'_>]) -> String {
     let units: u64 = seen.iter().map(|arm| arm.units).sum();
     let weights: f64 = seen.iter().filter_map(|arm| arm.weight).sum();
@@ -179,7 +179,7 @@ fn split_counts(seen: &[Seen<'_>]) -> String {
         let share = arm.weight.unwrap_or(0.0) / weights;
         let expected = units as f64 * share;
         format!(
-            "`{}` has {} units instead of {expected:.0}",
+            "`{}` has {} units instead of the expected {expected:.0}",
             arm.name, arm.units
         )
     });

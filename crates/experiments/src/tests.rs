@@ -123,7 +123,7 @@ fn a_broken_split_is_withheld() {
     let half = experiment(&[1.0, 1.0]);
     let report = judged(&half, units("a", 250, 40, 3).chain(units("b", 150, 40, 3)));
     withheld(&report, "the split differs from the configured weights");
-    withheld(&report, "`b` has 150 units instead of 200");
+    withheld(&report, "`b` has 150 units instead of the expected 200");
     assert!(report.split_p.is_some_and(|p| p <= CHECK_ALPHA));
     let as_configured = experiment(&[5.0, 3.0]);
     let report = judged(

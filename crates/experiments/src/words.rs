@@ -95,7 +95,8 @@ fn differs(metric: &MetricReport, report: &Report) -> String {
     )
 }
 
-/// Returns a text such as "95 %: 5.2 to 11". The bounds of a decided difference of shares have no sign, all others do.
+/// Returns a string such as "95 %: 5.2 to 11". If the difference of two shares is decided as better or worse, its bounds have
+/// no sign. All other bounds have one.
 fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     let (lower, upper) = (metric.lower?, metric.upper?);
     let confidence = percent(1.0 - report.alpha);

@@ -108,8 +108,8 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
     })
 }
 
-/// Seconds until every check holds and both sides have enough units, and the name of the last check. Without seconds, the
-/// name of a check that never holds.
+/// Returns the seconds until every check passes and both groups have enough units, with the name of the check that passes
+/// last; or `None` with the name of a check that never passes.
 fn until_verdict(gate: &Gate, baseline: &Group, course: Course) -> (Option<f64>, String) {
     let levels = Levels::of(gate);
     let alike = |metric: Metric| Alike {
@@ -243,7 +243,7 @@ impl AtShare {
         }
     }
 
-    /// A text such as `in about 1h 30m`.
+    /// The time as a string, such as `in about 1h 30m`.
     pub fn in_words(&self) -> String {
         match self.seconds {
             Some(seconds) if seconds < 90.0 => "within two minutes".to_owned(),

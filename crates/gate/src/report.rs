@@ -116,7 +116,7 @@ pub struct AtShare {
     pub candidate_share: f64,
     /// Seconds from now, or from the start of the rollout in a plan; null if it takes more than 30 days.
     pub seconds: Option<f64>,
-    /// What takes longest or never holds: a check, or the least number of units.
+    /// The check that passes last or never passes, or the least number of units if that takes longest.
     pub slowest_check: String,
 }
 

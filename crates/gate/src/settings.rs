@@ -79,7 +79,7 @@ impl Select {
         wanted.is_none_or(|wanted| call.variant.as_deref() == Some(wanted))
     }
 
-    /// A text such as `upstream new, model m`.
+    /// The side of the comparison as a string, such as `upstream new, model m`.
     pub fn in_words(&self) -> String {
         let parts = [
             ("route", &self.route),

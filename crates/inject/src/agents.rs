@@ -103,7 +103,7 @@ pub(super) fn taken_over(
             };
             if !url.starts_with("http://") && !url.starts_with("https://") || url.contains("$(") {
                 warnings.push(format!(
-                    "container {}: the base URL `{url}` is not a fixed http or https URL, so it is not changed",
+                    "container {}: the base URL `{url}` is not a fixed http or https URL, so its calls bypass the sidecar; write the URL literally",
                     container["name"]
                 ));
                 continue;

@@ -2,10 +2,10 @@ use std::error::Error as Cause;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
-    /// The request is impossible. The text says why and what to do.
+    /// The request is impossible. The string says why and what to do.
     #[error("{0}")]
     Refused(String),
-    /// A text cannot be read or written. The message includes the source.
+    /// Input or output could not be parsed or written; `source` says why.
     #[error("{what}: {source}")]
     Text {
         what: String,

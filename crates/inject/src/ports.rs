@@ -116,7 +116,7 @@ struct UsedPorts(Box<[bool]>);
 impl UsedPorts {
     /// All numbers from 1 to 65535 in `object`, except in tokengauge annotations.
     fn of(object: &Value) -> UsedPorts {
-        // A difference array: each entry is the change in the number of ranges that cover a port. A text may have many wide
+        // A difference array: each entry is the change in the number of ranges that cover a port. A string may have many wide
         // ranges.
         let mut steps = vec![0i32; (1 << 16) + 1];
         walk(object, &mut Vec::new(), &mut |_, mention| {
@@ -228,7 +228,7 @@ fn single(port: u16) -> Mention {
     }
 }
 
-/// The numbers of a text that can be ports, and ranges of such numbers.
+/// Numbers in `text` that may be port numbers, and ranges of them.
 fn mentions(text: &str) -> impl Iterator<Item = Mention> {
     let mut at = 0;
     // The end of the previous number, and its value.

@@ -135,7 +135,7 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
         )));
     }
     let mut review: Value = serde_json::from_slice(body)
-        .map_err(|error| InjectError::text("the review is not JSON", error))?;
+        .map_err(|error| InjectError::text("the AdmissionReview is not JSON", error))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
     if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
         return Err(InjectError::Refused(format!(
@@ -145,11 +145,11 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
     let mut request = review["request"].take();
     let uid = request["uid"]
         .as_str()
-        .ok_or("the review's request has no uid")?;
+        .ok_or("the AdmissionReview has no `request.uid`")?;
     let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
         return Err(InjectError::Refused(format!(
-            "the review's request is for a {}; only pods are injected",
+            "the AdmissionReview is for a {}; only pods are injected",
             request["kind"]["kind"]
         )));
     }
@@ -161,7 +161,7 @@ fn read(body: &[u8]) -> Result<Review, InjectError> {
     })
 }
 
-/// The pod's identity for the log. The texts are untrusted.
+/// The pod's identity for the log. These strings are untrusted.
 struct Identity<'a> {
     namespace: Cow<'a, str>,
     name: Cow<'a, str>,
@@ -264,7 +264,7 @@ async fn whole(
 }
 
 fn no_room() -> Response {
-    let message = "too many reviews are being read at the same time; try again\n";
+    let message = "too many AdmissionReviews are being read at the same time; try again\n";
     (StatusCode::SERVICE_UNAVAILABLE, message).into_response()
 }
 
@@ -272,7 +272,7 @@ fn answer(injector: &Injector, body: &[u8], by: InjectBy) -> Response {
     match injector.answer(body, by) {
         Ok(review) => axum::Json(review).into_response(),
         Err(error) => {
-            tracing::warn!(reason = %error, "a review could not be read");
+            tracing::warn!(reason = %error, "cannot answer an AdmissionReview request");
             (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response()
         }
     }

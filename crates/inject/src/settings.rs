@@ -221,7 +221,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reads settings from a text.
+    /// Reads settings from a TOML string.
     ///
     /// # Errors
     /// Returns what is wrong, with the line.
@@ -320,7 +320,7 @@ fn is_name(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.chars().all(allowed)
 }
 
-/// Whether a text is a valid label key: a name, optionally after a domain and a slash.
+/// Whether a string is a valid label key: a name, optionally after a domain and a slash.
 fn is_label(key: &str) -> bool {
     let (domain, name) = key.rsplit_once('/').unwrap_or(("label", key));
     let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

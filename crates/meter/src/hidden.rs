@@ -57,7 +57,7 @@ pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
     }
 }
 
-/// The largest number of reasoning tokens that a provider could report as this number.
+/// The largest number of reasoning tokens that a provider which rounds could report as `reported`.
 fn at_most(reported: u64) -> f64 {
     let rounded = reported.is_multiple_of(ROUNDED_TO);
     (reported + if rounded { ROUNDED_TO - 1 } else { 0 }) as f64

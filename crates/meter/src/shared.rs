@@ -26,7 +26,7 @@ const DECODED_BYTES: u64 = 128 << 20;
 
 const MAX_LOGGED_USAGE: usize = 256;
 
-/// Whether this is the name of a JSON member, and not a text that a server put in its place.
+/// Whether `name` can be the name of a JSON member, and is not other text that a server put in its place.
 fn is_word(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     name.len() <= 100 && name.bytes().all(plain)

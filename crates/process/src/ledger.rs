@@ -62,7 +62,7 @@ pub fn unwritable(config: &Config) -> Option<String> {
 
 pub(crate) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
-        tracing::error!(%error, "cannot start a thread of the ledger; it records no capacity");
+        tracing::error!(%error, "cannot start the ledger's capacity thread, so the ledger records no capacity of upstreams");
     }
 }
 

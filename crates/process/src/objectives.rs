@@ -164,7 +164,7 @@ impl Objectives {
         drop(self.stop);
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a thread of the objectives panicked");
+                tracing::error!("a thread that updates the objectives panicked");
             }
         }
     }
@@ -189,7 +189,8 @@ fn keep(state_folder: &Mutex<StateFolder>, slos: &Slos) {
         Ok(true) => {}
         Ok(false) => {
             tracing::warn!(
-                "another process uses state_dir; the objective counts of this process are not saved"
+                "another process uses state_dir, so the objective counts of this process are not saved; give each process \
+                 its own state_dir"
             );
             slos.keep_again();
         }

@@ -106,21 +106,21 @@ pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure 
 fn hint(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Dns => "; check the endpoint's name and the name server",
-        FailureKind::Connect => "; check that it runs and that the address is right",
-        FailureKind::Tls => "; check its certificate, and `ca` and `server_name` of the upstream",
+        FailureKind::Connect => "; check that the upstream runs and that its address is right",
+        FailureKind::Tls => "; check the upstream's certificate, `ca` and `server_name`",
         FailureKind::ConnectTimeout => {
             "; check the network, or raise `connect` of the upstream's timeouts"
         }
         FailureKind::HeadTimeout => {
-            "; it may be overloaded: raise `head` of the upstream's timeouts"
+            "; the upstream may be overloaded: raise `head` of its timeouts if that is normal"
         }
         FailureKind::IdleTimeout => {
             "; raise `idle` of the upstream's timeouts if such pauses are normal"
         }
         FailureKind::SendTimeout => {
-            "; it may be overloaded: raise `send` of the upstream's timeouts if that is normal"
+            "; the upstream may be overloaded: raise `send` of its timeouts if that is normal"
         }
-        FailureKind::Reset => "; see its log, and try again",
+        FailureKind::Reset => "; see the upstream's log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",
         _ => "",
     }

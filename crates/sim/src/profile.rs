@@ -106,7 +106,7 @@ pub enum FaultKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMode {
-    /// As the dialect does. `include_usage` is honoured.
+    /// Sends usage where the dialect does. `include_usage` is honoured.
     Auto,
     On,
     Off,

@@ -91,7 +91,7 @@ fn bare(random: &mut Random) -> &'static str {
     &pick(WORDS, random)[1..]
 }
 
-/// Each word is one token with its blank and without it.
+/// Each word is one token, with or without its leading space.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     " the", " of", " and", " to", " in", " is", " was", " for", " on", " with", " as", " by", " at", " from",

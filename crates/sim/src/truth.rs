@@ -107,7 +107,7 @@ type See = dyn Fn(&str, Seen<'_>) + Send + Sync;
 /// An event of a call for a [`Witness`], which also gets the call's id.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// The call, or in Realtime the turn, began.
+    /// When the call began, or the turn in the Realtime API.
     Began,
     /// Bytes of the response body that are about to be written. In Realtime they are the events of
     /// a turn, one per line.

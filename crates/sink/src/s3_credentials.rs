@@ -29,7 +29,7 @@ const WEB_IDENTITY: CredentialSource = CredentialSource {
 };
 const TASK: CredentialSource = CredentialSource {
     name: "the ECS agent (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI)",
-    advice: "check the role of the task",
+    advice: "check the IAM role of the ECS task",
 };
 const POD_IDENTITY: CredentialSource = CredentialSource {
     name: "EKS Pod Identity (AWS_CONTAINER_CREDENTIALS_FULL_URI, AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE)",

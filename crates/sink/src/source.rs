@@ -27,7 +27,7 @@ pub enum SourceError {
     #[error("the ledger does not know the sink yet")]
     Unknown,
     /// The sink's progress cannot be saved.
-    #[error("the ledger cannot be written to; see its log messages")]
+    #[error("the ledger cannot be written to; see the ledger's log messages")]
     Unwritable,
 }
 

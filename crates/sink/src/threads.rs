@@ -45,10 +45,10 @@ impl AnySink {
 }
 
 impl AnySink {
-    /// The client of a sink.
+    /// Like [`AnySink::new`], but errors contain the sink's name.
     ///
     /// # Errors
-    /// As [`AnySink::new`], with the sink's name.
+    /// Returns the errors of [`AnySink::new`].
     pub fn named(settings: &SinkSettings, origin: &Origin) -> io::Result<AnySink> {
         AnySink::new(&settings.location, origin)
             .map_err(|error| io::Error::other(format!("sink {}: {error}", settings.name)))

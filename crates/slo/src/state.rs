@@ -13,7 +13,7 @@ use tokengauge_files::{audit, private};
 const STATE: &str = "slo-state.json";
 const AUDIT: &str = "slo-audit.jsonl";
 /// If the clock says that the last process ended longer ago than this, in seconds, the clock may be
-/// wrong. A smaller error expires few counts.
+/// wrong. If the clock is wrong by less than this, only few counts expire too early.
 const DOUBTFUL: f64 = 86_400.0;
 
 #[derive(Debug)]

@@ -116,7 +116,7 @@ pub fn judge(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
     judge_rest(judgement, call, &PartialVerdict::default())
 }
 
-/// As [`judge`], without the events that were counted while the call was in progress.
+/// Like [`judge`], but without the events that were counted while the call was in progress.
 pub fn judge_rest(
     judgement: &Judgement,
     call: &Finished<'_>,

@@ -96,8 +96,8 @@ pub struct Shift {
     pub interval: Option<Interval>,
 }
 
-/// Returns the Hodges–Lehmann estimate of the shift from the first sample to the second, in their unit, with its
-/// interval. The interval contains every shift that [`mann_whitney`] would not reject between the shifted first sample
+/// Returns the Hodges–Lehmann estimate of the shift from the first sample to the second, in the unit of the
+/// samples, with its interval. The interval contains every shift that [`mann_whitney`] would not reject between the shifted first sample
 /// and the second.
 ///
 /// It assumes independent values and distributions of equal shape. It is exact under the conditions of the test and

@@ -64,7 +64,7 @@ pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
 ///
 /// # Errors
 ///
-/// Returns an error if the percentile or the confidence is not between 0 and 1, and if more than 10⁹ calls are needed.
+/// Returns an error if the percentile or the confidence is not between 0 and 1, or if more than 10⁹ calls are needed.
 ///
 /// ```
 /// use tokengauge_stats::tail::calls_needed;
@@ -98,7 +98,7 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
         if enough >= MOST {
             return Err(StatsError::OutOfRange {
                 name: "percentile",
-                wanted: "such that 10^9 calls would do",
+                wanted: "low enough that 10^9 calls are sufficient",
                 value: percentile,
             });
         }

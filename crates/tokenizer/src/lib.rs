@@ -6,14 +6,20 @@
 mod bpe;
 mod class;
 mod counter;
-#[allow(dead_code, reason = "the build script writes the tables with it")]
+#[allow(
+    dead_code,
+    reason = "only the build script uses the rest of this module"
+)]
 mod hash;
 #[cfg(test)]
 mod oracle;
 mod pending;
 mod piece_counter;
 mod pieces;
-#[allow(dead_code, reason = "the build script writes the trie with it")]
+#[allow(
+    dead_code,
+    reason = "only the build script uses the rest of this module"
+)]
 mod trie;
 mod utf8;
 mod vocabulary;

@@ -45,7 +45,7 @@ impl Scan {
         self.len += text.len();
     }
 
-    /// The ends if the text ended here.
+    /// The ends of all pieces if the text ended here.
     fn all_ends(&self) -> Vec<usize> {
         let start = self.ends.last().copied().unwrap_or(0);
         let mut ends = self.ends.clone();

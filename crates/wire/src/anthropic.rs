@@ -1,4 +1,4 @@
-//! Anthropic messages and completions.
+//! Anthropic's Messages and Text Completions APIs.
 //!
 //! A stream is `message_start`, then per content block `content_block_start`,
 //! `content_block_delta`…, `content_block_stop`, then `message_delta`, `message_stop`. A body that

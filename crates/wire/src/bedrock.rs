@@ -59,7 +59,7 @@ const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Regist
 }
 
 /// Detects `/model/{id}/{verb}`. The id is percent-encoded, or a resource name with slashes. The
-/// second of `verbs` streams.
+/// second verb in `verbs` is the streaming one.
 fn detect(target: &Target<'_>, dialect: Dialect, verbs: [&str; 2]) -> Option<Detected> {
     let (verb, rest) = target.post()?.split_last()?;
     let at = rest.iter().position(|segment| *segment == "model")?;

@@ -1,4 +1,4 @@
-//! Cohere chat v1 and v2, and generate v1.
+//! Cohere's `chat` endpoints v1 and v2, and the `generate` endpoint v1.
 
 use super::detect::Detected;
 use super::emit::{self, RepeatedName};
@@ -314,7 +314,7 @@ impl Reader for V1 {
     fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: V1Event<'_> = parse(payload)?;
         match &*event.event_type {
-            // The events of generate have no type.
+            // Events of the `generate` endpoint have no type.
             "" | "text-generation" | "stream-end" | "stream-start" => {}
             "tool-calls-chunk" => return self.call_delta(&event, sink),
             "tool-calls-generation" => return self.calls(&event, sink),
@@ -412,7 +412,7 @@ struct V1Call<'a> {
     parameters: Option<&'a RawValue>,
 }
 
-/// A response of chat or generate that is not streamed. An error has a `message`.
+/// A response of `chat` or `generate` that is not streamed. An error has a `message`.
 #[derive(Deserialize)]
 struct V1Body<'a> {
     #[serde(borrow, default)]

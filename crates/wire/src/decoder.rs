@@ -22,8 +22,8 @@ pub struct ResponseHead<'a> {
 
 /// Maximum length of an event that is read without counting memory.
 const SHORT: usize = 64 * 1024;
-/// How often a text may be copied while it is read. A text with escapes is copied once as a whole
-/// and once as its longest string. The one thread that reads whole bodies may exceed the memory
+/// How often a JSON text may be copied while it is read. A JSON text with escapes is copied once as a
+/// whole and once as its longest string. The one thread that reads whole bodies may exceed the memory
 /// limit by this many copies of one body.
 pub const COPIES: usize = 2;
 

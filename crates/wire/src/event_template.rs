@@ -1,4 +1,4 @@
-//! A fast path for common events. Most events of a stream differ only in one text. Once a reader
+//! A fast path for common events. Most events of a stream differ only in the new text. Once a reader
 //! has parsed an event, the next event that differs in nothing else need not be parsed. Comparing
 //! is several times faster than parsing.
 //!
@@ -62,15 +62,15 @@ struct VariableField {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
-    /// As the new text.
+    /// The member has the new text.
     Text,
-    /// As a copy of the new text.
+    /// The member has a copy of the new text.
     Copy,
-    /// The reader ignores it.
+    /// The reader ignores the member.
     Ignored,
-    /// The reader ignores it if it is a string.
+    /// The reader ignores the member if it is a string.
     IgnoredText,
-    /// As a count of the usage, by index.
+    /// The member is a count of the usage, by index.
     Count(u8),
 }
 
@@ -99,7 +99,7 @@ pub struct Template {
     /// Members, with quotes and colon, that the reader ignores at any depth in events with only a
     /// text, and that differ between events.
     pub unread: &'static [&'static str],
-    /// Finds another text that the reader ignores, given the range of the event's text.
+    /// Finds another string that the reader ignores, given the range of the event's text.
     pub unread_beside: fn(&[u8], &Range<usize>) -> Option<Range<usize>>,
     /// Members, with quotes and colon, in which some servers repeat the text.
     pub copies: &'static [&'static str],
@@ -392,7 +392,7 @@ fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
 }
 
 /// Whether two ends of events are equal except for spaces before the last brace. Anthropic adds
-/// such padding, so that observers of the encrypted traffic cannot see the length of a text.
+/// such padding, so that observers of the encrypted traffic cannot see the length of the text.
 fn ends_alike(one: &[u8], other: &[u8]) -> bool {
     one == other || without_padding(one).is_some_and(|one| Some(one) == without_padding(other))
 }
@@ -477,7 +477,7 @@ fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// Whether [`string`] would return a text, without copying it.
+/// Whether [`string`] would return `Some` for `literal`, without copying the string.
 fn is_string(literal: &[u8]) -> bool {
     let Some(inside) = inside_of_quotes(literal) else {
         return false;

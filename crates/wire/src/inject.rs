@@ -16,7 +16,7 @@ use tokengauge_core::observer::Filter;
 
 const MAX_HELD: usize = 64 * 1024;
 
-/// A member of an object, which may be `null`. `None` if it is absent.
+/// The value of a member of a JSON object, which may be `null`. `None` if the member is absent.
 #[derive(Clone, Copy, Default)]
 struct Member<'a>(Option<&'a RawValue>);
 

@@ -17,7 +17,7 @@ pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Malformed> 
     parse_text(std::str::from_utf8(payload).map_err(|_| Malformed)?)
 }
 
-/// Parses a JSON object in a text. Lists are refused, because serde would read their items as
+/// Parses a string that contains a JSON object. Arrays are refused, because serde would read their items as
 /// members.
 pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
     if !is_object(text.as_bytes()) {
@@ -89,8 +89,8 @@ fn push_string(literal: &str, out: &mut String) {
     out.push_str(plain.as_deref().unwrap_or(literal));
 }
 
-/// A text, borrowed if it has no escapes. A number reads as its digits, and any other value as the
-/// empty text.
+/// A JSON string, borrowed if it has no escapes. A number reads as its digits, and any other value as
+/// the empty string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text<'a>(pub(crate) Cow<'a, str>);
 
@@ -491,7 +491,7 @@ pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
         .map_or(Cow::Borrowed("error"), |word| word.0)
 }
 
-/// Whether a text is an identifier, not prose.
+/// Whether a string is an identifier, not prose.
 pub fn is_word(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:#/".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(plain)

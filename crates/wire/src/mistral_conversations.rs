@@ -63,7 +63,7 @@ struct Output<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// A part of a message: text, or thinking that consists of texts.
+/// A part of a message: text, or thinking that consists of text parts.
 #[derive(Default, Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]

@@ -1,4 +1,4 @@
-//! Ollama's native chat and generate: one JSON object per line, or a single one.
+//! Ollama's native `chat` and `generate` endpoints: one JSON object per line, or a single one.
 
 use super::detect::{Detected, Target, percent_decoded, segments};
 use super::emit::{self, RepeatedName};

@@ -149,7 +149,7 @@ struct Audio<'a> {
     transcript: Text<'a>,
 }
 
-/// A part of Mistral's content: text, or thinking that consists of parts.
+/// A part of Mistral's content: text, or thinking that consists of text parts.
 #[derive(Deserialize)]
 struct Part<'a> {
     #[serde(borrow, default)]

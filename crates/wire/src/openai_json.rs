@@ -18,7 +18,7 @@ pub(super) fn is_of_web(annotations: &[Annotation<'_>]) -> bool {
     all.any(|annotation| &*annotation.r#type == "url_citation")
 }
 
-/// A text or a list. Any other value reads as an empty text.
+/// A JSON string or array. Any other value reads as an empty string.
 #[derive(Clone, Debug)]
 pub(super) enum TextOrList<'a, T> {
     Text(Text<'a>),
@@ -43,7 +43,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrListVisitor<T> {
     type Value = TextOrList<'de, T>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text or a list")
+        formatter.write_str("a string or an array")
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {

@@ -103,7 +103,7 @@ impl Media<'_> {
         Ok(())
     }
 
-    /// Emits the usage. OpenRouter uses the names of chat completions.
+    /// Emits the usage. OpenRouter uses the names of the Chat Completions API.
     fn usage(&self, sink: Sink<'_>) -> Result<(), Malformed> {
         let Some(raw) = self.usage else { return Ok(()) };
         let usage: Object<ResponsesUsage> = serde_json::from_str(raw.get())?;

@@ -16,7 +16,7 @@ use tokengauge_core::call::{Dialect, Event, Operation};
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],
-    // Events of Realtime and of responses have the same names.
+    // Events of the Realtime API and of the Responses API have the same names.
     overruled_by: OverruledBy::AllBut(Dialect::OpenaiResponses),
     template: Some(&Template {
         unread: &["\"event_id\":"],

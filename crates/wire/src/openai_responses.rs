@@ -90,7 +90,7 @@ pub(super) struct Response<'a> {
     status: Text<'a>,
     #[serde(borrow, default)]
     incomplete_details: Object<Reason<'a>>,
-    /// The reason of an incomplete response in Realtime.
+    /// The reason of an incomplete response in the Realtime API.
     #[serde(borrow, default)]
     status_details: Object<Reason<'a>>,
     #[serde(borrow, default)]

@@ -74,7 +74,7 @@ fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     ])
 }
 
-/// `usage` of chat and text completions, with vendor-specific members.
+/// `usage` of the Chat Completions and text Completions APIs, with vendor-specific members.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatUsage {
     #[serde(default)]
@@ -126,14 +126,14 @@ pub(super) struct ChatUsage {
     cost_details: Object<CostDetails>,
 }
 
-/// `usage` of responses and Realtime.
+/// `usage` of the Responses API and the Realtime API.
 #[derive(Debug, Deserialize)]
 pub(super) struct ResponsesUsage {
     #[serde(default)]
     input_tokens: Count,
     #[serde(default)]
     output_tokens: Count,
-    /// Gateways that send the usage of chat completions.
+    /// Gateways that send the `usage` of the Chat Completions API.
     #[serde(default)]
     prompt_tokens: Count,
     #[serde(default)]
@@ -142,7 +142,7 @@ pub(super) struct ResponsesUsage {
     input_tokens_details: Object<InputDetails>,
     #[serde(default)]
     output_tokens_details: Object<OutputDetails>,
-    /// The names in Realtime. As aliases, they would make an event with both names unreadable.
+    /// The names in the Realtime API. As aliases, they would make an event with both names unreadable.
     #[serde(default)]
     input_token_details: Object<InputDetails>,
     #[serde(default)]

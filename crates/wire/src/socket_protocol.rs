@@ -30,7 +30,7 @@ pub struct SocketProtocol {
 }
 
 impl SocketProtocol {
-    /// OpenAI's protocol in Realtime and responses, in which `response.create` requests a response.
+    /// OpenAI's protocol in the Realtime and Responses APIs, in which `response.create` requests a response.
     pub const RESPONSE_CREATE: SocketProtocol = SocketProtocol {
         reader: None,
         read_request: response_create,

@@ -17,7 +17,7 @@ const HELP: [(&str, &str); 9] = [
     ("r", "reverse the order"),
     (
         "/",
-        "show only rows that contain a text; esc clears the filter",
+        "show only rows that contain the text you type; esc clears the filter",
     ),
     ("up, down, home, end", "select another row"),
     ("enter", "show all details of the selected row"),

@@ -428,7 +428,7 @@ fn enter_shows_all_of_a_row_as_it_goes_on_and_help_names_keys_and_columns() {
     let help = screen(&state, 80, 24).concat();
     assert!(
         help.contains("since the last token")
-            && help.contains("show only rows that contain a text")
+            && help.contains("show only rows that contain the text you type")
     );
     press(&mut state, "q");
     assert!(

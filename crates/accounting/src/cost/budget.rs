@@ -407,8 +407,8 @@ impl BudgetState {
         }
     }
 
-    /// One notification for all names over the first threshold. It is a page if the budget is spent
-    /// and calls are refused.
+    /// One notification for all names above the budget's first threshold. Its severity is `page` if
+    /// calls are refused because a name has spent the budget, otherwise `ticket`.
     fn notification(&self, now: u64) -> Option<AlertNotification> {
         let budget = &self.budget;
         let first = budget.warn_at.first()? * budget.usd;

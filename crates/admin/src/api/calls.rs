@@ -65,7 +65,8 @@ pub(super) fn objective_of(
 }
 
 pub(super) fn unknown_objective() -> Problem {
-    let unknown = "no [[slo]] of the configuration has this name; /api/v1/slos lists them";
+    let unknown =
+        "no [[slo]] in the configuration has this name; /api/v1/slos lists the objectives";
     Problem::new(StatusCode::NOT_FOUND, unknown)
 }
 

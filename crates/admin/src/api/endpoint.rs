@@ -58,7 +58,7 @@ pub(super) const OBJECTIVE: Subject = Subject {
     parameter: "name",
     about: "The objective's name, percent-encoded.",
     is_uuid: false,
-    unknown: "No [[slo]] of the configuration has this name.",
+    unknown: "No [[slo]] in the configuration has this name.",
 };
 pub(super) const EXPERIMENT: Subject = Subject {
     parameter: "name",
@@ -70,9 +70,10 @@ pub(super) const GATE: Subject = Subject {
     parameter: "name",
     about: "The gate's name, percent-encoded.",
     is_uuid: false,
-    unknown: "No [[gate]] of the configuration has this name.",
+    unknown: "No [[gate]] in the configuration has this name.",
 };
-pub(super) const NO_OBJECTIVE: &str = "No [[slo]] of the configuration has the name of `slo`.";
+pub(super) const NO_OBJECTIVE: &str =
+    "No [[slo]] in the configuration has the name given in `slo`.";
 
 impl Endpoint {
     pub(super) fn asks(mut self, parameters: &'static [&'static [&'static str]]) -> Endpoint {

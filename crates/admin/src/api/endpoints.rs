@@ -231,7 +231,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         get(
             "/api/v1/gates",
             "gates",
-            "Whether rollouts may continue, for every gate of the configuration.",
+            "Whether rollouts may continue, for every gate in the configuration.",
             gates::gates,
         )
         .json::<AllGates>(),

@@ -23,7 +23,8 @@ pub(super) async fn events(
         .event_bus
         .listen(source, event_bus::present(&services))
     else {
-        let message = "too many clients listen already; close one, or poll /api/v1/streams";
+        let message =
+            "too many clients already listen to events; close one of them, or poll /api/v1/streams";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message));
     };
     let events = stream::unfold(listener, |mut listener| async {

@@ -150,7 +150,7 @@ fn configured(
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown =
-            "no [[gate]] of the configuration has this name; /api/v1/gates lists the gates";
+            "no [[gate]] in the configuration has this name; /api/v1/gates lists the gates";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     };
     Ok((gate, configured.digest.clone()))

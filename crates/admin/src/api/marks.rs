@@ -117,7 +117,7 @@ fn checked(posted: Posted, now: SystemTime) -> Result<NewMark, Problem> {
     }
     let tags = &posted.tags;
     if tags.len() > MAX_TAGS || !tags.iter().all(|tag| within(tag, MAX_TAG)) {
-        let rule = "must be at most 10 texts of 1 to 100 characters";
+        let rule = "must be at most 10 strings of 1 to 100 characters";
         return Err(Problem::of("tags", rule));
     }
     let named = |name, value: Option<String>| match value {

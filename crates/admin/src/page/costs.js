@@ -97,7 +97,7 @@ export class Costs {
     this.table.update(this.rows);
     const unpriced = all.reduce((sum, one) => sum + one.unpriced_calls, 0);
     const missing = unpriced > 0 ? ` ${plural(unpriced, "call")} had no known price and ${unpriced === 1 ? "is" : "are"} not included.` : "";
-    text(this.note, all.length > 0 ? `${usd(spent)} since ${time(this.answer.since)}, by the start of calls.${missing}` : "");
+    text(this.note, all.length > 0 ? `${usd(spent)} since ${time(this.answer.since)}, by start time of the call.${missing}` : "");
   }
 
   row(one, place, rest, spent) {
@@ -116,7 +116,7 @@ export class Costs {
       this.plot.replaceChildren();
       const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
       const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "incomplete");
-      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by the start of calls`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom, total: (one) => write(of(this.rows[Number(one.key.slice(1))])) ?? "–" });
+      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by start time of the call`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom, total: (one) => write(of(this.rows[Number(one.key.slice(1))])) ?? "–" });
       this.chart.table.open = Boolean(open);
       this.sign = sign;
     }

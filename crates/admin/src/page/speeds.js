@@ -14,14 +14,14 @@ export class Speeds {
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
     this.shapes = [];
     this.tps = this.both(tps, {
-      label: "TPS per call, by the start of calls",
+      label: "TPS per call, by start time of the call",
       series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, slow tail", colour: "--tail", width: 1.5 }, then],
       band: ["p90", "p10"],
       write: (value) => rate(value),
       nothing: "No calls with TPS in this window.",
     });
     this.ttft = this.both(ttft, {
-      label: "Time to first token, by the start of calls",
+      label: "Time to first token, by start time of the call",
       series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, then],
       band: ["p90", "p50"],
       write: (value) => seconds(value),

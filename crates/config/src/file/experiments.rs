@@ -33,10 +33,10 @@ pub(crate) struct Experiment {
     /// headers name.
     #[schemars(with = "Option<EnumNames<AssignedUnit>>", extend("default" = "session"))]
     pub(crate) unit: Option<Spanned<AssignedUnit>>,
-    /// A text in the hash that assigns units to arms. The default is the name of the experiment.
+    /// A string in the hash that assigns units to arms. The default is the name of the experiment.
     pub(crate) salt: Option<String>,
-    /// Assigns blocks of time of this length, in whole seconds, to arms instead of sessions, agents or users. Use it
-    /// for arms that share one engine.
+    /// Instead of sessions, agents or users, blocks of time of this length are assigned to arms. The length is in whole
+    /// seconds. Use blocks for arms that share one engine.
     #[schemars(extend(
         "x-minimum" = Span(SHORTEST_BLOCK),
         "x-maximum" = Span(LONGEST_BLOCK),
@@ -61,7 +61,7 @@ pub(crate) struct Experiment {
     /// How many sessions, agents, users or blocks of time each arm needs for a result.
     #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_units: Option<u64>,
-    /// How long after its last call a session, agent or user is complete and counts.
+    /// How long after its last call a session, agent or user counts as complete and is included in the result.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
     pub(crate) settled_after: Option<Span>,
 }

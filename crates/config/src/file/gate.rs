@@ -60,7 +60,7 @@ pub(crate) struct Gate {
     /// users.
     #[schemars(extend("default" = Settings::MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_sessions: Option<u64>,
-    /// How long after its last call a session, agent or user is complete and counts.
+    /// How long after its last call a session, agent or user counts as complete and is included in the result.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
     pub(crate) settled_after: Option<Span>,
     /// How far back the gate looks if the caller does not say when the rollout began.

@@ -89,7 +89,7 @@ fn forty_days_without_a_change_have_none_and_nights_are_no_change() {
 fn what_the_hours_show_is_dated_more_finely_and_is_one_change() {
     let settings = Settings::new("all");
     let mut random = seeded(43);
-    // Slower from ten hours before the last hour.
+    // Decoding is slower in the last eleven hours.
     let level = |hour: u64| Level {
         tps: if hour < BEFORE + 13 { 50.0 } else { 35.0 },
         ..Level::default()

@@ -358,7 +358,9 @@ impl Upstream {
         let (name, open) = (&self.settings.name, self.connections.open());
         let bound = match self.settings.max_connections {
             Some(_) => "max_connections",
-            None => "its share of the descriptors that the process may open",
+            None => {
+                "the upstream's share of the process's file descriptors; raise the limit on open files"
+            }
         };
         let message = format!(
             "upstream {name}: all {open} connections are in use ({bound}), {and}; try again in {} s",

@@ -260,7 +260,8 @@ mod tests {
         assert_eq!(take(&greedy, 1_000).len(), 100);
         let other = Connections::new(&descriptors);
         let third = Connections::new(&descriptors);
-        // Half is reserved: 16 for each of the others.
+        // Half of the 100 descriptors is reserved, a third of it (16) per upstream. The greedy upstream cannot take the
+        // 16 of each of the other two.
         let most = take(&greedy, 1_000);
         assert_eq!(most.len(), 100 - 2 * 16);
         let one = take(&other, 1_000);

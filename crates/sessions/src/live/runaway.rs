@@ -95,7 +95,7 @@ impl RunawayReason {
     }
 }
 
-/// A figure of a session that is above its ceiling.
+/// A figure of a runaway session, with the ceiling that the figure exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunawayFigure {
     /// The kind of figure.

@@ -110,7 +110,7 @@ pub fn tail(planned: &PlannedResponse) -> &'static str {
     }
 }
 
-/// The usage object of chat and text completions.
+/// The `usage` object of the Chat Completions and text Completions APIs.
 pub fn usage(counts: Counts) -> Value {
     json!({
         "prompt_tokens": counts.input,

@@ -1,4 +1,4 @@
-//! Ollama's chat and generate endpoints, with one JSON object per line.
+//! Ollama's `chat` and `generate` endpoints, with one JSON object per line.
 
 use super::json::{Quoted, put};
 use crate::clock;

@@ -1,6 +1,6 @@
 //! Measures how often the intervals of reports contain the truth, over many simulated reports.
 //!
-//! Each row shows a figure, a simulated world, the number of runs, the share of intervals that miss the truth (which
+//! Each row shows a figure, the simulated traffic, the number of runs, the share of intervals that miss the truth (which
 //! should be 5 %) and the 95 % interval of that share. To print the table of docs/reports.md, run
 //! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-stats --lib clustered::calibration -- --nocapture`.
 
@@ -11,7 +11,7 @@ use rand::RngExt;
 
 const CONFIDENCE: f64 = 0.95;
 
-/// A simulated world of calls. Calls of a session share a random effect.
+/// A kind of simulated traffic. Calls of a session share a random effect.
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,

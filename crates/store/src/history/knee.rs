@@ -49,11 +49,11 @@ pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) 
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownKnee {
-    #[error("too few concurrencies were seen for long enough")]
+    #[error("too few levels of concurrency lasted long enough")]
     TooFewPoints,
-    #[error("no tokens came at the lowest concurrency")]
+    #[error("no tokens arrived at the lowest concurrency")]
     NoTokens,
-    #[error("throughput still grew near the highest concurrency seen, {highest}")]
+    #[error("throughput still grew near the highest observed concurrency, {highest}")]
     StillGrowing { highest: u32 },
 }
 

@@ -87,11 +87,11 @@ impl LedgerDatabase {
         LedgerDatabase::open_file(path, false)
     }
 
-    /// As [`open`](LedgerDatabase::open). A `suspect` file is first checked for damage, and renamed
-    /// if it is damaged.
+    /// Like [`open`](LedgerDatabase::open), but first checks a `suspect` file for damage, and renames
+    /// it if it is damaged.
     ///
     /// # Errors
-    /// As [`open`](LedgerDatabase::open).
+    /// Returns the errors of [`open`](LedgerDatabase::open).
     pub fn open_file(path: &Path, suspect: bool) -> Result<LedgerDatabase, WriteError> {
         let opened = file::open(path, suspect)?;
         let connection = &opened.connection;

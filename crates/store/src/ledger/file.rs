@@ -174,15 +174,15 @@ impl LedgerFile {
         }
     }
 
-    /// Writes the log into the file. Closing does this only if no reader has the file open.
+    /// Copies the write-ahead log into the file. Closing does this only if no reader has the file open.
     pub(super) fn fold(&self) {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
         let _ = self.connection.query_row(fold, [], |_| Ok(()));
     }
 
-    /// Closes a file that is no longer at its path, and returns its contents. Its log is written
-    /// into it, so that a renamed file is complete. Then the log is deleted, because another file
-    /// would be read with it.
+    /// Closes a ledger file that is no longer at its path, and returns its contents. First copies
+    /// SQLite's write-ahead log into the file, so that a renamed file is complete. Then deletes the
+    /// log, because SQLite would apply it to another file at the path.
     pub(super) fn leave(self) -> FileContents {
         let contents = FileContents::of(&self.connection);
         self.fold();

@@ -87,7 +87,7 @@ impl Reader {
         Reader::within(path, clock, TIME_LIMIT)
     }
 
-    /// As [`Reader::new`], with another time limit for each query.
+    /// Like [`Reader::new`], but with its own time limit per query.
     pub fn within(path: &Path, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
         Reader::with(path, clock, limit, None)
     }

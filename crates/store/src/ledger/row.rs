@@ -169,7 +169,7 @@ pub(super) fn decode(
     Some(((tps? * seconds).round() as i64, micros(seconds)?))
 }
 
-/// As [`decode`], in thousandths of tokens.
+/// Like [`decode`], but in thousandths of tokens.
 pub(super) fn decode_milli(
     tps: Option<f64>,
     first: Option<f64>,

@@ -20,7 +20,7 @@ impl Row {
         self.0.get(at).unwrap_or(&Json::Null)
     }
 
-    /// A whole number, which older servers write as a text.
+    /// A whole number, which older servers write as a string.
     pub(super) fn whole(&self, at: usize) -> Option<i64> {
         whole(self.at(at))
     }

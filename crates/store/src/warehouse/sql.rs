@@ -8,7 +8,7 @@ use tokengauge_core::finish_class::{FINISH_REASONS, FinishClass};
 use tokengauge_core::lengths::{OUTPUT_BOUNDS, OUTPUT_LENGTHS, PROMPT_BOUNDS, PROMPT_LENGTHS};
 use tokengauge_core::time::rfc3339_millis;
 
-/// A text as a literal.
+/// Returns `value` as a quoted SQL string literal.
 pub fn text(value: &str) -> String {
     let mut literal = String::with_capacity(value.len() + 2);
     literal.push('\'');

@@ -42,7 +42,7 @@ impl Prometheus {
         Prometheus::with_thresholds(routes, measure, &[])
     }
 
-    /// As [`Prometheus::new`], with additional histogram bounds.
+    /// Like [`Prometheus::new`], but with additional histogram bounds.
     pub fn with_thresholds(
         routes: &[Arc<Route>],
         measure: &Measure,

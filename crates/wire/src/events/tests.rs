@@ -202,7 +202,7 @@ fn a_code_and_a_message_after_text_are_an_error_in_every_dialect() {
     let generating = DIALECTS.iter().filter(|dialect| dialect.generates);
     for dialect in generating.map(|dialect| dialect.dialect) {
         for (event, kind) in cases {
-            // In Cohere v1, a text has a message only if it failed.
+            // In Cohere v1, only a failed response has a `message`.
             let said = stream(dialect, &[event]);
             let errors = said.iter().filter(|event| event.starts_with("Error"));
             let expected = kind.map(|kind| format!("Error({kind:?})"));

@@ -17,12 +17,12 @@ families! {
     BUDGET_BLOCKED: Counter[Budget] = "tokengauge_budget_blocked_total", Count;
     /// Calls that the budget would have refused if its mode were not shadow.
     BUDGET_SHADOW_BLOCKED: Counter[Budget] = "tokengauge_budget_shadow_blocked_total", Count;
-    /// Calls refused or counted together because a blocking budget needs their body and it could
-    /// not be read.
+    /// Calls whose body could not be read although a blocking budget depends on it. They were
+    /// refused, or charged to one shared budget (`on_unreadable`).
     BUDGET_UNREADABLE: Counter[Budget] = "tokengauge_budget_unreadable_total", Count;
-    /// Sessions, agents or other names that the budget forgot because there were too many. Those
-    /// that spent least are forgotten first. An unknown name counts as having spent as much as a
-    /// forgotten one.
+    /// Sessions, agents or other names that the budget forgot because there were too many. Names
+    /// that spent least are forgotten first. A name that the budget does not know counts as having
+    /// spent as much as the highest-spending forgotten name.
     BUDGET_FORGOTTEN: Counter[Budget] = "tokengauge_budget_forgotten_total", Count;
     /// Calls refused by the quota: too few requests, tokens or concurrent calls remained, the body
     /// could not be read, or the quota store did not respond.
