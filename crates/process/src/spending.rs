@@ -44,8 +44,8 @@ impl Spending {
             && !budgets.is_empty()
         {
             tracing::warn!(
-                "another process writes spending.json in this state_dir: what is spent here counts in this \
-                 process alone until that one ends; give each its own state_dir"
+                "another process writes spending.json in this state_dir. Until it ends, this process counts \
+                 only its own spending. Give each process a separate state_dir"
             );
         }
         Ok(Spending {
