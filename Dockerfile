@@ -1,6 +1,6 @@
 # The image: one static binary, the CA roots and nothing else. No shell, no root, nothing that has to be written to.
 #
-#   docker build -t tokengauge .                        builds the binary, too
+#   docker build -t tokengauge .                        also builds the binary
 #   buildah bud --build-arg FROM=build -t tokengauge .  the same; left to itself, buildah 1.28 skips that stage
 #   buildah bud --build-arg FROM=prebuilt --build-context binary=DIR -t tokengauge .
 #                                                       takes DIR/tokengauge and DIR/ca-certificates.crt
@@ -20,7 +20,7 @@ ENV TOKENGAUGE_COMMIT=${COMMIT}
 COPY . .
 # Profile-guided optimisation, by what `make pgo` has recorded.
 ENV RUSTFLAGS="-Cprofile-use=/src/release/pgo.profdata"
-# The flag is for the last step alone: what is built before, macros included, stays as it is everywhere.
+# The flag applies only to the last step. Dependencies and macros are built without it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     cargo rustc --locked --profile image --bin tokengauge -- \
         -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs \

@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: compiler ## for every edit: formatting, clippy and unit tests, under three minutes when warm
+check: compiler prose ## for every edit: prose, formatting, clippy and unit tests, under three minutes when warm
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --lib --bins --tests -- -D warnings
 	cargo test --locked --workspace --lib --quiet
@@ -29,11 +29,16 @@ test-all: compiler ## all other tests, at most 90 minutes: only parts that have 
 	tests/lane all $(PARTS) $(if $(AGAIN),--again)
 
 .PHONY: lint
-lint: compiler ## formatting, clippy, the places of planted defects and of recipes: warnings are errors
+lint: compiler prose ## prose, formatting, clippy, the places of planted defects and of recipes: warnings are errors
 	tests/defects/run --places
 	tests/recipes/run --places
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: prose
+prose: ## check documents, comments and messages by the rules and limits of tests/prose.toml
+	python3 tests/prose_test.py --quiet
+	tests/prose
 
 .PHONY: recipes
 recipes: compiler ## check the recipes of docs/contributing.md with one example each
@@ -132,7 +137,7 @@ pgo: compiler ## record the profile for optimising the image: half an hour
 		--peers tokengauge --scenes short,tls,http2 --workers 2
 	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
 	release/check-profile --record
-	rm -rf target/pgo target/image # cargo does not see that the profile, with which the latter was compiled, is another
+	rm -rf target/pgo target/image # cargo does not notice that target/image was compiled with the previous profile
 
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak

@@ -50,7 +50,7 @@ fn errors_quote_no_secret() {
         "[admin]\ntoken = \"PLANTED\"\n".to_owned(),
         format!("[admin]\ntoken = \"{PLANTED} and more\"\n"),
         format!("[admin]\ntoken = \"{PLANTED}\"\ntoken_file = \"f\"\n"),
-        // Unquoted, unterminated, of another type, and over several lines.
+        // Unquoted, unterminated, with another type, and over several lines.
         format!("[admin]\ntoken = {PLANTED}\n"),
         format!("[admin]\ntoken = \"{PLANTED}\n"),
         format!("[admin]\ntoken = [\"{PLANTED}\"]\n"),

@@ -398,7 +398,7 @@ async fn rows_off() -> Vec<String> {
         ("an upstream more, with a route", &upstream),
         ("an objective more", &objective),
         ("active series", &[two[0] * 1000.0; 2]),
-        ("active series, native alone", &[two[1] * 1000.0; 2]),
+        ("active series, only native", &[two[1] * 1000.0; 2]),
         ("samples per second", &[every(15.0), every(60.0)]),
     ];
     rows.iter()

@@ -41,7 +41,7 @@ fn usage() -> String {
 }
 
 fn finish_reasons() -> String {
-    let mut out = "\n| who sends it | reasons | class | source |\n|---|---|---|---|\n".to_owned();
+    let mut out = "\n| sender | reasons | class | source |\n|---|---|---|---|\n".to_owned();
     for reasons in FINISH_REASONS {
         let words: Vec<String> = reasons
             .words

@@ -9,8 +9,8 @@ use tokengauge_bench::objective::Objective;
 /// Options of `bench`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Exit code 1: figures are withheld (the run was not steady, too few calls, failed calls, a late client), no load keeps the \
-objectives, or with --fail-if-worse a figure is worse. Exit code 3: no load is shown to keep or to miss the objectives, or \
+Exit code 1: no load keeps the objectives, figures are withheld, or with --fail-if-worse a figure is worse. Figures are \
+withheld if the run was not steady, had few or failed calls, or had a late client. Exit code 3: no load is shown to keep or to miss the objectives, or \
 --fail-if-worse has too few trials. Definitions: docs/bench.md")]
 pub struct BenchArgs {
     /// URL of the backend or of a proxy in front of it, such as http://127.0.0.1:8000

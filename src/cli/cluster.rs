@@ -45,8 +45,8 @@ pub struct InjectArgs {
     /// Inject only into pods that request it with an annotation
     #[arg(long)]
     pub annotated: bool,
-    /// Leave objects that cannot be injected unchanged, and exit with 0 [default: exit with 1 and without output if a
-    /// pod cannot be injected, and with 3 if an object has no known pod template]
+    /// Leave objects that cannot be injected unchanged, and exit with 0. By default, `inject` exits with 1 and without
+    /// output if a pod cannot be injected, and with 3 if an object has no known pod template
     #[arg(long)]
     pub lenient: bool,
 }

@@ -17,7 +17,7 @@ pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 /// Calls that are read at once.
 const PAGE: usize = 4_000;
 
-/// The calls of the warehouse that `args` names, otherwise those of the ledger; `None` if neither is named.
+/// The calls of the warehouse that `args` names, otherwise the calls of the ledger; `None` if neither is named.
 pub(super) fn stored(
     args: &WarehouseArgs,
     ledger: Option<&Path>,
@@ -33,8 +33,8 @@ pub(super) fn stored(
     }
 }
 
-/// From when on calls are asked for. A ledger is asked for all of its calls if nobody says, and a warehouse, which may have
-/// those of years, for the last week.
+/// The start of the calls to read. By default, all calls of a ledger are read, but only the last week of a warehouse, which
+/// may have calls of several years.
 pub(super) fn since(args: &WarehouseArgs, since: Option<SystemTime>) -> Option<SystemTime> {
     let now = SystemTime::now();
     let of_warehouse = || {

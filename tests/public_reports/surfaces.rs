@@ -204,7 +204,7 @@ impl Played {
         let end = Instant::now() + SHOWN_WITHIN;
         let is = loop {
             let screen = screen(&shown);
-            // The first view shows streams, of which there may be none.
+            // The first view shows streams, and there may be none.
             let is_drawn =
                 |line: &String| line.starts_with("MODEL") || line.contains("point an agent");
             if !asked && screen.iter().any(is_drawn) {

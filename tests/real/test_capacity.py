@@ -93,8 +93,8 @@ def rate(came, since, until):
 def slowest_and_fastest(came, since, until, seconds):
     """Between which tokens per second `seconds` whole seconds of a step lie, whichever of them are taken.
 
-    A point of the curve has the seconds that had its concurrency: on a busy machine, where an agent starts its next call
-    late, those are the fuller ones of the step."""
+    A point of the curve has the seconds that had its concurrency: on a busy machine, an agent starts its next call
+    late, and the fuller seconds of the step are taken."""
     lowest, highest = [], []
     for phase in range(4):
         start = since + phase / 4
@@ -106,10 +106,10 @@ def slowest_and_fastest(came, since, until, seconds):
 
 
 def at_concurrency(came, spans, concurrency):
-    """The tokens per second of all seconds with so many calls in the mean, by where seconds begin.
+    """The tokens per second of all seconds with this average number of calls, by where seconds begin.
 
-    As calls of random lengths end, the seconds behind a step have ever fewer of them: those with one and a bit count as
-    seconds with one, too."""
+    As calls of random lengths end, the seconds after a step have ever fewer of them: those with one and a bit also count
+    as seconds with one."""
     first, last = min(began for began, _ in spans), max(ended for _, ended in spans)
     rates = []
     for phase in range(8):

@@ -1,4 +1,4 @@
-"""One stream with a known truth, and the speed that each benchmark tool shows for it. The table "Beside other tools" of
+"""One stream with a known truth, and the speed that each benchmark tool shows for it. The table "Compared with other tools" of
 docs/measurement.md has the same numbers.
 
 AIPerf and guidellm run through the proxy. The others are too large for a test, or retired: their formulas, copied

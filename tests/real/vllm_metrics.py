@@ -1,6 +1,6 @@
 """Metrics of a vLLM server under a steady load, with its names and in its format.
 
-vLLM itself has 6 GB, and the dashboards need only its metrics. Names, labels and buckets are those of vLLM 0.11."""
+vLLM itself has 6 GB, and the dashboards need only its metrics. Names, labels and buckets match vLLM 0.11."""
 
 import time
 

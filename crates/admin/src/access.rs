@@ -178,9 +178,9 @@ fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
 }
 
 fn misdirected() -> Response {
-    let message = "without a token this address accepts only an IP address, `localhost` and, unless it is on loopback, \
-        cluster names (without a dot, *.svc, *.cluster.local) in `host`: add the name to `hosts` of [admin], or set \
-        `token` there";
+    let message = "without a token, this address accepts only an IP address or `localhost` in `host`, and cluster \
+        names (without a dot, *.svc, *.cluster.local) unless it is on loopback. Add the name to `hosts` of [admin], or \
+        set `token` there";
     api::Problem::new(StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 

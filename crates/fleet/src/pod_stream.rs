@@ -52,7 +52,7 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
 }
 
 async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
-    // Limits concurrent file reads and TLS handshakes, of which there would be a thousand at once.
+    // Without this limit, there would be a thousand concurrent file reads and TLS handshakes.
     let _turn = fleet.connecting.acquire().await;
     let url = pod.address.url(pod.at);
     let uri: Uri = url

@@ -51,7 +51,7 @@ impl WarehouseStatus {
         }
     }
 
-    /// The warehouse answered that it has so many rows. Whether it was away before.
+    /// Records that the warehouse has `calls` rows. Returns whether it was unreachable before.
     pub(super) fn answered(&mut self, calls: u64, now: SystemTime) -> bool {
         let back = self.error.take().is_some();
         self.turn(WarehouseState::Following, now);

@@ -79,7 +79,7 @@ fn is_textless(dialect: &Registration, generation: &Generation) -> bool {
 }
 
 /// Whether the provider reports more tokens than `text` and the tool calls explain. `text` is our
-/// count, of which the provider's tokenizer makes at most `most` times as many.
+/// count. The provider's tokenizer counts at most `most` times as many.
 fn exceeds(generation: &Generation, reported: f64, text: u64, most: f64) -> bool {
     let searches = generation.usage().details.searches.unwrap_or(0);
     let calls = generation.calls().saturating_add(searches);

@@ -60,7 +60,7 @@ impl Fallback {
         };
         format!(
             "tokengauge, which this call goes through, cannot use its configuration {}{limits} and forwards \
-             no call until it can: a fault of whoever wrote it, not of the caller. Its log and \
+             no call until it can: a fault of the configuration, not of the caller. Its log and \
              `tokengauge check` name the line; the pod's annotation tokengauge.dev/on-refused-config: \"pass\" \
              lets calls pass meanwhile",
             self.file.display()

@@ -70,8 +70,8 @@ pub fn raise(connections: usize, threads: usize) -> FdLimits {
     if limits.agents < connections {
         let agents = limits.agents;
         tracing::warn!(
-            "at most {allowed} files may be open, enough for {agents} agents at once, not for the \
-             {connections} of limits.connections; more agents wait: raise the limit (LimitNOFILE, ulimit -n), or lower the setting"
+            "at most {allowed} files may be open, which is enough for {agents} agents at once instead of the \
+             {connections} of limits.connections. More agents wait. Raise the limit (LimitNOFILE, ulimit -n), or lower the setting"
         );
     }
     grow(wanted.min(allowed).min(MOST));

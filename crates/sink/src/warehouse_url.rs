@@ -112,7 +112,7 @@ impl WarehouseUrl {
         WarehouseUrl { settings, s3: None }
     }
 
-    /// Where it is, for people.
+    /// The address and the table, for messages.
     pub fn address(&self) -> String {
         let at = self.settings.url.authority().map_or("", |at| at.as_str());
         format!("{at} {}", self.table().name())

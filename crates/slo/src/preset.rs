@@ -20,7 +20,7 @@ pub const PRESETS: &[Preset] = &[
             ("output-tps", Sli::OutputTps(30.0)),
         ],
         source: "serving guides recommend a TTFT below 500 ms and more than 30 tokens/s for chat \
-            (inferenceengineering.tech/glossary/slo); MLPerf Inference v5.0 requires 450 ms and \
+            (inferenceengineering.tech/glossary/slo). MLPerf Inference v5.0 requires 450 ms and \
             25 tokens/s for its interactive Llama 2 70B",
     },
     Preset {
@@ -31,7 +31,7 @@ pub const PRESETS: &[Preset] = &[
             ("longest-gap", Sli::LongestGap(0.25)),
         ],
         source: "speakers leave about 200 ms between turns (Stivers et al., PNAS 2009), so a gap over \
-            250 ms is audible; 100 tokens/s are about twenty times the pace of speech, so that a \
+            250 ms is audible. 100 tokens/s are about twenty times the pace of speech, so that a \
             sentence is complete before it must be spoken",
     },
     Preset {

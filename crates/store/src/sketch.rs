@@ -124,7 +124,7 @@ impl Sketch {
     }
 }
 
-/// Number of sketch classes in a class of a histogram; the latter are 27 % apart.
+/// Number of sketch classes in a class of a histogram. The classes of a histogram are 27 % apart.
 const MERGED: i32 = 12;
 
 /// Histograms with common bounds, which cover the classes of all sketches, and the counts of each

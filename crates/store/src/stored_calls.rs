@@ -54,7 +54,7 @@ questions! {
     call(id: Uuid) -> Option<CallRecord>;
     /// The sessions that match.
     sessions(query: &SessionQuery) -> Page<SessionRow>;
-    /// The durations, in seconds, of the sessions that a filter selects and whose last call ended before its end.
+    /// The durations in seconds of the sessions that a filter selects and whose last call ended before its end.
     task_seconds(filter: &Filter) -> Vec<f64>;
     /// One session and a page of its calls; `None` if it is not known.
     session(id: &str, page: &Paging) -> Option<SessionDetail>;
@@ -79,7 +79,7 @@ questions! {
     hours_of_series(
         series: &DistributionSeries, since: Option<SystemTime>, until: Option<SystemTime>
     ) -> BTreeMap<SystemTime, Distributions>;
-    /// The distributions of each hour, by its beginning, of all that match together.
+    /// The distributions of each hour for all matching series together, by the beginning of the hour.
     hourly_distributions(
         selector: &DistributionSelector, since: Option<SystemTime>, until: Option<SystemTime>
     ) -> BTreeMap<SystemTime, Distributions>;

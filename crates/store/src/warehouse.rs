@@ -1,6 +1,6 @@
 //! Questions about finished calls, answered by ClickHouse: the calls of many processes in one table.
 //!
-//! The answers are those of the ledger. Percentiles come from the same classes of values
+//! The ledger gives the same answers. Percentiles come from the same classes of values
 //! ([`Sketch`](crate::sketch::Sketch)), so that they are within 1 % of the exact value.
 
 mod calls;
@@ -53,7 +53,7 @@ pub struct Warehouse {
     source: Source,
 }
 
-/// What every statement ends with. A part is a day and an id stays within one, so that parts are not merged with each other.
+/// The end of every statement. A part is a day and an id stays within one, so that parts are not merged with each other.
 fn format(shape: &str) -> String {
     format!(
         "SETTINGS output_format_json_quote_64bit_integers = 0, output_format_json_quote_denormals = 0, \

@@ -1,4 +1,4 @@
-{{- /* Whole seconds, rounded up, of a duration in the configuration ("10.5m", "1h30m", "500ms", "0"). This refuses the same durations as
+{{- /* A duration of the configuration ("10.5m", "1h30m", "500ms", "0") in whole seconds, rounded up. This refuses the same durations as
 the program (crate humantime): unknown units, and fractions that are not whole nanoseconds, or from hours on not whole
 seconds. */}}
 {{- define "tokengauge.seconds" -}}

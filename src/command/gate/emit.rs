@@ -10,7 +10,7 @@ use tokengauge_gate::Gate;
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The maximum number of measurements if the gate has no maximum wait: one per minute for a day.
 const MEASUREMENTS: u64 = 1_440;
-/// The number of failed checks, of any metric of the Canary, after which Flagger rolls back.
+/// Flagger rolls back after this number of failed checks of any metric of the Canary.
 const FAILED_CHECKS: u64 = 5;
 
 pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<String, Error> {

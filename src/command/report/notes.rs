@@ -103,12 +103,12 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about.push(
         "TPS is tokens per second of one stream while it decodes, counted with the same tokenizer for every model; \
          `judged` counts the calls that have a TPS. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
-         fast or faster, which other tools call p90, p95 and p99 of TPS; \
-         bands are the shares of calls under 5, 15, 30 and 60 TPS, and from 60 TPS. `+` after a cost: some calls have no price."
+         fast or faster. Other tools call them p90, p95 and p99 of TPS. \
+         Bands are the shares of calls under 5, 15, 30 and 60 TPS, and from 60 TPS. `+` after a cost: some calls have no price."
             .to_owned(),
     );
     about.push(
-        "`share` is the time to first token as a share of the total time of these calls; `req/s` is the number of calls \
+        "`share` is the time to first token as a share of the total time of these calls. `req/s` is the number of calls \
          divided by the time from the first to the last."
             .to_owned(),
     );

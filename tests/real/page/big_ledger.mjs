@@ -12,7 +12,7 @@ import { launch, open } from "./browser.mjs";
 const GOAL = 1000; // milliseconds
 const HANGS = 60_000;
 const WINDOWS = ["6h", "1d", "7d", "30d"];
-/** Where a view has figures once it has some. */
+/** The elements of each view that exist once it has figures. */
 const FIGURES = {
   "": "#models tbody tr, #last-calls tbody tr",
   sessions: "#sessions tbody tr",

@@ -14,7 +14,7 @@ export function launch() {
   return chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS, env });
 }
 
-/** A page at `base` + `path`. What goes wrong in it is in `wrong`, except what `expected` matches. */
+/** A page at `base` + `path`. `wrong` has its errors, except those that `expected` matches. */
 export async function open(browser, base, { path = "", expected = null, prepare = null, width = 1440, height = 900, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, locale: "en-GB", ...options });
   const page = await context.newPage();
@@ -34,7 +34,7 @@ export async function open(browser, base, { path = "", expected = null, prepare 
   return { page, context, wrong };
 }
 
-/** What axe finds that keeps people out; by one rule alone where one is named. */
+/** The accessibility violations that axe finds, or only violations of `rule` if it is given. */
 export async function inaccessible(page, rule = null) {
   await page.evaluate(AXE);
   const options = { resultTypes: ["violations"], ...(rule && { runOnly: [rule] }) };

@@ -321,7 +321,7 @@ async function marks(world) {
   clean(wrong);
 }
 
-/** Two variants, of which one decodes a third as fast: the verdict, the intervals, and what is not compared. */
+/** Two variants, one of which decodes a third as fast: the verdict, the intervals, and the metrics that are not compared. */
 async function experiments(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "experiments" });
   const shown = page.locator("#view-experiments .experiment", { hasText: "decoder" });
@@ -646,7 +646,7 @@ async function links(world) {
   clean(wrong);
 }
 
-/** What is wrong in an address is said, and the rest of it holds. */
+/** The page reports the errors in an address, and uses the rest of it. */
 async function wrongAddress(world) {
   const path = "?modle=x&since=yesterday&model=gpt-5&sort=-price&to=2026-01-01T00:00:00Z&outcome=fine";
   const { page, wrong } = await open(world.browser, world.full.admin, { path });
@@ -668,7 +668,7 @@ async function wrongAddress(world) {
   clean(wrong.filter((one) => !/404/.test(one)));
 }
 
-/** A time of one's own, by hand and by the address; what happens later is not in it. */
+/** A custom time range, by hand and by the address. Later calls are not in it. */
 async function range(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "calls?agent=team%2F1" });
   await state(page, "live");
@@ -694,7 +694,7 @@ async function range(world) {
   clean(wrong);
 }
 
-/** What is on the screen is saved with its figures, and a name is no formula. */
+/** The saved file has the figures on the screen, and a name is not a formula. */
 async function csv(world) {
   const session = `a "quoted", ${Date.now()}`;
   const path = `calls?${new URLSearchParams({ session })}`;
@@ -776,7 +776,7 @@ async function upstreams(world) {
   clean(wrong);
 }
 
-/** Dragging over a curve shows that time alone; back undoes it. */
+/** Dragging over a curve shows only that time; back undoes it. */
 async function brush(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
@@ -799,7 +799,7 @@ async function brush(world) {
   clean(wrong);
 }
 
-/** A time beside the one before it. */
+/** A time range next to the previous range. */
 async function against(world) {
   const calls = (await api(world, "calls?agent=team%2F1&limit=1000")).calls.filter(({ session }) => session?.startsWith("team-")).map(({ started_at: at }) => Date.parse(at)).toSorted();
   const middle = Math.floor(calls[Math.floor(calls.length / 2)] / 1000) * 1000;
@@ -1261,7 +1261,7 @@ async function heat(world) {
   clean(wrong);
 }
 
-/** What is under the mouse stays there until it is released: a click on a row that moves away would lead nowhere. */
+/** The row under the pressed mouse does not move until it is released: a click on a row that moves would lead nowhere. */
 async function pressed(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
@@ -1347,7 +1347,7 @@ async function pictures(world) {
   }
 }
 
-/** Each group has proxies and a browser of its own, and is played in this order on one worker of pytest. test_page.py reads it. */
+/** Each group has separate proxies and a separate browser, and is played in this order on one worker of pytest. test_page.py reads it. */
 export const groups = {
   // Scenarios before any fault.
   first: { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, keyboard, filterNames, against, brush, keys },

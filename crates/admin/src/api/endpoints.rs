@@ -367,7 +367,7 @@ fn of_now() -> Vec<Endpoint> {
             "/api/v1/events",
             "events",
             "Live events: `streams` (as /api/v1/streams, at most one a second), `call` (a finished call), `slos` (every 5 \
-             s), `lost` (the number of events that this listener lost because it is slow).",
+             s). `lost` is the number of events that this listener lost because it is slow.",
             events::events,
         )
         .responds(ResponseFormat::Events),

@@ -69,7 +69,7 @@ export const PHASES = {
   other: "other",
 };
 
-/** The remaining budget in words. An overspent budget shows by which share it is over. */
+/** The remaining budget in words. For an overspent budget, the words are the exceeded share. */
 export function budget(left) {
   const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
   if (left > 0) return { value: percent(left), unit: "left", kind };

@@ -193,8 +193,8 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
             unless max by (PROXY) (tokengauge_config_fallback) == 1",
         summary: "tokengauge on NAME refused its configuration",
-        description: "The changed configuration is invalid. The previous configuration stays in \
-            use and traffic continues, but a restart would fail.",
+        description: "The changed configuration is invalid. The previous configuration remains \
+            active and traffic continues, but a restart would fail.",
     },
     ProxyAlert {
         alert: "TokengaugeFallbackInUse",

@@ -109,7 +109,7 @@ def ratio():
 
 def fully_interacted(residuals, second, strata):
     """statsmodels: the effect of the second arm in a regression with centred strata and their interactions, its variance (HC2) from
-    units within strata, and that of the effects between strata."""
+    units within strata, and the variance of the effects between strata."""
     dummies = (strata[:, None] == np.unique(strata)[1:]).astype(float)
     centred = dummies - dummies.mean(axis=0)
     columns = np.column_stack([np.ones(len(second)), second, centred, second[:, None] * centred])
@@ -230,8 +230,8 @@ def effective(with_it, sizes, confidence):
 
 
 def order_statistics(values, sizes, below, share, confidence):
-    """The values between which a quantile lies: by scipy's own test where each call is a unit of its own, else by the binomial
-    distribution of as many calls as those are worth, as the regularised beta function."""
+    """The values between which a quantile lies. If each call is a separate unit, scipy's own test finds them. Otherwise the
+    binomial distribution of as many calls as those are worth finds them, as the regularised beta function."""
     values = np.sort(values)
     if (sizes == 1).all():
         interval = scipy.stats.quantile_test(values, p=share).confidence_interval(confidence)

@@ -9,7 +9,7 @@ CREATE TABLE names (
   UNIQUE (kind, name)
 ) STRICT;
 
--- What calls have in common: one row per combination that came.
+-- Values that calls have in common: one row per combination that occurred.
 CREATE TABLE series (
   id INTEGER PRIMARY KEY,
   route INTEGER NOT NULL,
@@ -145,8 +145,8 @@ CREATE TABLE rollups (
   PRIMARY KEY (level, start, series)
 ) STRICT, WITHOUT ROWID;
 
--- Seconds that an upstream had so many calls under way, and the tokens that came in them;
--- decode_tokens leaves out the first of each stream, decode_us is the time they took.
+-- Seconds in which an upstream had this many calls in flight, and the tokens that arrived in them.
+-- decode_tokens leaves out the first token of each stream. decode_us is the time that decode_tokens took.
 CREATE TABLE capacity (
   hour INTEGER NOT NULL,
   upstream INTEGER NOT NULL,

@@ -1,7 +1,7 @@
 -- Version 10: what each user, key and tool spends by day.
 
 -- Sums of the calls of one series, user, key and combination of tools that began within the day of UTC from `day`
--- (seconds since 1970). What calls do not name is 0.
+-- (seconds since 1970). An absent name is 0.
 CREATE TABLE daily_spending (
   day INTEGER NOT NULL,
   user INTEGER NOT NULL,
@@ -18,6 +18,6 @@ CREATE TABLE daily_spending (
   PRIMARY KEY (day, user, key_hash, series, tools)
 ) STRICT, WITHOUT ROWID;
 
--- Calls with a smaller key are not in that table yet: those of before there was one. The newest are added first.
+-- Calls with a smaller key are not in that table yet, because they are older than the table. The newest are added first.
 ALTER TABLE unsummed ADD COLUMN spending_below_key INTEGER NOT NULL DEFAULT 0;
 UPDATE unsummed SET spending_below_key = (SELECT coalesce(max(key) + 1, 0) FROM calls);

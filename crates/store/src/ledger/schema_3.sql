@@ -15,7 +15,7 @@ CREATE TABLE throughput (
   PRIMARY KEY (level, start, route, upstream, model, workload)
 ) STRICT, WITHOUT ROWID;
 
--- Time with so many streams under way. What was kept before took tails and bursts for it.
+-- Time with this many streams in flight. Earlier versions counted tails and bursts as such time.
 DELETE FROM capacity;
 ALTER TABLE capacity RENAME COLUMN seconds TO busy_ms;
 

@@ -1,7 +1,7 @@
 -- Version 5: experiments by unit, and distributions by hour.
 
 -- What each session, agent and user of a variant adds to an experiment. A unit is a combination of them as
--- calls have it: sums by session, by agent or by user are sums over rows. What calls do not name is 0.
+-- calls have it: sums by session, by agent or by user are sums over rows. An absent name is 0.
 -- -1 in variant, session, agent and user is the row of the units beyond the bound.
 -- first_prompt is the class of the first call's prompt: 0 is under 1k tokens, 4 over 128k.
 -- ttft and tps are sketches, in seconds and tokens per second.
@@ -48,10 +48,10 @@ CREATE TABLE distribution_series (
   UNIQUE (model, route, workload)
 ) STRICT;
 
--- What the calls of a series that began within the hour from `hour` (seconds since 1970) were like.
+-- Distributions of the calls of a series that began within the hour from `hour` (seconds since 1970).
 -- signal: 0 input tokens, 1 output tokens, 2 cached input tokens, 3 time to first token, 4 decode speed,
--- 5 reported / normalised tokens, 6 outcome, 7 finish reason. bucket: of 3 the class of the prompt's length,
--- of 4 that of concurrency, of 6 and 7 which one it is; 15 is unknown. total: the sum of tokens,
+-- 5 reported / normalised tokens, 6 outcome, 7 finish reason. bucket: for 3 the class of the prompt's length,
+-- for 4 the class of concurrency, for 6 and 7 the outcome or reason; 15 is unknown. total: the sum of tokens,
 -- microseconds, thousandths of a token per second, millionths.
 CREATE TABLE distributions (
   series INTEGER NOT NULL,
@@ -64,8 +64,8 @@ CREATE TABLE distributions (
   PRIMARY KEY (series, hour, signal, bucket)
 ) STRICT, WITHOUT ROWID;
 
--- Calls with a smaller key are not in the two tables yet: those of before there were any. The newest are
--- added first.
+-- Calls with a smaller key are not in the two tables yet, because they are older than the tables. The
+-- newest are added first.
 CREATE TABLE unsummed (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   below_key INTEGER NOT NULL

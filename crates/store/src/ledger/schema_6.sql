@@ -16,15 +16,15 @@ CREATE TABLE marks (
 CREATE INDEX marks_by_time ON marks (at_us);
 
 -- Calls in the order in which they were written, until every sink has them; empty without sinks. A call's key says
--- when it began, which is no order to resume by.
+-- when it began, so a sink cannot resume by it.
 CREATE TABLE undelivered (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   key INTEGER NOT NULL
 ) STRICT;
 
--- What each sink has: everything up to `delivered`. What is after it, up to `pending`, is the batch under way, which
--- is sent again with the same calls after a crash. lost: calls that retention deleted first; refused: those that the
--- store would not take.
+-- Each sink has all calls up to `delivered`. The calls after it, up to `pending`, are the batch in flight, which is sent
+-- again with the same calls after a crash. lost: calls that retention deleted first. refused: calls that the store
+-- refused.
 CREATE TABLE sinks (
   name TEXT PRIMARY KEY,
   delivered INTEGER NOT NULL,

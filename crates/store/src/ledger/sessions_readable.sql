@@ -1,4 +1,4 @@
--- The sessions as people and other programs read them. Views are made anew whenever a file is brought to a newer version.
+-- The sessions as people and other programs read them. An upgrade of the file creates the views again.
 
 DROP VIEW IF EXISTS sessions_readable;
 

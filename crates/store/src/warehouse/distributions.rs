@@ -126,7 +126,7 @@ impl Warehouse {
         self.hours(&selector, (since, until), |found| found == series)
     }
 
-    /// The distributions of each hour, by its beginning, of all that match together.
+    /// The distributions of each hour for all matching series together, by the beginning of the hour.
     ///
     /// # Errors
     /// As with every question: see [`QueryError`].

@@ -60,7 +60,7 @@ impl Warehouse {
                 next_cursor: None,
             });
         }
-        // Sketches only of the groups of the page: of all of them they would take much memory.
+        // Only groups of the page get sketches, because sketches of all groups would take much memory.
         let places: HashMap<Vec<Option<String>>, usize> = found
             .iter()
             .enumerate()

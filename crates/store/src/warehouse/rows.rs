@@ -113,7 +113,7 @@ pub(super) fn whole(value: &Json) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A call by the names of its columns, as any version of the table has them. What is not there or of another kind is unknown.
+/// A call by the names of its columns, as any version of the table has them. A value that is absent or of another kind is unknown.
 pub(super) fn call_row(object: &Map<String, Json>) -> CallRow {
     let columns = COLUMNS.iter();
     let values = columns.map(|column| {

@@ -32,7 +32,7 @@ const SUMS: &str = "session, min(started_us) AS first_us, max(ended_us) AS last_
     argMax(workload, (ended_us, id)), argMax(user, (ended_us, id)), argMax(experiment, (ended_us, id)), \
     argMax(variant, (ended_us, id))";
 
-/// What the page shows of each session besides its sums.
+/// The columns that the page shows of each session in addition to its sums.
 const DETAILS: &str =
     "session, arraySort(groupUniqArray(agent)), groupArray((started_us, ended_us))";
 
@@ -180,7 +180,7 @@ impl Warehouse {
         Ok(detailed.collect())
     }
 
-    /// The durations, in seconds, of the sessions that a filter selects and whose last call ended before its end.
+    /// The durations in seconds of the sessions that a filter selects and whose last call ended before its end.
     ///
     /// # Errors
     /// As with every question: see [`QueryError`].

@@ -149,7 +149,7 @@ impl Warehouse {
         Ok(rows.first().map_or(0, |row| row.count(0)))
     }
 
-    /// When the newest call began, likewise.
+    /// When the newest call began, in milliseconds since 1970; `None` without calls.
     pub(super) fn last_ms(&self) -> Result<Option<i64>, QueryError> {
         let relation = self.source.table.relation();
         let rows = self.rows(&format!(

@@ -65,7 +65,7 @@ impl Span {
     }
 }
 
-/// What the calls that match a filter have in common, apart from their times.
+/// The conditions for the calls that match a filter, except conditions on times.
 pub(super) fn conditions(filter: &Filter) -> Vec<String> {
     let mut found: Vec<String> = filter
         .names

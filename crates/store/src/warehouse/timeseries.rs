@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How long before a time calls may have begun that generated in it, in milliseconds.
 const EARLIER: i64 = 3_600_000;
-/// When a call began to generate, in seconds since 1970. What a server sends as a whole was generated after the upload.
+/// When a call began to generate, in seconds since 1970. A response that a server sends as a whole was generated after the upload.
 const FROM: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
     ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0), ttft_seconds)";
 /// When it ended to generate.
@@ -122,7 +122,7 @@ impl Warehouse {
         Ok(())
     }
 
-    /// The tokens that were generated in each step: those of streams, and those of answers that came whole.
+    /// The tokens that were generated in each step, by streams and by answers that arrived whole.
     fn tokens_by_step(
         &self,
         filter: &Filter,

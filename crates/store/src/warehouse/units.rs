@@ -116,7 +116,7 @@ impl Warehouse {
             ));
         }
         let unit = unit_of(query.unit);
-        // A call without a unit is one of its own.
+        // A call without a unit is a separate unit.
         let fields = format!("{unit} AS unit, {}", fields());
         let rest = "GROUP BY unit, if(isNull(unit), toString(id), '')";
         for row in self.rows(&self.select(&fields, span, &all, rest)?)? {

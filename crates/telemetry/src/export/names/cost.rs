@@ -35,7 +35,7 @@ families! {
     /// Smallest remaining amount of any name, for a quota that processes share through a quota
     /// store.
     QUOTA_REMAINING: Gauge[QuotaResource] = "tokengauge_quota_remaining", Count;
-    /// Calls that share one quota bucket instead of having a bucket for their name: the body could
-    /// not be read, they had no name, or more names were known than the quota can count.
+    /// Calls that share one quota bucket instead of having a bucket for their name. The reasons:
+    /// the body could not be read, the call had no name, or the quota cannot count more names.
     QUOTA_SHARED: Counter[QuotaReason] = "tokengauge_quota_shared_total", Count;
 }

@@ -123,9 +123,9 @@ families! {
     AGENT_STREAMS_REFUSED: Counter[] = "tokengauge_agent_streams_refused_total", Count;
     /// Open connections to the admin address.
     ADMIN_CONNECTIONS: Gauge[] = "tokengauge_admin_connections", Count;
-    /// Connections to the admin address that were closed, by reason: to make room for others,
-    /// because a request or the reading of a response took too long, or because all other
-    /// connections had requests in progress.
+    /// Connections to the admin address that were closed, by reason. The reasons: to make room for
+    /// others, a request or the reading of a response that took too long, or requests in progress
+    /// on all other connections.
     ADMIN_CONNECTIONS_CLOSED: Counter[ByReason] = "tokengauge_admin_connections_closed_total", Count;
     /// Clients that listen to /api/v1/events.
     EVENT_LISTENERS: Gauge[] = "tokengauge_event_listeners", Count;
