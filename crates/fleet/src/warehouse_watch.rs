@@ -30,7 +30,10 @@ impl Fleet {
                     let mut new = false;
                     self.warehouse_is(|warehouse| new = warehouse.failed(error.clone(), now));
                     if new {
-                        tracing::warn!(error, "the warehouse does not answer: stored calls are not shown");
+                        tracing::warn!(
+                            error,
+                            "the warehouse does not answer: stored calls are not shown"
+                        );
                     }
                 }
                 // The process ends.

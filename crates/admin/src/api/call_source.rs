@@ -13,12 +13,12 @@ use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
-use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
     SessionRow, Timeseries, UnitQuery,
 };
+use tokengauge_store::stored_calls::StoredCalls;
 
 /// The timeout of a query. The ledger has its own shorter timeout.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -10,8 +10,8 @@ use tokengauge_config::Config;
 use tokengauge_core::time::Timestamp;
 use tokengauge_drift::{ChangePoint, DriftState, Entry, Series, Settings, SignalName, evaluate};
 use tokengauge_store::ledger::QueryError;
-use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
+use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
 

@@ -199,7 +199,7 @@ impl Dictionary {
         Ok(id)
     }
 
-    /// Like [`Dictionary::name`], but for a name that may be unknown.
+    /// Like [`Dictionary::name`], for a name that may be unknown.
     pub(crate) fn maybe(
         &mut self,
         connection: &Connection,
