@@ -182,28 +182,31 @@ impl Warehouse {
             );
         }
         let fields = format!(
-            "{model} AS model_name, route, workload, {hour} AS hour, {} AS seen, seen.1 AS signal, \
-             seen.2 AS bucket, seen.3 AS class, count(), sum(seen.4)",
+            "{model} AS model_name, route, workload, {hour} AS hour, {} AS seen",
             observations()
         );
-        let rest = "GROUP BY model_name, route, workload, hour, signal, bucket, class";
-        for row in self.rows(&self.select(&fields, span, &all, rest)?)? {
+        let calls = self.select(&fields, span, &all, "")?;
+        let statement = format!(
+            "SELECT model_name, route, workload, hour, seen.1 AS signal, seen.2 AS bucket, seen.3 AS class, \
+             count(), sum(seen.4) FROM ({calls}) GROUP BY model_name, route, workload, hour, signal, bucket, class"
+        );
+        for row in self.rows(&statement)? {
             let series = DistributionSeries {
                 model: row.text(0),
                 route: row.text(1),
                 workload: row.text(2),
             };
-            let signal = row.whole(5).and_then(|place| usize::try_from(place).ok());
+            let signal = row.whole(4).and_then(|place| usize::try_from(place).ok());
             let Some(signal) = signal.and_then(|place| Signal::ALL.get(place).copied()) else {
                 continue;
             };
-            let class = row.whole(7).filter(|class| *class != NO_CLASS);
+            let class = row.whole(6).filter(|class| *class != NO_CLASS);
             let cell = Cell {
                 signal,
-                bucket: row.count(6) as usize,
+                bucket: row.count(5) as usize,
                 class: class.and_then(|class| i32::try_from(class).ok()),
-                calls: row.count(8),
-                total: row.whole(9).unwrap_or(0),
+                calls: row.count(7),
+                total: row.whole(8).unwrap_or(0),
             };
             each(series, row.count(3), cell);
         }

@@ -134,8 +134,8 @@ impl Warehouse {
         let last = count as i64 - 1;
         // The part of the call's time that lies in the step; everything of a call that took no time.
         let share = format!(
-            "if(ends > begins, greatest(least({from} + (step + 1) * {width}, ends) - \
-             greatest({from} + step * {width}, begins), 0) / (ends - begins), 1)"
+            "if(ends > begins, greatest(least(toFloat64({from} + (step + 1) * {width}), ends) - \
+             greatest(toFloat64({from} + step * {width}), begins), 0) / (ends - begins), 1)"
         );
         let fields = format!(
             "{CAME_WHOLE} AS came_whole, {FROM} AS begins, greatest({TO}, begins) AS ends, \
