@@ -346,8 +346,20 @@ fn timeseries(engines: &Engines, filter: &Filter, metric: SeriesMetric) {
     let step = Duration::from_secs(7_200);
     let found = engines.warehouse.timeseries(filter, metric, step);
     let found = found.expect("a time series");
+    // Steps are whole, as in a ledger.
+    let whole = |at: SystemTime, up: bool| {
+        let seconds = at.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = seconds.expect("since 1970").as_secs_f64() / step.as_secs_f64();
+        let steps = if up { seconds.ceil() } else { seconds.floor() };
+        SystemTime::UNIX_EPOCH + step * steps as u32
+    };
+    let aligned = Filter {
+        since: filter.since.map(|at| whole(at, false)),
+        until: filter.until.map(|at| whole(at, true)),
+        ..filter.clone()
+    };
     let calls = engines.records.iter().map(TimedCall::of);
-    let calls = calls.filter(|call| history::matches(filter, call));
+    let calls = calls.filter(|call| history::matches(&aligned, call));
     let should = history::timeseries(calls, metric, step, None);
     let points: BTreeMap<_, _> = found.points.iter().map(|point| (point.at, point)).collect();
     for should in &should.points {
