@@ -499,7 +499,7 @@ async fn a_broken_split_is_withheld_and_a_reload_changes_the_arms() {
         reason.starts_with("the split differs from the configured weights"),
         "{reason}"
     );
-    assert!(reason.contains("instead of 180"), "{reason}");
+    assert!(reason.contains("instead of the expected 180"), "{reason}");
     assert_eq!(report["comparisons"], Value::Array(Vec::new()));
     // New calls follow the new weights, so sessions that changed their arm interfere.
     round(&process, 2 * SESSIONS as u64).await;

@@ -190,6 +190,8 @@ def test_exports_are_the_same(tokengauge, stores, form):
     question = ["export", "--format", form, "--since", "1h", "--config", config]
     ours = answer(tokengauge, *question, "--ledger", ledger)[1]
     theirs = answer(tokengauge, *question, "--store", store)[1]
+    # Only a store knows which pod measured a call.
+    theirs = re.sub(r',"pod":\{[^}]*\}', "", theirs)
     # Two calls of the same millisecond have no order in a store.
     records = [sorted(text.splitlines()) for text in (ours, theirs)]
     if form == "mooncake":

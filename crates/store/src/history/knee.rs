@@ -136,7 +136,7 @@ mod tests {
         let growing = points(&[(1, 50.0, 60), (2, 99.0, 60), (9, 400.0, 2)]);
         let reason = knee(&growing).expect_err("it grows");
         assert!(
-            reason.to_string().ends_with("seen, 2"),
+            reason.to_string().ends_with("concurrency, 2"),
             "a short look does not count: {reason}"
         );
         for few in [&[][..], &[(4, 200.0, 60)], &[(1, 1.0, 1), (2, 2.0, 1)]] {
