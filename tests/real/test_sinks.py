@@ -262,7 +262,8 @@ def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, confi
         assert_alike(figures(pair[0]), figures(pair[1]))
 
     def records(text):
-        return sorted(text.splitlines())
+        # Only a store knows which pod measured a call.
+        return sorted(re.sub(r',"pod":\{[^}]*\}', "", line) for line in text.splitlines())
 
     for form in ("jsonl", "csv"):
         ours, theirs = both("export", "--format", form, "--since", "1h", "--config", config)
