@@ -451,10 +451,11 @@ fn distributions(engines: &Engines) {
     alike(&of(&engines.warehouse), &of(&engines.ledger), "hours");
 }
 
+/// Calls, mean and median of a signal in one bucket.
+type SignalFigures = (u64, Option<f64>, BTreeMap<&'static str, Option<f64>>);
+
 /// Calls, mean and median of every signal and bucket. Sessions have other numbers in each engine.
-fn figures(
-    all: &Distributions,
-) -> BTreeMap<String, (u64, Option<f64>, BTreeMap<&'static str, Option<f64>>)> {
+fn figures(all: &Distributions) -> BTreeMap<String, SignalFigures> {
     let signals = Signal::ALL.into_iter();
     let signals = signals.filter(|signal| *signal != Signal::Session);
     let buckets = signals.flat_map(|signal| {

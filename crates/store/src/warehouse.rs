@@ -1,7 +1,7 @@
 //! Questions about finished calls, answered by ClickHouse: the calls of many processes in one table.
 //!
 //! The ledger gives the same answers. Percentiles come from the same classes of values
-//! ([`Sketch`](crate::sketch::Sketch)), so that they are within 1 % of the exact value.
+//! (a DDSketch), so that they are within 1 % of the exact value.
 
 mod calls;
 mod costs;

@@ -136,7 +136,7 @@ impl Distributions {
 
     /// The effective number of sessions (Kish): many sessions of which one has most calls say
     /// little more than one session. A call without a session counts as a session. Sessions are
-    /// distinguished by [`SESSION_CLASSES`], which is an upper bound of the number. If no call has
+    /// distinguished by `SESSION_CLASSES`, which is an upper bound of the number. If no call has
     /// a stored session, this is the number of calls. Calls of hours from before sessions were
     /// stored are assumed to be like the others.
     ///
