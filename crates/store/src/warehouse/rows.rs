@@ -134,11 +134,24 @@ pub(super) fn call_row(object: &Map<String, Json>) -> CallRow {
     }
 }
 
+/// A number as it was stored. Columns have at most nine decimal places, and a number that was written and read as text may be
+/// off by the last bit.
+fn exact(number: f64) -> f64 {
+    const PLACES: f64 = 1e9;
+    let scaled = number * PLACES;
+    // Beyond this a whole number is not exact.
+    if scaled.abs() < 2_f64.powi(53) {
+        scaled.round() / PLACES
+    } else {
+        number
+    }
+}
+
 fn value_of(value: &Json, kind: ColumnKind) -> Option<Value> {
     Some(match kind {
         ColumnKind::Text => Value::text(value.as_str()?),
         ColumnKind::Count => Value::Whole(whole(value)?),
-        ColumnKind::Number => Value::Number(value.as_f64()?),
+        ColumnKind::Number => Value::Number(exact(value.as_f64()?)),
         ColumnKind::Flag => Value::Flag(value.as_bool().or(whole(value).map(|flag| flag != 0))?),
         ColumnKind::Instant => {
             let text = value.as_str()?;
@@ -173,6 +186,13 @@ mod tests {
         let pod = row.pod.expect("a pod");
         assert_eq!(pod.namespace.as_deref(), Some("agents"));
         assert_eq!(pod.name.as_deref(), Some("host-1"), "no pod: the instance");
+    }
+
+    #[test]
+    fn a_number_is_as_it_was_stored() {
+        assert_eq!(exact(0.010_946_000_000_000_001), 0.010_946);
+        assert_eq!(exact(10_946.0 / 1e6), 10_946.0 / 1e6);
+        assert_eq!((exact(1e-9), exact(1e15)), (1e-9, 1e15));
     }
 
     #[test]
