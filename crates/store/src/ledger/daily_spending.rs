@@ -16,8 +16,6 @@ pub(super) const DAY: i64 = 86_400;
 /// Maximum number of rows per day. Further calls have `other` as their tools, because requests can
 /// name any number of tools. Above twice this number they also have `other` as user and key.
 const MAX_ROWS: usize = 100_000;
-/// [`MAX_ROWS`] for a ledger of several pods, which has series for each pod.
-pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
 const ROW_BYTES: u64 = 50;
 /// Once a file has reached its bound, rows may take a quarter of it.

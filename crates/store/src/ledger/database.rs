@@ -3,8 +3,8 @@
 
 use super::Shared;
 use super::capacity;
-use super::daily_spending::{DailySpending, MAX_ROWS_OF_PODS, RowCounts, SpendingKey};
-use super::dictionary::{self, Dictionary};
+use super::daily_spending::{DailySpending, RowCounts, SpendingKey};
+use super::dictionary::Dictionary;
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
 use super::file::{self, LedgerFile, Place};
@@ -14,7 +14,7 @@ use super::marks;
 use super::names::Names;
 use super::retention_clock::Retention;
 use super::rollups::Rollups;
-use super::row::{Entry, micros, millis, nanos, segments, started_ms, whole};
+use super::row::{Entry, micros, millis, nanos, segments, whole};
 use super::sessions::Sessions;
 use super::throughput;
 use super::undelivered::{self, Cursors};
@@ -141,24 +141,6 @@ impl LedgerDatabase {
         self.opened.place() != Place::Gone
     }
 
-    /// The ledger if its file is still at its path; otherwise the file is closed.
-    pub fn in_place(self) -> Option<LedgerDatabase> {
-        if self.is_in_place() {
-            Some(self)
-        } else {
-            self.opened.leave();
-            None
-        }
-    }
-
-    /// Raises the limits for a ledger of several pods, whose calls have separate series.
-    #[must_use]
-    pub fn of_pods(mut self) -> LedgerDatabase {
-        self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
-        self.spending_rows.max = MAX_ROWS_OF_PODS;
-        self
-    }
-
     /// Whether a call is in the file.
     ///
     /// # Errors
@@ -169,16 +151,6 @@ impl LedgerDatabase {
         let mut ask = self.connection().prepare_cached(sql)?;
         let id = call.id.as_bytes().as_slice();
         Ok(ask.query_row(params![key, key + KEYS_TRIED, id], |row| row.get(0))?)
-    }
-
-    /// When the oldest call in the file began, in milliseconds since 1970.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn oldest_ms(&self) -> Result<Option<i64>, WriteError> {
-        let sql = "SELECT min(key) FROM calls";
-        let key: Option<i64> = self.connection().query_row(sql, [], |row| row.get(0))?;
-        Ok(key.map(started_ms))
     }
 
     /// Whether there are sums of calls that have been deleted.

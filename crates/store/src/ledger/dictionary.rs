@@ -8,8 +8,6 @@ use tokengauge_core::dimension::{DIMENSIONS, Dimension, IN_SERIES, Kept};
 const MAX_NAMES: usize = 50_000;
 /// Maximum number of series. Further series lack the dimensions that have open-ended values.
 const MAX_SERIES: usize = 20_000;
-/// [`MAX_SERIES`] for a ledger of several pods, which has series for each pod.
-pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
 /// The name that replaces names beyond the bound.
 pub(crate) const OTHER: &str = "other";
 

@@ -77,13 +77,7 @@ impl LedgerDatabase {
         self.retention.log(now, clock, oldest);
         let freed = give_back(connection)?;
         self.retention.shrinking = shrinking;
-        self.retention.was_full |= shrinking;
         Ok(more || freed || unsummed)
-    }
-
-    /// Whether calls were deleted to save space since the file was opened.
-    pub fn was_full(&self) -> bool {
-        self.retention.was_full
     }
 
     /// Whether to delete calls: starts at the limit, and continues until a twentieth of it is free.

@@ -31,8 +31,6 @@ pub struct Now {
 pub(super) struct Retention {
     /// Whether the file was too large; deletion continues until some of it is free.
     pub(super) shrinking: bool,
-    /// Whether the file was too large at any time since it was opened.
-    pub(super) was_full: bool,
     /// Distributions of earlier hours have been deleted.
     pub(super) distributions_from: i64,
     /// The retention clock in milliseconds since 1970, and when it was updated; `None` before the

@@ -12,9 +12,9 @@ families! {
     FLEET_EVENTS_DROPPED: Counter[ByReason] = "tokengauge_fleet_events_dropped_total", Count;
     /// 1 if the store of the fleet responds, otherwise 0.
     FLEET_STORE_UP: Gauge[] = "tokengauge_fleet_store_up", Count;
-    /// Seconds since the store of the fleet was last read completely.
+    /// Seconds since the store of the fleet last responded.
     FLEET_STORE_AGE: Gauge[] = "tokengauge_fleet_store_age_seconds", Seconds;
-    /// Call records that were read from the store of the fleet.
+    /// Rows of calls in the table of the fleet's store.
     FLEET_CALLS: Counter[] = "tokengauge_fleet_calls_total", Count;
     /// Failed requests to the store of the fleet.
     FLEET_STORE_FAILURES: Counter[] = "tokengauge_fleet_store_failures_total", Count;
