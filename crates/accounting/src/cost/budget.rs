@@ -442,7 +442,7 @@ impl BudgetState {
                 passed.unwrap_or(&0.0) * 100.0
             ),
             description: format!(
-                "{} over the first threshold, by {}: {}.{}",
+                "Names over the first threshold: {} (by {}). Highest spending: {}.{}",
                 over.len(),
                 budget.per.as_str(),
                 named.join(", "),

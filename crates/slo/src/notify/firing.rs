@@ -112,7 +112,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
         firing: true,
         since,
         summary: format!(
-            "{}: error budget burns {:.1} times too fast, {left}",
+            "{}: burn rate {:.1} over {long}, error budget {left}",
             status.name, alert.burn_long
         ),
         description: format!(

@@ -14,9 +14,9 @@ const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples if scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
 /// Refers to the cause instead of naming it, because the cause changes while an alert fires.
-const CAUSE: &str = "To see the bad calls, what changed and when, run `tokengauge slo status --admin \
-    ADDRESS` or open the live page. Ask the proxy that is worst in `Burn rate by proxy` of the \
-    dashboard Service levels.";
+const CAUSE: &str = "Only a proxy knows the cause. Choose the proxy that burns fastest in `Burn \
+    rate by proxy` of the dashboard Service levels. `tokengauge slo status --admin ADDRESS` and \
+    its live page say what the bad calls share, what changed and when.";
 /// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
@@ -152,8 +152,9 @@ impl Subject<'_> {
         let name = &self.objective.name;
         let limits: Vec<String> = tiers.iter().map(|tier| in_words(tier)).collect();
         let description = format!(
-            "{{{{ $value | humanizePercentage }}}} of the events were bad. The objective is {} for \
-             {} of them over {}. The error budget burned at more than {}.{}",
+            "{{{{ $value | humanizePercentage }}}} of the events were bad in the long window that \
+             fired. The objective is {} for {} of them over {}. The error budget burned at more \
+             than {}.{}",
             self.objective.judgement.sli.in_words(),
             percent(self.objective.objective),
             label(self.objective.window),

@@ -48,7 +48,7 @@ const ALERTS: &[ProxyAlert] = &[
             / count by (SIDECARS) (up{job=\"JOB\", service=\"\"}) >= 0.5",
         summary: "{{ $value | humanizePercentage }} of the tokengauge proxies \
             {{ with $labels.service }}of the Service {{ $labels.namespace }}/{{ . }} {{ end }}\
-            do not respond{{ with $labels.cluster }} in {{ . }}{{ end }}",
+            cannot be scraped{{ with $labels.cluster }} in {{ . }}{{ end }}",
         description: "For 2 minutes, Prometheus has not been able to scrape at least half of the \
             proxies of one Service, or of the proxies without a Service, such as sidecars. If the \
             processes are gone, the traffic through them fails. The query \
@@ -59,7 +59,7 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 15,
         expr: "up{job=\"JOB\"} == 0",
-        summary: "tokengauge on NAME does not respond",
+        summary: "tokengauge on NAME cannot be scraped",
         description: "Prometheus has not been able to scrape {{ $labels.instance }} for 15 minutes. If the process \
             is gone, the traffic through it fails.",
     },
@@ -112,9 +112,10 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 0,
         expr: "sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0",
-        summary: "Finished calls on NAME reached no exporter",
+        summary: "Finished calls on NAME were dropped before they were recorded",
         description: "{{ $value | humanize }} finished calls were dropped in the last 15 minutes \
-            because the queue was full. They are missing in metrics, objectives and logs.",
+            because the queue was full. They are missing in metrics, objectives, budgets, sessions, \
+            the ledger, sinks and logs.",
     },
     ProxyAlert {
         alert: "TokengaugePanicked",
@@ -132,8 +133,8 @@ const ALERTS: &[ProxyAlert] = &[
         held: 10,
         expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
         summary: "The exporter {{ $labels.exporter }} of tokengauge on NAME loses data",
-        description: "{{ $value | humanize }} calls or alert messages were not delivered by \
-            {{ $labels.exporter }} in the last 10 minutes. Reason: {{ $labels.reason }}.",
+        description: "{{ $value | humanize }} calls, spans, data points or alert messages were not \
+            delivered by {{ $labels.exporter }} in the last 10 minutes. Reason: {{ $labels.reason }}.",
     },
     ProxyAlert {
         alert: "TokengaugeLedgerLosing",
@@ -173,8 +174,8 @@ const ALERTS: &[ProxyAlert] = &[
             (on_error: {{ $labels.on_error }})",
         description: "The quota store did not respond for {{ $value | humanizePercentage }} of the \
             last 5 minutes. Meanwhile `quota_store.on_error` ({{ $labels.on_error }}) decides limits \
-            and blocking budgets: `closed` refuses all limited calls with 429. Every process sends \
-            its own alerts. Calls do not wait.",
+            and blocking budgets: `closed` refuses all limited calls with 429. `[[notify]]` may send \
+            each alert once per process. Calls do not wait.",
     },
     ProxyAlert {
         alert: "TokengaugeFleetStoreAway",
@@ -193,8 +194,9 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "min by (PROXY) (tokengauge_config_last_reload_successful) == 0\n  \
             unless max by (PROXY) (tokengauge_config_fallback) == 1",
         summary: "tokengauge on NAME refused its configuration",
-        description: "The changed configuration is invalid. The previous configuration remains \
-            active and traffic continues, but a restart would fail.",
+        description: "The changed configuration is invalid, or changes keys that need a restart. \
+            The previous configuration remains active and traffic continues. If the change is \
+            invalid, a gateway would not start again, and an injected sidecar would use its fallback.",
     },
     ProxyAlert {
         alert: "TokengaugeFallbackInUse",
@@ -203,8 +205,9 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "max by (PROXY, calls) (tokengauge_config_fallback) == 1",
         summary: "The sidecar on NAME has no valid configuration; its calls are {{ $labels.calls }}",
         description: "The sidecar's configuration was missing or refused at startup, so the \
-            sidecar uses the fallback from its injection. Its calls are {{ $labels.calls }}. \
-            `refused` calls get 503. `forwarded` calls have no objectives, quotas and budgets.",
+            sidecar uses the fallback from its injection. \
+            {{ if eq $labels.calls \"refused\" }}All calls get 503.{{ else }}\
+            Calls pass without objectives, quotas or budgets.{{ end }}",
     },
     ProxyAlert {
         alert: "TokengaugeBudgetSpent",
@@ -255,8 +258,9 @@ const ALERTS: &[ProxyAlert] = &[
             or histogram_quantile(0.99, sum by (PROXY, phase, le) \
             (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
         summary: "tokengauge on NAME adds more than 10 ms of latency",
-        description: "The proxy added {{ $value | humanizeDuration }} or more to 1 % of calls \
-            ({{ $labels.phase }}).",
+        description: "1 % of calls waited {{ $value | humanizeDuration }} or more in the proxy, in \
+            the phase `{{ $labels.phase }}`. `head` covers the heads of request and response, \
+            `chunk` the slowest chunk of a call.",
     },
 ];
 

@@ -146,11 +146,9 @@ fn a_notice_names_who_spent_most_and_is_a_page_only_where_calls_are_refused() {
             notice.summary.contains("130% of 1 USD per 1day spent"),
             "{notice:?}"
         );
-        assert!(
-            notice
-                .description
-                .starts_with("2 over the first threshold, by session: b: 1.30 USD (130%), a: 0.90")
-        );
+        let begin = "Names over the first threshold: 2 (by session). Highest spending: b: 1.30 USD \
+                     (130%), a: 0.90";
+        assert!(notice.description.starts_with(begin), "{notice:?}");
         assert_eq!(
             budgets.notifications(NOON + DAY),
             [],

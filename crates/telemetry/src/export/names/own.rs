@@ -18,7 +18,7 @@ families! {
     METER_SKIPPED_BODIES: Counter[] = "tokengauge_meter_skipped_bodies_total", Count;
     /// Calls whose usage contains a number under an unknown name. The log reports each name once.
     METER_UNKNOWN_USAGE: Counter[] = "tokengauge_meter_unknown_usage_total", Count;
-    /// Finished calls that reached no exporter because the queue was full.
+    /// Finished calls that were dropped before they were recorded, because the queue was full.
     METER_DROPPED_CALLS: Counter[] = "tokengauge_meter_dropped_calls_total", Count;
     /// Panics while measuring. Each panic lost the measurement of one call.
     METER_PANICS: Counter[] = "tokengauge_meter_panics_total", Count;
