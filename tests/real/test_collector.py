@@ -248,8 +248,8 @@ def store(collected, tmp_path_factory):
         yield store
 
 
-def answer(store, name, page=PAGE):
-    text = store.query(block(page, name) + "FORMAT JSONEachRow")
+def answer(store, name):
+    text = store.query(block(PAGE, name) + "FORMAT JSONEachRow")
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -276,13 +276,6 @@ def test_cost_by_session_is_the_sum_of_its_calls(collected, store):
         assert row["usd"] == pytest.approx(sum(costs), abs=1e-6)
         assert int(row["output_tokens"]) == sum(call["tokens"]["normalised"]["output"] for call in calls)
     assert rows["long"]["usd"] > 0 and int(rows["unpriced"]["calls_without_price"]) == 2
-
-
-def test_sessions_of_a_fleet_match_the_calls(collected, store):
-    rows = {row["session"]: row for row in answer(store, "sessions.sql", "fleet.md")}
-    # The record of another source is also ignored here.
-    assert {session: int(row["calls"]) for session, row in rows.items()} == {session: len(models) for session, models in SESSIONS.items()}
-    assert all(int(row["pods"]) == 1 and int(row["output"]) > 0 for row in rows.values())
 
 
 def test_the_part_is_there_where_it_must_be():
