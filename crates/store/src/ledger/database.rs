@@ -153,16 +153,6 @@ impl LedgerDatabase {
         Ok(ask.query_row(params![key, key + KEYS_TRIED, id], |row| row.get(0))?)
     }
 
-    /// Whether there are sums of calls that have been deleted.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn has_forgotten(&self) -> Result<bool, WriteError> {
-        let sql = "SELECT (SELECT coalesce(sum(calls), 0) FROM rollups WHERE level = 86400) > \
-            (SELECT count(*) FROM calls)";
-        Ok(self.connection().query_row(sql, [], |row| row.get(0))?)
-    }
-
     pub(crate) fn connection(&self) -> &Connection {
         &self.opened.connection
     }

@@ -269,11 +269,15 @@ impl Subscriber for Prometheus {
 }
 
 fn refresh_process(registry: &Registry, process: &process::Process) {
-    let set =
-        |metric: &Family<Gauge, _>, value: u64| registry.series(metric, &()).set(value as f64);
-    set(&names::PROCESS_RESIDENT_MEMORY, process.resident_bytes);
-    set(&names::PROCESS_OPEN_FDS, process.open_files);
-    set(&names::PROCESS_THREADS, process.threads);
+    let set = |metric: &Family<Gauge, _>, value: f64| registry.series(metric, &()).set(value);
+    set(
+        &names::PROCESS_RESIDENT_MEMORY,
+        process.resident_bytes as f64,
+    );
+    set(&names::PROCESS_OPEN_FDS, process.open_files as f64);
+    set(&names::PROCESS_MAX_FDS, process.max_open_files as f64);
+    set(&names::PROCESS_THREADS, process.threads as f64);
+    set(&names::PROCESS_START_TIME, process.started);
     let cpu = registry.series(&names::PROCESS_CPU_SECONDS, &());
     cpu.absolute(process.cpu_seconds);
 }

@@ -115,6 +115,10 @@ families! {
     PROCESS_RESIDENT_MEMORY: Gauge[] = "process_resident_memory_bytes", Bytes;
     /// Open file descriptors of the process.
     PROCESS_OPEN_FDS: Gauge[] = "process_open_fds", Count;
+    /// The largest number of file descriptors that the process may have open.
+    PROCESS_MAX_FDS: Gauge[] = "process_max_fds", Count;
+    /// When the process started, in seconds since 1970 (Unix time).
+    PROCESS_START_TIME: Gauge[] = "process_start_time_seconds", Seconds;
     /// Threads of the process.
     PROCESS_THREADS: Gauge[] = "process_threads", Count;
     /// Idle agent connections that were closed to make room for others.
