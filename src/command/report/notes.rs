@@ -173,7 +173,10 @@ fn judged(report: &Report) -> Vec<String> {
     let all = names.iter().zip(&judged).map(|(name, judged)| {
         let without = judged.without.iter();
         let others = others(without.map(|(reason, calls)| (*reason, *calls)));
-        format!("{name} covers {} of {} calls{others}.", judged.calls, judged.of)
+        format!(
+            "{name} covers {} of {} calls{others}.",
+            judged.calls, judged.of
+        )
     });
     all.collect()
 }
