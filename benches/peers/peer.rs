@@ -117,17 +117,17 @@ impl Peer {
         }
     }
 
-    /// Whether it parses and rewrites the dialect, and is therefore much slower.
+    /// Whether the peer parses and rewrites the dialect, and is therefore much slower.
     pub fn is_gateway(self) -> bool {
         matches!(self, Peer::Litellm | Peer::Portkey)
     }
 
-    /// Whether it counts tokens and has a metric of their number.
+    /// Whether the peer counts tokens and has a metric of their number.
     pub fn is_tokengauge(self) -> bool {
         self == Peer::Tokengauge || self == Peer::Other || self.is_this_build_with_more()
     }
 
-    /// Whether it is tokengauge with an optional feature. Such a peer runs only if it is named.
+    /// Whether the peer is tokengauge with an optional feature. Such a peer runs only if `--peers` names it.
     pub fn is_this_build_with_more(self) -> bool {
         matches!(self, Peer::Compared | Peer::Kept | Peer::Sent)
     }

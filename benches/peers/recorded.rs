@@ -61,7 +61,7 @@ impl Recorded {
         }
     }
 
-    /// Whether it has a run of similar events.
+    /// Whether the body has a run of similar events.
     pub fn can_be_repeated(&self) -> bool {
         self.run.is_some()
     }

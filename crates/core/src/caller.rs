@@ -221,7 +221,7 @@ impl Refusal {
         }
         Refusal {
             message: format!(
-                "{} (the call counts under this name because {})",
+                "{} (the call counts against this limit because {})",
                 self.message,
                 UnreadableBody::NoMemory
             ),

@@ -175,7 +175,7 @@ impl<'a> LeaseSearch<'a> {
             if let Some(connection) = endpoint.share(sharing) {
                 return Ok((Capacity::Reused(connection), None));
             }
-            // The first connection has shown that the endpoint does not multiplex.
+            // Releases the lock if the first connection has shown that the endpoint does not multiplex.
             connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
         if let Some(open) = upstream.try_capacity() {

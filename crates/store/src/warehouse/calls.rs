@@ -136,7 +136,7 @@ impl Warehouse {
     }
 }
 
-/// Names the page after this call.
+/// The cursor of the page that follows this call.
 fn cursor(row: &CallRow) -> String {
     format!("{}.{}", row.started_ms(), row.id())
 }
