@@ -482,7 +482,7 @@ fn every_problem_is_found_at_once() {
 
 fn put(table: &mut Table, key: &str, value: &toml::Value) {
     let Some((first, rest)) = key.split_once('.') else {
-        // It needs `slice`, which `throughput` does not allow.
+        // `slice_target` needs `slice`, which `throughput` does not allow.
         if key != "slice_target" || table.contains_key("slice") {
             table.insert(key.to_owned(), value.clone());
         }

@@ -118,7 +118,7 @@ impl Processes {
         Ok(sum)
     }
 
-    /// Its id and its children's: nginx has a master and a worker.
+    /// The ids of the process and of its children: nginx has a master and a worker.
     pub fn ids(&self) -> anyhow::Result<Vec<u32>> {
         let root = self.root.id();
         let mut ids = vec![root];

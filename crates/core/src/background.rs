@@ -35,7 +35,7 @@ impl BackgroundWork {
 /// Starts a thread with the priority for `work`.
 ///
 /// # Errors
-/// If the system cannot start a thread.
+/// Returns an error if the system cannot start a thread.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: BackgroundWork,

@@ -774,7 +774,7 @@ impl CallRecord {
     /// their operation.
     ///
     /// # Errors
-    /// If the line is not a call record.
+    /// Returns an error if the line is not a call record.
     pub fn of_line(line: &str) -> serde_json::Result<CallRecord> {
         let mut record: CallRecord = serde_json::from_str(line)?;
         if record.operation_class == OperationClass::Other {

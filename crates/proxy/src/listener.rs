@@ -45,7 +45,7 @@ impl BoundListener {
     ///
     /// # Errors
     ///
-    /// If the address cannot be bound or its TLS files cannot be used.
+    /// Returns an error if the address cannot be bound or its TLS files cannot be used.
     pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
         let settings = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;

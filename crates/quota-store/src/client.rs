@@ -96,7 +96,7 @@ impl Client {
     /// Creates a client that is not connected yet.
     ///
     /// # Errors
-    /// If a TLS file cannot be used.
+    /// Returns an error if a TLS file cannot be used.
     pub(crate) fn new(settings: &Arc<Settings>) -> Result<Client, Invalid> {
         let tls = settings.address.tls;
         let tls = tls.then(|| Connector::without_alpn(&settings.tls));
@@ -111,7 +111,7 @@ impl Client {
     /// most two timeouts.
     ///
     /// # Errors
-    /// If a script gets no response. Other scripts of the batch may have run.
+    /// Returns an error if a script gets no response. Other scripts of the batch may have run.
     pub(crate) async fn run(&self, scripts: &[Invocation]) -> Result<Vec<Value>, ClientError> {
         let mut kept = self.connection.lock().await;
         let mut connection = match kept.take() {

@@ -50,7 +50,7 @@ impl QuotaStore {
     /// Starts the thread. It calls `accounting` for the current limits before each report.
     ///
     /// # Errors
-    /// If a file of the settings cannot be used or the thread cannot be started.
+    /// Returns an error if a file of the settings cannot be used or the thread cannot be started.
     pub fn start(
         settings: Settings,
         sharing: Arc<Sharing>,

@@ -131,7 +131,7 @@ impl WarehouseUrl {
     /// The calls of the table. Nothing is connected to before the first question.
     ///
     /// # Errors
-    /// If the URL or a file of TLS cannot be used, or no thread can be started.
+    /// Returns an error if the URL or a file of TLS cannot be used, or no thread can be started.
     pub fn open(&self) -> Result<Warehouse, WarehouseUnusable> {
         let clients = (0..AT_ONCE).map(|_| {
             ClickHouse::new(self.settings.clone(), &Origin::default())

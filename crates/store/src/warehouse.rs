@@ -32,7 +32,8 @@ pub trait Run: fmt::Debug + Send + Sync {
     /// Runs one statement. It blocks: not for the threads of traffic.
     ///
     /// # Errors
-    /// If ClickHouse cannot be reached or refuses the statement: what happened, to which server, and what to do.
+    /// Returns an error if ClickHouse cannot be reached or refuses the statement: what happened, to which server, and
+    /// what to do.
     fn run(&self, statement: &str) -> Result<Vec<u8>, WarehouseError>;
 }
 

@@ -85,7 +85,7 @@ impl ActiveListeners {
     ///
     /// # Errors
     ///
-    /// If an address cannot be bound or TLS files cannot be used.
+    /// Returns an error if an address cannot be bound or TLS files cannot be used.
     pub fn prepare(
         &self,
         listeners: &[settings::Listener],

@@ -213,7 +213,7 @@ impl LedgerFile {
 /// first checked completely.
 ///
 /// # Errors
-/// If the file cannot be written to, is in use by another process, or has a newer version.
+/// Returns an error if the file cannot be written to, is in use by another process, or has a newer version.
 pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
     remove_emptied(path);

@@ -33,7 +33,7 @@ impl Warehouse {
     /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         let step = query.step.as_secs().max(1);
         let (span, conditions) = (Span::of(&query.filter), conditions(&query.filter));

@@ -93,7 +93,7 @@ impl Warehouse {
     /// the one that `until` is in.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn distributions(
         &self,
         selector: &DistributionSelector,
@@ -110,7 +110,7 @@ impl Warehouse {
     /// The distributions of each hour of one series, by its beginning.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn hours_of_series(
         &self,
         series: &DistributionSeries,
@@ -129,7 +129,7 @@ impl Warehouse {
     /// The distributions of each hour for all matching series together, by the beginning of the hour.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn hourly_distributions(
         &self,
         selector: &DistributionSelector,

@@ -11,7 +11,7 @@ impl Warehouse {
     /// Calls by what they have in common, those with most calls first.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn groups(
         &self,
         filter: &Filter,

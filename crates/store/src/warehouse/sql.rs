@@ -244,9 +244,9 @@ pub(super) fn sketch_of(value: &str, condition: &str) -> String {
 
 /// A figure that is added up over calls.
 pub(super) struct Measure {
-    /// Its name in results.
+    /// The name of the figure in results.
     pub(super) name: &'static str,
-    /// Its sum over calls.
+    /// The SQL expression that adds the figure up over calls.
     pub(super) sum: String,
 }
 

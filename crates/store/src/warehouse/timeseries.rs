@@ -27,7 +27,7 @@ impl Warehouse {
     /// tokens of a call lie evenly over the time in which they were generated.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn timeseries(
         &self,
         filter: &Filter,
