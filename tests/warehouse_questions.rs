@@ -72,7 +72,7 @@ impl Engines {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let mut database = LedgerDatabase::open(&path).expect("opens");
-        // To the microsecond, as both engines keep them: the ledger makes its sums of what it is given.
+        // Times are cut to the microsecond, as both engines store them. The ledger would sum the times that it is given.
         let records: Vec<CallRecord> = records
             .iter()
             .map(|record| LedgerCall::of_record(record, Some(3)).expect("an id"))

@@ -87,7 +87,7 @@ pub fn lower_priority(work: BackgroundWork) {
     {
         if work == BackgroundWork::WheneverIdle && !set_idle_policy() {
             tracing::debug!(
-                "cannot set SCHED_IDLE for a background thread: it runs at the lowest nice value instead"
+                "cannot set SCHED_IDLE for a background thread; the thread runs at the lowest nice value instead"
             );
         }
         if let Err(error) = set_niceness(work.niceness()) {

@@ -195,7 +195,7 @@ impl SharedUsage {
         }
     }
 
-    /// Whether something about `name` must not be forgotten.
+    /// Whether `name` has a state that must not be forgotten.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.names.lock().contains_key(name)
     }

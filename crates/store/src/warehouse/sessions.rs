@@ -296,7 +296,7 @@ fn microseconds(at: std::time::SystemTime) -> i64 {
     milliseconds(at).saturating_mul(1_000)
 }
 
-/// What sessions must have. Each part of a filter may be met by another call.
+/// The conditions on sessions. Different calls of a session may meet different parts of the filter.
 fn having(query: &SessionQuery) -> Vec<String> {
     let filter = &query.filter;
     let mut all = vec!["count() > 0".to_owned()];

@@ -66,7 +66,8 @@ impl Warehouse {
         Ok(found)
     }
 
-    /// The whole steps that hold the time asked for, in seconds since 1970: without one from the first call to the last.
+    /// The whole steps that cover the requested time, in seconds since 1970. Without a requested time, they run from the
+    /// first call to the last call.
     fn steps(&self, filter: &Filter, width: i64) -> Result<Option<(i64, i64)>, QueryError> {
         let span = Span::of(filter);
         let since = match span.since {
