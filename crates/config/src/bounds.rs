@@ -58,7 +58,7 @@ impl Check<'_> {
                 if let Some(most) = schema["maxItems"].as_u64()
                     && let Some(beyond) = all.get(usize::try_from(most).unwrap_or(usize::MAX))
                 {
-                    let reason = format!("there can be at most {most} of these");
+                    let reason = format!("there can be at most {most} entries");
                     self.at(beyond.span(), reason);
                 }
                 for item in all {

@@ -91,7 +91,7 @@ pub fn lower_priority(work: BackgroundWork) {
             );
         }
         if let Err(error) = set_niceness(work.niceness()) {
-            tracing::debug!(%error, "cannot lower the priority of a background thread: it runs with the priority of traffic");
+            tracing::debug!(%error, "cannot lower the priority of a background thread; the thread runs with the priority of traffic");
         }
     }
 }

@@ -67,7 +67,9 @@ pub enum ClientError {
     #[error("{0}")]
     QuotaStore(#[from] RedisError),
     /// A script returned a value of the wrong type.
-    #[error("returned {0}, which no script does; another program may write its keys")]
+    #[error(
+        "returned {0}, which no script does; another program may write to the keys of the quota store"
+    )]
     Response(&'static str),
 }
 

@@ -213,7 +213,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
             store = %self.settings.address,
             %error,
             on_error,
-            "the quota store does not answer; limits are applied without it until it does"
+            "the quota store does not answer; until it answers, `on_error` decides how limits are applied"
         );
     }
 

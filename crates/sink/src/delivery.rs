@@ -283,7 +283,7 @@ impl<S: Sink> Delivery<S> {
             tracing::warn!(
                 sink,
                 waiting,
-                "calls are lost because the process ends and they are in no ledger"
+                "calls are lost because the process ends and no ledger keeps them"
             );
         }
     }

@@ -52,7 +52,8 @@ impl FromStr for WarehouseUrl {
         let (user, host) = match authority.as_str().rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
                 return Err(
-                    "has a password; give it by CLICKHOUSE_PASSWORD or password_file".to_owned(),
+                    "contains a password; set it with CLICKHOUSE_PASSWORD or `password_file`"
+                        .to_owned(),
                 );
             }
             Some((user, host)) => (Some(user.to_owned()), host),

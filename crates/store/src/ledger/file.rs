@@ -228,8 +228,8 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
             let aside = put_aside(path)?;
             let contents = FileContents::of_file(&aside);
             let (calls, file) = (contents.calls, path.display());
-            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is \
-                damaged; it was renamed and a new one was created");
+            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger \
+                file is damaged; it was renamed, and a new file was created");
             (connect(path, STEPS)?, Some(contents))
         }
         other => (other?, None),

@@ -1,4 +1,4 @@
-//! What calls cost over time, by something they have in common.
+//! The cost of calls over time, by a dimension.
 
 use super::Warehouse;
 use super::rows::Row;
@@ -30,7 +30,7 @@ fn sums(row: &Row, first: usize) -> CostSums {
 }
 
 impl Warehouse {
-    /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
+    /// The cost of calls over time, in steps of whole seconds. Steps begin at multiples of the step since 1970.
     ///
     /// # Errors
     /// Returns a [`QueryError`] if the store cannot answer.

@@ -16,7 +16,8 @@ use tokengauge_core::lengths::PROMPT_BOUNDS;
 /// The class of an observation without a value, such as an outcome.
 const NO_CLASS: i64 = -32_768;
 
-/// What a call adds: the signal's place, the bucket, the class of the value and the value in the units of its sum.
+/// The SQL of the values that a call adds: the signal's place, the bucket, the class of the value and the value in the
+/// units of its sum.
 fn observations() -> String {
     let mut all = Vec::new();
     let mut observe = |signal: Signal, condition: &str, bucket: &str, value: &str| {

@@ -250,7 +250,7 @@ pub(super) struct Measure {
     pub(super) sum: String,
 }
 
-/// What is added up over calls, in the order in which `rows::Row::sums` reads them.
+/// The figures that are added up over calls, in the order in which `rows::Row::sums` reads them.
 pub(super) fn measures() -> Vec<Measure> {
     let measure = |name, sum: &str| Measure {
         name,
