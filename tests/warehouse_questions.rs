@@ -386,7 +386,7 @@ fn timeseries(engines: &Engines, filter: &Filter, metric: SeriesMetric) {
         let mut should = should.clone();
         should.counts.clear();
         if filter.since.is_some() {
-            // Calls that began before it generated in it.
+            // Calls that began before `since` also generated tokens after it.
             found.tokens_per_second = should.tokens_per_second;
             found.spread_tokens_per_second = should.spread_tokens_per_second;
         }

@@ -142,7 +142,7 @@ fn without_threshold(key: &str, schema: &Value, value: &DeValue<'_>) -> Option<S
     ))
 }
 
-/// Whether a value has its key's type. A key without a type accepts several.
+/// Whether a value has its key's type. A key without a type accepts values of several types.
 fn is_of_type(schema: &Value, value: &DeValue<'_>) -> bool {
     let fits = |name: &Value| match value {
         DeValue::String(_) => name == "string",

@@ -243,7 +243,7 @@ pub enum Event<'a> {
     Message,
     /// New generated text, never empty.
     Delta {
-        /// The text that it continues.
+        /// The text that the delta continues.
         segment: Segment,
         /// The new part of the text.
         text: &'a str,
@@ -544,7 +544,7 @@ impl TpsUnavailable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The provider reported it.
+    /// The provider reported the count.
     Reported,
     /// The tokenizer of the proxy counted the whole text.
     Counted,

@@ -34,7 +34,7 @@ impl StateFile {
     /// Checks that [`StateFile::open`] and [`StateFile::read`] would succeed. Creates no file and takes no lock.
     ///
     /// # Errors
-    /// Why they would fail.
+    /// Returns the error with which they would fail.
     pub fn check(folder: &Path, name: &str) -> io::Result<()> {
         private::check_folder(folder)?;
         let path = folder.join(name);

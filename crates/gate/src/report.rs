@@ -26,7 +26,7 @@ pub enum GateVerdict {
     Pass,
     /// The rollout may not continue: a check is shown not to hold.
     Fail,
-    /// Neither is shown yet.
+    /// It is not shown yet that every check holds, or that a check does not hold.
     Inconclusive,
 }
 

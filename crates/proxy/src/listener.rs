@@ -154,7 +154,7 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
     }
 }
 
-/// Returns a permit for one more connection. Closes idle connections to get it.
+/// Returns a permit for one more connection. Closes idle connections to get the permit.
 async fn make_room(server: &Server, permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     loop {
         if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {

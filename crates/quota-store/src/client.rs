@@ -84,7 +84,7 @@ struct Connection {
     redis: MultiplexedConnection,
     allowance: ReadAllowance,
     digests: Vec<String>,
-    /// Dropping it ends the connection.
+    /// The task that drives the connection. Dropping the task ends the connection.
     _driver: JoinSet<()>,
 }
 

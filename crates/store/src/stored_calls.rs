@@ -58,7 +58,7 @@ questions! {
     task_seconds(filter: &Filter) -> Vec<f64>;
     /// One session and a page of its calls; `None` if it is not known.
     session(id: &str, page: &Paging) -> Option<SessionDetail>;
-    /// Calls by what they have in common, those with most calls first.
+    /// Groups of calls by dimensions, the groups with most calls first.
     groups(filter: &Filter, by: &[Dimension], page: &Paging) -> Page<GroupRow>;
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the newest.
     timeseries(filter: &Filter, metric: SeriesMetric, step: Duration) -> Timeseries;

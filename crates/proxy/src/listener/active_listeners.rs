@@ -37,9 +37,9 @@ pub struct ListenerUpdate {
 }
 
 enum ListenerAction {
-    /// Already listening with the same TLS settings.
+    /// The proxy already listens at the address, with the same TLS settings.
     Keep(settings::Listener),
-    /// Already listening with other TLS settings.
+    /// The proxy already listens at the address, with other TLS settings.
     ReplaceTls(settings::Listener, Option<Arc<Acceptor>>),
     Open(BoundListener),
 }

@@ -35,7 +35,7 @@ pub(crate) struct LeaseSearch<'a> {
 pub(crate) enum NotLeased {
     /// The name no longer resolves to the endpoint.
     EndpointGone,
-    /// The endpoint failed. Another one may be tried.
+    /// The endpoint failed. Another endpoint may be tried.
     Failed(Failure),
     /// The upstream has no free connection, whatever the endpoint.
     Overloaded(Failure),

@@ -8,7 +8,7 @@ use crate::query::{Dimension, Filter, GroupRow, Page, Paging};
 use std::collections::HashMap;
 
 impl Warehouse {
-    /// Calls by what they have in common, those with most calls first.
+    /// Groups of calls by dimensions, the groups with most calls first.
     ///
     /// # Errors
     /// Returns a [`QueryError`] if the store cannot answer.

@@ -80,7 +80,7 @@ impl SpendingFile {
     /// Checks whether [`SpendingFile::open`] would succeed. Leaves nothing on disk.
     ///
     /// # Errors
-    /// Why it would fail.
+    /// Returns the error with which [`SpendingFile::open`] would fail.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, FILE)
     }
