@@ -74,7 +74,7 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(
-        printed.contains("concurrency 8: ttft_p90<=5000ms is kept"),
+        printed.contains("concurrency 8: ttft_p90<=5000ms is met"),
         "{printed}"
     );
     let read = |file: &str| std::fs::read_to_string(file).expect(file);

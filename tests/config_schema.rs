@@ -454,7 +454,7 @@ fn bounds_of_durations_and_lists_match_the_definition() {
         ),
         (
             "budget = [{ name = \"b\", usd = 1, warn_at = [1, 2, 3, 4, 5, 6, 7, 8, 9] }]",
-            "there can be at most 8 of these",
+            "there can be at most 8 entries",
         ),
     ] {
         let problems = Config::parse(&format!("\n{line}\n"), "test")
@@ -482,7 +482,7 @@ fn every_problem_is_found_at_once() {
 
 fn put(table: &mut Table, key: &str, value: &toml::Value) {
     let Some((first, rest)) = key.split_once('.') else {
-        // It needs `slice`, which `throughput` does not allow.
+        // `slice_target` needs `slice`, which `throughput` does not allow.
         if key != "slice_target" || table.contains_key("slice") {
             table.insert(key.to_owned(), value.clone());
         }

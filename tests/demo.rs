@@ -130,7 +130,7 @@ async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     );
     process.line("  look at: ").await;
     let capsule = process
-        .line("  save it: tokengauge slo incident --slo rehearsal")
+        .line("  save the incident: tokengauge slo incident --slo rehearsal")
         .await;
     assert!(capsule.contains(&process.admin.to_string()), "{capsule}");
     process.signal(Signal::TERM);

@@ -38,7 +38,7 @@ impl Fixture {
         }
     }
 
-    /// With the ClickHouse that `tests/real/test_fleet_questions.py` starts.
+    /// A fixture with the ClickHouse that `tests/real/test_fleet_questions.py` starts.
     async fn with_clickhouse() -> Fixture {
         Fixture {
             address: clickhouse(),

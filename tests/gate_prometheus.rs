@@ -124,7 +124,7 @@ async fn credentials_come_from_files_and_the_environment() {
         let (code, said) = folder.gate(url, &more, &variables).await;
         assert_eq!(code, Some(0), "{more:?}: {said}");
         assert!(
-            said.contains("gate rollout: pass: every proxy says so"),
+            said.contains("gate rollout: pass: every proxy reports this verdict"),
             "{said}"
         );
     }

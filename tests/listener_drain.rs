@@ -13,7 +13,7 @@ use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::net::TcpStream;
 
-/// So long that a test that waits for it fails.
+/// A time so long that a test that waits for it fails.
 const NEVER: Duration = Duration::from_secs(3600);
 
 async fn streaming(proxy: &Proxy) -> RawConnection {

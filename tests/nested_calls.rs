@@ -51,9 +51,9 @@ async fn serve<F: Future<Output = Bytes> + Send + 'static>(
 /// How a gateway forwards trace headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gateway {
-    /// Its own span, and the state unchanged.
+    /// The gateway sends its own span, and the state unchanged.
     OwnSpan,
-    /// The parent unchanged, and nothing else.
+    /// The gateway sends the parent unchanged, and nothing else.
     ParentAlone,
     /// No trace, but headers that begin with `x-`, as LiteLLM does if it is configured so.
     OwnHeaders,

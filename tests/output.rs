@@ -188,7 +188,7 @@ fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
     let mut shown = Vec::new();
     let mut terminal = std::fs::File::from(terminal);
     let mut piece = [0; 4096];
-    // On Linux the end of a terminal is an error.
+    // On Linux, a read at the end of a pseudo-terminal fails instead of returning 0.
     while let Ok(length @ 1..) = terminal.read(&mut piece) {
         shown.extend_from_slice(&piece[..length]);
     }

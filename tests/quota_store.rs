@@ -86,7 +86,7 @@ async fn no_call_waits_for_a_store_that_never_answers() {
     let fixture = Fixture::new().await;
     let quota_store = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = quota_store.local_addr().expect("an address");
-    // Its connections stay open, and nothing is read or written.
+    // The store's connections stay open, and nothing is read or written.
     tokio::spawn(async move {
         let mut open = Vec::new();
         while let Ok((tcp, _)) = quota_store.accept().await {

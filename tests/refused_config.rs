@@ -353,7 +353,7 @@ async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
     process.line("the configuration was reloaded").await;
 }
 
-/// Its exit code and output.
+/// The exit code and the output of the command.
 async fn ends(mut command: Command) -> (Option<i32>, String) {
     let child = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(TIMEOUT, child).await;

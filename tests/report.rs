@@ -91,7 +91,7 @@ async fn every_figure_has_its_interval_and_the_calls_it_is_of() {
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     let judged = &document["judged"]["tps"];
     let said = format!(
-        "TPS is of {} of {} calls; the others: ",
+        "TPS covers {} of {} calls; the others: ",
         judged["calls"], judged["of"]
     );
     assert!(table.contains(&said), "{said}: {table}");

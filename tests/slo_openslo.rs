@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokengauge_config::Config;
 use tokengauge_slo::{Objective, Sli, as_toml, openslo};
 
-/// From the examples of the specification: a separate SLI and an inline one.
+/// Two examples of the specification: a separate SLI and an inline SLI.
 const THEIRS: &str = r#"
 apiVersion: openslo/v1
 kind: Service

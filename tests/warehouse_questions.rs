@@ -72,7 +72,7 @@ impl Engines {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
         let mut database = LedgerDatabase::open(&path).expect("opens");
-        // To the microsecond, as both engines keep them: the ledger makes its sums of what it is given.
+        // Times are cut to the microsecond, as both engines store them. The ledger would sum the times that it is given.
         let records: Vec<CallRecord> = records
             .iter()
             .map(|record| LedgerCall::of_record(record, Some(3)).expect("an id"))
@@ -386,7 +386,7 @@ fn timeseries(engines: &Engines, filter: &Filter, metric: SeriesMetric) {
         let mut should = should.clone();
         should.counts.clear();
         if filter.since.is_some() {
-            // Calls that began before it generated in it.
+            // Calls that began before `since` also generated tokens after it.
             found.tokens_per_second = should.tokens_per_second;
             found.spread_tokens_per_second = should.spread_tokens_per_second;
         }

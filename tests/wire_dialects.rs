@@ -1,6 +1,6 @@
-//! Handwritten responses, one per oddity, each with the expected events in `<fixture>.events`. Each is read whole and
-//! cut in two at every byte. Every registered dialect has a folder with its name under `fixtures/`, which is found
-//! automatically.
+//! Handwritten responses, one per oddity, each with the expected events in `<fixture>.events`. Each response is read
+//! whole and cut in two at every byte. Every registered dialect has a folder with its name under `fixtures/`, which is
+//! found automatically.
 //!
 //! `.sse`, `.ndjson` and `.json` files are unmodified bodies. A line of a `.frames` file is an event's type and
 //! payload; a line of a `.chunks` file is the model's JSON. `!` marks an exception. The test packs them into Amazon's
@@ -127,7 +127,7 @@ impl Fixture {
         }
     }
 
-    /// Whether its events can be read as they arrive.
+    /// Whether the events of the fixture can be read as they arrive.
     pub fn is_stream(&self) -> bool {
         // Without `alt=sse` Gemini streams an array.
         let is_gemini = self.path.parent().is_some_and(|it| it.ends_with("gemini"));

@@ -10,7 +10,7 @@ fn usage() -> String {
     for shape in USAGE_NAMES {
         write!(
             out,
-            "\n### {}\n\nIn {}. Source: ",
+            "\n### {}\n\nThe counts are in {}. Source: ",
             shape.dialects, shape.place
         )
         .expect("text");

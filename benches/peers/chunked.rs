@@ -16,9 +16,9 @@ pub enum Dechunk {
     #[default]
     Start,
     Size(usize),
-    /// In a chunk, with the number of missing bytes of the chunk and its line end.
+    /// The body is within a chunk. The number counts the missing bytes of the chunk and its line end.
     Data(usize),
-    /// After the last chunk, with the number of bytes of the final line end that were read.
+    /// The last chunk has ended. The number counts the bytes of the final line end that were read.
     Last(usize),
     Over,
 }

@@ -23,7 +23,7 @@ pub struct Goal {
     pub metric: &'static Metric,
     pub against: Against,
     pub bound: Bound,
-    /// Whether it is a stretch goal.
+    /// Whether the goal is a stretch goal.
     pub moonshot: bool,
 }
 

@@ -26,7 +26,7 @@ impl KeepAwake {
         let nap = |core| {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                // If the system allows neither, the thread runs unchanged.
+                // If the system refuses one of these settings, the thread runs without the setting.
                 let _ = pin(set_of(&[core]));
                 let _ = setpriority_process(None, 19);
                 let _ = set_current_timer_slack(NonZeroU64::new(1000));

@@ -3,7 +3,7 @@
 use crate::results::{Percentiles, RunResult};
 
 pub struct Metric {
-    /// Title in tables, with its unit.
+    /// The title of the metric in tables, with the unit.
     pub title: &'static str,
     pub decimals: usize,
     /// Whether a ratio to another peer's figure is meaningful.

@@ -117,22 +117,22 @@ impl Peer {
         }
     }
 
-    /// Whether it parses and rewrites the dialect, and is therefore much slower.
+    /// Whether the peer parses and rewrites the dialect, and is therefore much slower.
     pub fn is_gateway(self) -> bool {
         matches!(self, Peer::Litellm | Peer::Portkey)
     }
 
-    /// Whether it counts tokens and has a metric of their number.
+    /// Whether the peer counts tokens and has a metric of their number.
     pub fn is_tokengauge(self) -> bool {
         self == Peer::Tokengauge || self == Peer::Other || self.is_this_build_with_more()
     }
 
-    /// Whether it is tokengauge with an optional feature. Such a peer runs only if it is named.
+    /// Whether the peer is tokengauge with an optional feature. Such a peer runs only if `--peers` names it.
     pub fn is_this_build_with_more(self) -> bool {
         matches!(self, Peer::Compared | Peer::Kept | Peer::Sent)
     }
 
-    /// The peer to which its figures are compared.
+    /// The peer that the figures of this peer are compared with.
     pub fn base(self) -> Peer {
         match self {
             Peer::Compared | Peer::Kept => Peer::Tokengauge,
@@ -160,7 +160,7 @@ impl Peer {
             Peer::Envoy => gateways::envoy_program().exists(),
             Peer::Litellm => gateways::litellm_program().exists(),
             Peer::Portkey => gateways::portkey_program().exists(),
-            // Debian installs both in a folder of root's PATH.
+            // Debian installs nginx and haproxy in a folder of root's PATH.
             Peer::Nginx | Peer::Haproxy => folders()
                 .iter()
                 .map(|folder| folder.as_path())
@@ -169,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// Starts it in front of the backends on its own cores. The gateways support only one backend.
+    /// Starts the peer in front of the backends on its own cores. The gateways support only one backend.
     pub fn start(
         self,
         backends: &Backends,
@@ -200,7 +200,7 @@ impl Peer {
             protocol: setup.agents,
             headers: match self {
                 Peer::Portkey => gateways::portkey_headers(backends.http1),
-                // The unit of its experiment.
+                // The unit of the peer's experiment.
                 Peer::Compared => "x-tokengauge-session: bench\r\n".to_owned(),
                 _ => String::new(),
             },
@@ -282,7 +282,7 @@ impl RunningPeer {
         processes.map_or(Ok(0.0), Processes::resident_kb)
     }
 
-    /// CPU time of its threads in nanoseconds; 0 for `direct`.
+    /// CPU time of the peer's threads in nanoseconds; 0 for `direct`.
     pub fn cpu_nanoseconds(&self) -> anyhow::Result<u64> {
         let processes = self.processes.as_ref();
         processes.map_or(Ok(0), Processes::cpu_nanoseconds)

@@ -70,7 +70,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts it on `cores`; later processes start on `back` again.
+    /// Starts the process on `cores`; later processes start on `back` again.
     pub fn start(mut command: Command, cores: CpuSet, back: CpuSet) -> anyhow::Result<Processes> {
         pin(cores)?;
         let started = command
@@ -80,7 +80,7 @@ impl Processes {
         Ok(Processes { root: started? })
     }
 
-    /// Takes the pipe of its output.
+    /// Takes the pipe of the process's output.
     pub fn stdout(&mut self) -> Option<std::process::ChildStdout> {
         self.root.stdout.take()
     }
@@ -118,7 +118,7 @@ impl Processes {
         Ok(sum)
     }
 
-    /// Its id and its children's: nginx has a master and a worker.
+    /// The ids of the process and of its children: nginx has a master and a worker.
     pub fn ids(&self) -> anyhow::Result<Vec<u32>> {
         let root = self.root.id();
         let mut ids = vec![root];

@@ -33,7 +33,7 @@ pub struct Recorded {
     pub content_encoding: Option<String>,
     body: Vec<u8>,
     events: Vec<Range<usize>>,
-    /// Its longest run of similar events, if it is long enough.
+    /// The body's longest run of similar events, if the run is long enough.
     run: Option<Range<usize>>,
 }
 
@@ -61,7 +61,7 @@ impl Recorded {
         }
     }
 
-    /// Whether it has a run of similar events.
+    /// Whether the body has a run of similar events.
     pub fn can_be_repeated(&self) -> bool {
         self.run.is_some()
     }
@@ -76,7 +76,7 @@ impl Recorded {
         )
     }
 
-    /// Its events. With `repeated`, its longest run is repeated until there are 1,000 events.
+    /// The body's events. With `repeated`, the longest run is repeated until there are 1,000 events.
     pub fn events(&self, repeated: bool) -> impl Iterator<Item = &[u8]> {
         let all = self.events.len();
         let run = match &self.run {

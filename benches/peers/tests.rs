@@ -177,7 +177,7 @@ fn similar_events_differ_only_in_texts_numbers_and_spaces() {
     assert_eq!(longest_run(Framing::Sse, body, &events), 1..4);
 }
 
-/// With the corpus, if it is set, these are some hundred.
+/// If `TOKENGAUGE_CORPUS` names a folder, there are some hundred recorded bodies.
 #[test]
 fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
     let library = Library::default();

@@ -34,7 +34,7 @@ pub struct StreamRequest {
     pub interval_us: u64,
     /// Microseconds before the first event, so that streams do not send in step.
     pub phase_us: u64,
-    /// Events per write. If it is above 1, a multiple of it is sent without a pace.
+    /// The number of events per write. If the number is above 1, a multiple of it is sent without a pace.
     pub per_write: u32,
     /// Bytes per chunk of a paced event; 0 sends it as one chunk.
     pub per_chunk: u32,

@@ -225,7 +225,7 @@ impl Proxy {
         signal(self.id(), Signal::HUP);
     }
 
-    /// Ends it as Kubernetes would, and returns whether it exited successfully.
+    /// Ends the proxy as Kubernetes would, and returns whether it exited successfully.
     pub fn end(&mut self) -> anyhow::Result<bool> {
         signal(self.id(), Signal::TERM);
         let end = Instant::now() + Duration::from_secs(20);

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Runs a session of one to three turns. With [`Scenario::RealtimeLeft`] it disconnects during the last turn.
+/// Runs a session of one to three turns. With [`Scenario::RealtimeLeft`] the agent disconnects during the last turn.
 pub async fn converse(
     shared: &Shared,
     plan: &Plan,

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 pub struct Endpoint {
     pub name: &'static str,
-    /// The path for a streamed response; `None` if it does not stream.
+    /// The path for a streamed response; `None` if the endpoint does not stream.
     pub streamed: Option<&'static str>,
     /// The path for a response that is not streamed.
     pub whole: Option<&'static str>,
     pub body: fn(&str) -> Value,
-    /// Whether it is for embeddings or reranking, for which only the provider's input count is checked.
+    /// Whether the endpoint is for embeddings or reranking, for which only the provider's input count is checked.
     pub vectors: bool,
 }
 

@@ -9,9 +9,9 @@ use tokengauge_bench::objective::Objective;
 /// Options of `bench`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Exit code 1: no load keeps the objectives, figures are withheld, or with --fail-if-worse a figure is worse. Figures are \
-withheld if the run was not steady, had few or failed calls, or had a late client. Exit code 3: no load is shown to keep or to miss the objectives, or \
---fail-if-worse has too few trials. Definitions: docs/bench.md")]
+Exit code 1: no load meets the objectives, figures are withheld (except in a search), or with --fail-if-worse a figure is \
+worse. Figures are withheld if the run was not steady, had few or failed calls, or had a late client. Exit code 3: no \
+load is shown to meet or to miss the objectives, or --fail-if-worse has too few trials. Definitions: docs/bench.md")]
 pub struct BenchArgs {
     /// URL of the backend or of a proxy in front of it, such as http://127.0.0.1:8000
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "schema"])]
@@ -22,10 +22,10 @@ pub struct BenchArgs {
     pub load: BenchLoad,
     #[command(flatten)]
     pub criteria: BenchCriteria,
-    /// Objectives that loads must keep, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
+    /// Objectives that loads must meet, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
     #[arg(long = "objective", value_name = "OBJECTIVE", value_delimiter = ',')]
     pub objectives: Vec<Objective>,
-    /// Search for the highest load that keeps the objective NAME of the proxy at --through, or of the
+    /// Search for the highest load that meets the objective NAME of the proxy at --through, or of the
     /// configuration without --through; may be repeated. The default range of the search is 1..64 concurrent calls
     #[arg(long, value_name = "slo=NAME", value_parser = slo_name)]
     pub until: Vec<String>,
@@ -137,7 +137,7 @@ pub struct BenchRequest {
 #[derive(Debug, Clone, Args)]
 pub struct BenchLoad {
     /// Closed loop: number of concurrent calls, such as 4, or several loads such as 1,2,4,8. A range such as 1..64 is
-    /// searched for the highest load that keeps the objectives [default: 1]
+    /// searched for the highest load that meets the objectives [default: 1]
     #[arg(long, value_name = "N", conflicts_with_all = ["request_rate", "fixed_schedule"])]
     pub concurrency: Option<String>,
     /// Open loop: calls per second, independent of responses, with the syntax of --concurrency

@@ -200,7 +200,7 @@ pub struct ReportArgs {
     /// With --format csv: write `'` before names that a spreadsheet would interpret as a formula
     #[arg(long)]
     pub spreadsheet: bool,
-    /// Include the speeds of calls during the warm-up of their upstream
+    /// Include the TPS and TTFT of calls during the warm-up of their upstream
     #[arg(long)]
     pub with_warm_up: bool,
 }

@@ -40,8 +40,8 @@ pub struct GateArgs {
     pub prometheus: Option<String>,
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
-    /// Print how long a verdict takes for several shares of the traffic. Use it before a rollout: it counts the
-    /// baseline's calls in the window of the gate
+    /// Print how long a verdict takes for several shares of the traffic. The plan counts the baseline's calls in the
+    /// window of the gate, so use it before a rollout
     #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
     pub plan: bool,
     #[command(flatten)]

@@ -195,13 +195,13 @@ pub(super) enum ApiError {
         source: serde_json::Error,
     },
     #[error(
-        "{0}: the proxy requires the token of its [admin], but none was given; \
-         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
+        "{0}: the proxy requires the token of its [admin], but no token was given; \
+         set the token with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     NoToken(String),
     #[error(
-        "{0}: the proxy requires the token of its [admin], but a different one was given; \
-         set it with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
+        "{0}: the proxy requires the token of its [admin], but a different token was given; \
+         set the token with --token-file FILE or TOKENGAUGE_ADMIN_TOKEN"
     )]
     OtherToken(String),
     #[error(

@@ -10,7 +10,7 @@ use tokengauge_process::SystemError;
 const DASHBOARDS: &[(&str, &str, &str)] = &[
     (
         "service-levels",
-        "Are objectives kept, and how much error budget remains?",
+        "Are objectives met, and how much error budget remains?",
         include_str!("../../dashboards/service-levels.json"),
     ),
     (

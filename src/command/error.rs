@@ -43,7 +43,7 @@ pub(super) enum CommandError {
     NoUnits(String),
     #[error("{0} cannot be injected. {1}")]
     NotInjected(usize, &'static str),
-    #[error("{0}: {1}; it did not become ready in time (--within)")]
+    #[error("{0}: {1}; the address did not become ready in time (--within)")]
     NotReady(Uri, #[source] io::Error),
     #[error("Parquet cannot be written to a terminal; name a file with -o")]
     ParquetOnTerminal,

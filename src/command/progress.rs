@@ -17,12 +17,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For work that writes nothing else to the terminal.
+    /// The progress of work that writes nothing else to the terminal.
     pub(super) fn of(what: &'static str) -> Progress {
         Progress::new(what, std::io::stderr().is_terminal())
     }
 
-    /// For work that also writes to standard output. Shows nothing if standard output is a terminal.
+    /// The progress of work that also writes to standard output. Shows nothing if standard output is a terminal.
     pub(super) fn beside_output(what: &'static str) -> Progress {
         let alone = !std::io::stdout().is_terminal();
         Progress::new(what, alone && std::io::stderr().is_terminal())

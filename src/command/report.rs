@@ -125,7 +125,7 @@ struct Calls {
     args: ReportArgs,
     time: Time,
     users: UserNames,
-    /// Those of a ledger or a warehouse, if one is named.
+    /// The calls of a ledger or a warehouse, if the command line names one.
     stored: Option<StoredCalls>,
 }
 

@@ -6,7 +6,8 @@ use super::script::Script;
 use serde_json::Value;
 
 pub struct Fault {
-    /// Also the session of its call, and the first cell of its row in docs/reliability.md.
+    /// The name of the fault. It is also the session of the fault's call, and the first cell of the fault's row in
+    /// docs/reliability.md.
     pub name: &'static str,
     pub does: Script,
     /// HTTP version of the request.

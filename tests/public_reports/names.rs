@@ -80,7 +80,7 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 chunks,
                 late(&format!("three-{name}")),
             ));
-            // Its name is trusted after two seconds, and changes at the end.
+            // The name of this model is trusted after two seconds, and changes at the end.
             let mut chunks = Vec::new();
             for _ in 0..3 {
                 chunks.extend(vec![word(&format!("slow-{name}-{call}"), Value::Null); 33]);

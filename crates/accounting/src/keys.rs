@@ -306,7 +306,7 @@ fn is_placeholder(key: &[u8]) -> bool {
     PLACEHOLDERS.iter().any(|words| letters.contains(words))
 }
 
-/// Whether this is the id of an AWS key, which is not a secret.
+/// Whether the text is the id of an AWS key, which is not a secret.
 fn is_aws_id(key: &[u8]) -> bool {
     let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
     (key.starts_with(b"AKIA") || key.starts_with(b"ASIA")) && key.iter().all(upper)

@@ -226,7 +226,7 @@ impl Quotas {
     ///
     /// # Errors
     ///
-    /// If a quota is exhausted, or refuses calls that cannot be read.
+    /// Returns an error if a quota is exhausted, or refuses calls that cannot be read.
     pub fn admit(&self, caller: &Caller<'_>) -> Result<Permit, Refusal> {
         let mut permit = Permit::default();
         for state in &self.0 {

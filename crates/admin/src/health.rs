@@ -108,9 +108,9 @@ pub(super) async fn ready(
         text += &format!("configuration: {sentence}\n");
         if let Some(ledger) = services.call_source.ledger() {
             text += &match ledger.unwritable() {
-                None => "ledger: calls are written to it\n".to_owned(),
+                None => "ledger: finished calls are written\n".to_owned(),
                 Some(reason) => format!(
-                    "ledger: it cannot be written ({reason}); traffic is not affected, and sinks send calls from memory. \
+                    "ledger: the file cannot be written ({reason}); traffic is not affected, and sinks send calls from memory. \
                      The log says why\n"
                 ),
             };

@@ -33,7 +33,7 @@ pub trait LiveView: Send + Sync {
 
     fn prices(&self) -> Arc<Prices>;
 
-    /// The remaining quotas of the key with this hash. Only a process has quotas.
+    /// The remaining quotas of the key with this hash, which a proxy has and `tokengauge fleet` does not.
     fn left_to_key(&self, _key: &str) -> Vec<LeftOfQuota> {
         Vec::new()
     }

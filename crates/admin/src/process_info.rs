@@ -175,7 +175,7 @@ fn url(endpoint: &Endpoint) -> String {
 pub(crate) struct Now<'a> {
     #[serde(flatten)]
     about: &'a ProcessInfo,
-    /// Whether it is ready for traffic.
+    /// Whether the process is ready for traffic.
     ready: bool,
 }
 

@@ -30,11 +30,11 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
-    /// From the connection to the end of its first request head, including the TLS handshake.
+    /// The time from the connection to the end of its first request head, including the TLS handshake.
     pub(super) head: Duration,
-    /// From the end of a request to the end of the next request head.
+    /// The time from the end of a request to the end of the next request head.
     pub(super) idle: Duration,
-    /// Without progress of a request: the client does not send its body, or does not read the response.
+    /// The time without progress of a request: the client does not send its body, or does not read the response.
     pub(super) stalled: Duration,
 }
 

@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use tokengauge_stats::{Generator, seeded, share};
 
-/// The share of runs with a false alarm that docs/bench.md allows.
+/// The largest allowed share of runs with a false alarm.
 const ALPHA: f64 = 0.05;
 const TRIALS: u32 = 5;
 /// Durations in seconds.
@@ -320,7 +320,7 @@ fn compare() {
 const HIGHEST: u32 = 24;
 const MISSES: u32 = 9;
 
-/// A false alarm is a reported load that misses the objective. Power counts loads that keep it and are within a quarter
+/// A false alarm is a reported load that misses the objective. Power counts loads that meet it and are within a quarter
 /// of the highest such load.
 #[test]
 fn search() {
@@ -357,7 +357,7 @@ fn the_documented_search_continues_above_a_load_with_too_few_calls() {
     let objective = "ttft_p95<=500ms".parse().expect("an objective");
     let results = Run::new(world, 1.0, 1).search(objective);
     let text = crate::text::table(&results);
-    let is_not_shown = |line: &&str| line.contains("is not shown to be kept");
+    let is_not_shown = |line: &&str| line.contains("is not shown to be met");
     let said = text.lines().find(is_not_shown).expect("too few calls");
     assert!(
         DOCUMENT.lines().any(|line| line == said),

@@ -7,7 +7,7 @@ use maud::Render;
 use std::fmt::Write;
 
 /// Returns the results as one test suite. A load with withheld figures is an error. An objective that is not shown to
-/// be kept is a failure.
+/// be met is a failure.
 pub fn junit(results: &Results) -> String {
     let mut cases = String::new();
     let (mut tests, mut errors, mut failures) = (0, 0, 0);

@@ -156,8 +156,8 @@ impl LevelResult {
         }
     }
 
-    /// Returns whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose
-    /// figures are withheld for another reason neither keeps nor misses them.
+    /// Returns whether the load meets all objectives. A load at which calls fail or pile up misses them. A load whose
+    /// figures are withheld for another reason neither meets nor misses them.
     pub fn verdict(&self) -> ObjectiveVerdict {
         let any = |verdict| self.objectives.iter().any(|it| it.verdict == verdict);
         if self.withheld.iter().any(is_fatal) || any(ObjectiveVerdict::Missed) {

@@ -22,18 +22,18 @@ pub enum ObjectiveMetric {
     Tail(TailMetric),
 }
 
-/// Whether a load keeps an objective.
+/// Whether a load meets an objective.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ObjectiveVerdict {
-    /// The figures show that the objective is kept.
+    /// The figures show that the objective is met.
     Kept,
     /// The figures show that the objective is missed.
     Missed,
-    /// The calls show neither.
+    /// The figures show neither that the objective is met nor that it is missed.
     NotShown,
 }
 
@@ -42,19 +42,19 @@ pub enum ObjectiveVerdict {
 pub struct ObjectiveResult {
     /// The objective as the user wrote it.
     pub objective: String,
-    /// Whether the load keeps the objective.
+    /// Whether the load meets the objective.
     pub verdict: ObjectiveVerdict,
     /// The figure that was compared with the objective, if there is one.
     pub value: Option<f64>,
     /// The end of the figure's interval, or of its bound, that decides the verdict.
     pub bound: Option<f64>,
-    /// Why neither is shown, and what to do.
+    /// Why the verdict is `not_shown`, and what to do.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
 impl Objective {
-    /// Judges the figures of a load. An objective is kept if the whole interval keeps it, and missed if the whole
+    /// Judges the figures of a load. An objective is met if the whole interval meets it, and missed if the whole
     /// interval misses it.
     pub fn judge(
         &self,

@@ -33,7 +33,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Levels {
     All(Vec<Load>),
-    /// Searches by bisection for the highest load of the range that keeps the objectives.
+    /// Searches by bisection for the highest load of the range that meets the objectives.
     Search(Range),
 }
 

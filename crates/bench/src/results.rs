@@ -38,18 +38,18 @@ pub struct Results {
     pub knee: Option<Knee>,
     /// Why there is no knee.
     pub no_knee: Option<String>,
-    /// The highest load that keeps all objectives, if there are objectives.
+    /// The highest load that meets all objectives, if there are objectives.
     pub highest: Option<Highest>,
     /// Whether the run was stopped early.
     pub interrupted: bool,
 }
 
-/// The highest load that keeps all objectives.
+/// The highest load that meets all objectives.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Highest {
     /// The load.
     pub load: LoadName,
-    /// The lowest tested load above the highest load that misses the objectives or is not shown to keep them; `null` if
+    /// The lowest tested load above the highest load that misses the objectives or is not shown to meet them; `null` if
     /// there is none.
     pub missed_at: Option<LoadName>,
     /// Output tokens per second at the highest load.
@@ -60,10 +60,10 @@ pub struct Highest {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoHighest {
-    #[error("no tested load keeps the objectives")]
+    #[error("no tested load meets the objectives; test lower loads or relax the objectives")]
     Missed,
-    /// The lowest load is not shown to keep or to miss the objectives, with the reason and what to do.
-    #[error("no tested load is shown to keep the objectives: {0}")]
+    /// The lowest load is not shown to meet or to miss the objectives, with the reason and what to do.
+    #[error("no tested load is shown to meet the objectives: {0}")]
     Undecided(String),
 }
 
@@ -128,7 +128,7 @@ impl Results {
             .filter(|level| !level.withheld.is_empty())
     }
 
-    /// Returns why no load is known to keep the objectives; `None` if a load keeps them or if there are no objectives.
+    /// Returns why no load is known to meet the objectives; `None` if a load meets them or if there are no objectives.
     pub fn no_highest(&self) -> Option<NoHighest> {
         if self.settings.objectives.is_empty() || self.highest.is_some() {
             return None;
@@ -171,8 +171,8 @@ fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     points
 }
 
-/// Returns the highest load that keeps the objectives, below the lowest one that misses them. Loads below it may not be
-/// shown to keep them if they had too few or too scattered calls.
+/// Returns the highest load that meets the objectives, below the lowest load that misses them. Loads below the returned
+/// load may not be shown to meet the objectives if they had too few or too scattered calls.
 fn highest(levels: &[LevelResult]) -> Option<Highest> {
     if levels.iter().all(|level| level.objectives.is_empty()) {
         return None;

@@ -1,4 +1,4 @@
-//! Runs all loads in random order, or searches for the highest load that keeps the objectives.
+//! Runs all loads in random order, or searches for the highest load that meets the objectives.
 
 use crate::client::{CallName, Client};
 use crate::clock::now;

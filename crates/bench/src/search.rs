@@ -1,4 +1,4 @@
-//! The search for the highest load that keeps the objectives. It decides the load of the next trial.
+//! The search for the highest load that meets the objectives. It decides the load of the next trial.
 
 use crate::level::LevelResult;
 use crate::objective::{Objective, ObjectiveVerdict};
@@ -11,9 +11,9 @@ const EXTENDED: u32 = 3;
 
 /// A search in progress.
 ///
-/// It first looks for a load that keeps the objectives. After a load that is not shown to keep or to miss them, it
-/// tries a higher load, which has more calls. Then it bisects the range above the load that keeps the objectives. In
-/// that range, a load that is not shown to keep them counts as a miss.
+/// The search first looks for a load that meets the objectives. After a load that is not shown to meet or to miss them,
+/// it tries a higher load, which has more calls. Then it bisects the range above the load that meets the objectives. In
+/// that range, a load that is not shown to meet the objectives counts as a miss.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
     range: Range,
@@ -23,9 +23,9 @@ pub(crate) struct Search {
     wanted: u32,
     /// The highest load that is not known to miss the objectives.
     floor: f64,
-    /// Whether the floor keeps the objectives.
+    /// Whether the floor meets the objectives.
     anchored: bool,
-    /// The lowest load above the floor that does not keep the objectives.
+    /// The lowest load above the floor that does not meet the objectives.
     ceiling: Option<f64>,
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let found = tried(few_below_4);
         assert_eq!(found[..4], [1.0, 2.0, 4.0, 64.0]);
         assert!(found.contains(&8.0) && found.contains(&9.0), "{found:?}");
-        // The first load with enough calls misses the objectives, but loads below it may keep them.
+        // The first load with enough calls misses the objectives, but loads below it may meet them.
         let found = tried(|at| {
             if at < 3.0 {
                 ObjectiveVerdict::NotShown

@@ -212,7 +212,7 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
         )
     } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
         format!(
-            "the CPU quota of its cgroup paused this client {} times, for {:.1} ms on average and {:.1} % of the time",
+            "the CPU quota of the client's cgroup paused the client {} times, for {:.1} ms on average and {:.1} % of the time",
             lag.throttled.periods,
             lag.throttled.pause() * 1e3,
             throttled * 100.0

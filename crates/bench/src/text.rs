@@ -257,9 +257,9 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     lines.extend(judged(level, "TTFT", &level.judged_ttft));
     for result in &level.objectives {
         let verdict = match result.verdict {
-            ObjectiveVerdict::Kept => "kept",
+            ObjectiveVerdict::Kept => "met",
             ObjectiveVerdict::Missed => "missed",
-            ObjectiveVerdict::NotShown => "not shown to be kept",
+            ObjectiveVerdict::NotShown => "not shown to be met",
         };
         let reason = result.reason.iter().map(|reason| format!(": {reason}"));
         let reason: String = reason.collect();
@@ -305,14 +305,14 @@ fn highest(results: &Results) -> Option<String> {
     let Some(highest) = &results.highest else {
         return results.no_highest().map(|reason| reason.to_string());
     };
-    let mut line = format!("highest load that keeps the objectives: {}", highest.load);
+    let mut line = format!("highest load that meets the objectives: {}", highest.load);
     match &highest.missed_at {
         Some(missed) => {
             let mut levels = results.levels.iter();
             let level = levels.find(|level| level.load == *missed);
             let does_not = match level.map(LevelResult::verdict) {
-                Some(ObjectiveVerdict::NotShown) => "is not shown to",
-                _ => "does not",
+                Some(ObjectiveVerdict::NotShown) => "is not shown to meet them",
+                _ => "misses them",
             };
             let _ = write!(line, " ({missed} {does_not})");
         }

@@ -127,7 +127,10 @@ fn unknown(cause: &Cause, basis: &CallBasis, may_have_begun: bool) -> String {
     let moved = if moved.is_empty() {
         "no phase became slower".to_owned()
     } else {
-        format!("the changes do not explain it ({})", moved.join("; "))
+        format!(
+            "the changes do not explain the bad calls ({})",
+            moved.join("; ")
+        )
     };
     format!(
         "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much \

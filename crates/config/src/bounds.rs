@@ -58,7 +58,7 @@ impl Check<'_> {
                 if let Some(most) = schema["maxItems"].as_u64()
                     && let Some(beyond) = all.get(usize::try_from(most).unwrap_or(usize::MAX))
                 {
-                    let reason = format!("there can be at most {most} of these");
+                    let reason = format!("there can be at most {most} entries");
                     self.at(beyond.span(), reason);
                 }
                 for item in all {
@@ -142,7 +142,7 @@ fn without_threshold(key: &str, schema: &Value, value: &DeValue<'_>) -> Option<S
     ))
 }
 
-/// Whether a value has its key's type. A key without a type accepts several.
+/// Whether a value has its key's type. A key without a type accepts values of several types.
 fn is_of_type(schema: &Value, value: &DeValue<'_>) -> bool {
     let fits = |name: &Value| match value {
         DeValue::String(_) => name == "string",

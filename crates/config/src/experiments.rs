@@ -79,7 +79,7 @@ fn split_by(written: &file::Experiment, problems: &mut Problems<'_>) -> SplitBy 
     if written.unit.is_some() {
         problems.at(
             switchback,
-            "give either `switchback` or `unit`, not both: its units are blocks of time",
+            "give either `switchback` or `unit`, not both: the units of a switchback are blocks of time",
         );
     }
     let length = switchback.get_ref().0;

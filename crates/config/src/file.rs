@@ -55,12 +55,12 @@ pub(super) struct File {
     /// addresses of this host.
     #[schemars(extend("default" = DEFAULT_LISTEN.to_string()))]
     pub(super) listen: Option<Spanned<Listen>>,
-    /// How long calls in flight may continue after a SIGTERM before the proxy ends them. On Kubernetes, keep it below
-    /// the grace period of the pod.
+    /// How long calls in flight may continue after a SIGTERM before the proxy ends them. On Kubernetes, set a shorter
+    /// time than the grace period of the pod.
     #[schemars(extend("default" = Span(DEFAULT_DRAIN)))]
     pub(super) drain_timeout: Option<Span>,
     /// A directory for data that must survive a restart, such as `/var/lib/tokengauge`: the ledger, and the counts of
-    /// objectives and budgets. Without it, counts start from zero after a restart.
+    /// objectives and budgets. Without a directory, counts start from zero after a restart.
     pub(super) state_dir: Option<PathBuf>,
     /// Whether the list prices in the binary apply to models that have no other price.
     #[schemars(extend("default" = true))]

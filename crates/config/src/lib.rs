@@ -78,7 +78,7 @@ pub use tokengauge_telemetry::export::otlp::Conventions;
 pub struct Config {
     pub listeners: Vec<Listener>,
     pub admin: Admin,
-    /// Tried in order. The first match wins.
+    /// The routes, tried in order. The first match wins.
     pub routes: Vec<Arc<Route>>,
     /// Experiments with arms are also part of their routes.
     pub experiments: Vec<tokengauge_experiments::Experiment>,

@@ -76,7 +76,9 @@ pub(super) fn check_workload(
                 .iter()
                 .any(|route| route.workload.as_deref() == Some(wanted));
         if !known {
-            let reason = format!("there is no [[workload]] named `{wanted}`, and no route of it");
+            let reason = format!(
+                "there is no [[workload]] named `{wanted}`, and no route has this `workload`"
+            );
             problems.at(workload, reason);
         }
     }

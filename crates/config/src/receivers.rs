@@ -69,7 +69,7 @@ fn place(notify: &file::Notify, problems: &mut Problems<'_>) -> Option<Destinati
             Some(Destination::Url(PAGER_DUTY.to_owned()))
         }
         (None, None) => {
-            problems.at(&notify.kind, "needs a `url`, or a `url_file` that holds it");
+            problems.at(&notify.kind, "needs a `url`, or a `url_file` with the URL");
             None
         }
         (Some(url), Some(_)) => {

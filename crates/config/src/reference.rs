@@ -13,18 +13,18 @@ pub fn json_schema() -> Value {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Key {
-    /// Its table as the file has it, such as `[[slo]]`. Empty for a key at the top of the file.
+    /// The table of the key as the file has it, such as `[[slo]]`. Empty for a key at the top of the file.
     pub table: String,
-    /// Its name in the table, such as `ttft.at_most`.
+    /// The name of the key in the table, such as `ttft.at_most`.
     pub key: String,
-    /// Its type and its bounds.
+    /// The type and the bounds of the value.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its default as JSON, if it has one.
+    /// The default value as JSON, if there is one.
     pub default: Option<Value>,
-    /// Whether its table must have it.
+    /// Whether the table must have the key.
     pub required: bool,
-    /// Its meaning, as Markdown.
+    /// The description of the key, as Markdown.
     pub description: String,
 }
 
@@ -76,7 +76,8 @@ fn sections() -> Vec<Section> {
         };
         let about = [&schema["description"], &table["description"]];
         let about = about.iter().find_map(|text| text.as_str());
-        let about = about.unwrap_or_default().to_owned() + &most(schema);
+        let limit = most(schema, &format!("`{heading}` tables"));
+        let about = about.unwrap_or_default().to_owned() + &limit;
         let mut keys = Vec::new();
         keys_of(&heading, "", table, &mut keys);
         sections.push(Section {
@@ -107,9 +108,10 @@ fn table_of(schema: &Value) -> Option<&Value> {
     tables.into_iter().find(|one| one["properties"].is_object())
 }
 
-fn most(schema: &Value) -> String {
+/// The sentence with the largest number of `items`, if there is a limit.
+fn most(schema: &Value, items: &str) -> String {
     let most = schema["maxItems"].as_u64();
-    most.map_or_else(String::new, |most| format!(" At most {most} of them."))
+    most.map_or_else(String::new, |most| format!(" At most {most} {items}."))
 }
 
 /// Adds the keys of a table. Keys of nested tables have a dotted name.
@@ -137,7 +139,7 @@ fn key(table: &str, name: &str, schema: &Value, required: bool) -> Key {
     kind.extend(bounds.filter(|bound| !bound.starts_with("at least 0")));
     let about = schema["description"].as_str().unwrap_or_default();
     let more = if schema["type"] == "array" {
-        most(schema)
+        most(schema, "entries")
     } else {
         String::new()
     };

@@ -40,8 +40,8 @@ impl Config {
             settings.sharing.on_error == OnError::Local && settings.sharing.replicas.get() == 1
         });
         let alone = alone.map(|_| {
-            "quota_store: while it does not answer each replica lets all of a limit through, since `replicas` is 1; \
-             set it to how many there are"
+            "quota_store: while the quota store does not answer, each replica admits the whole limit, because `replicas` \
+             is 1; set `replicas` to the number of replicas"
                 .to_owned()
         });
         rate.into_iter()

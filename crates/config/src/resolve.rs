@@ -390,7 +390,7 @@ fn upgrades(written: Option<Vec<Spanned<String>>>, problems: &mut Problems<'_>) 
             problems.at(
                 protocol,
                 format!(
-                    "`{name}` would carry requests past routing and measuring; agents may speak \
+                    "an upgrade to `{name}` would bypass routing and measuring; agents may speak \
                      HTTP/2 from the start"
                 ),
             );

@@ -1,9 +1,9 @@
 //! The JSON Schema of the configuration file, generated from the types in `file.rs`. The reference and the checked
 //! bounds come from it.
 //!
-//! It has these extensions: `x-type`, the kind of text of a string; `x-minimum`, `x-exclusiveMinimum` and `x-maximum`,
-//! the bounds of a duration; `x-reason`, the end of a message about a bound; `x-also`, wrong names that people use for
-//! the key.
+//! The schema has these extensions: `x-type`, the kind of text of a string; `x-minimum`, `x-exclusiveMinimum` and
+//! `x-maximum`, the bounds of a duration; `x-reason`, the end of a message about a bound; `x-also`, wrong names that
+//! people use for the key.
 
 use super::file::File;
 use schemars::generate::SchemaSettings;

@@ -15,7 +15,7 @@ impl Config {
     /// A configuration that forwards every call from `listen` to `upstream`.
     ///
     /// # Errors
-    /// If `upstream` is not a URL.
+    /// Returns an error if `upstream` is not a URL.
     pub fn sidecar(
         upstream: &str,
         listen: SocketAddr,

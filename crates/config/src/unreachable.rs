@@ -21,7 +21,7 @@ pub(super) fn route(
         let why = if same {
             "matches the same calls"
         } else {
-            "matches all calls of this one"
+            "matches all calls of this route"
         };
         let name = &other.name;
         problems.warn(
@@ -53,7 +53,7 @@ pub(super) fn workload(
         let (name, line) = (&other.name, problems.line_of(at));
         problems.warn(
             place,
-            format!("this workload gets no calls: workload `{name}` in line {line} matches all of them and is tried first"),
+            format!("this workload gets no calls: workload `{name}` in line {line} matches all its calls and is tried first"),
         );
     }
 }

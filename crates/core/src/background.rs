@@ -35,7 +35,7 @@ impl BackgroundWork {
 /// Starts a thread with the priority for `work`.
 ///
 /// # Errors
-/// If the system cannot start a thread.
+/// Returns an error if the system cannot start a thread.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: BackgroundWork,
@@ -87,11 +87,11 @@ pub fn lower_priority(work: BackgroundWork) {
     {
         if work == BackgroundWork::WheneverIdle && !set_idle_policy() {
             tracing::debug!(
-                "cannot set SCHED_IDLE for a background thread: it runs at the lowest nice value instead"
+                "cannot set SCHED_IDLE for a background thread; the thread runs at the lowest nice value instead"
             );
         }
         if let Err(error) = set_niceness(work.niceness()) {
-            tracing::debug!(%error, "cannot lower the priority of a background thread: it runs with the priority of traffic");
+            tracing::debug!(%error, "cannot lower the priority of a background thread; the thread runs with the priority of traffic");
         }
     }
 }

@@ -40,9 +40,9 @@ struct QueueState<T> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// Processes items. It need not be woken.
+    /// The reader processes items and need not be woken.
     Busy,
-    /// Waits until a deadline or for enough items.
+    /// The reader waits until a deadline or for enough items.
     Gathers,
     Waits,
 }

@@ -243,7 +243,7 @@ pub enum Event<'a> {
     Message,
     /// New generated text, never empty.
     Delta {
-        /// The text that it continues.
+        /// The text that the delta continues.
         segment: Segment,
         /// The new part of the text.
         text: &'a str,
@@ -544,7 +544,7 @@ impl TpsUnavailable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The provider reported it.
+    /// The provider reported the count.
     Reported,
     /// The tokenizer of the proxy counted the whole text.
     Counted,
@@ -774,7 +774,7 @@ impl CallRecord {
     /// their operation.
     ///
     /// # Errors
-    /// If the line is not a call record.
+    /// Returns an error if the line is not a call record.
     pub fn of_line(line: &str) -> serde_json::Result<CallRecord> {
         let mut record: CallRecord = serde_json::from_str(line)?;
         if record.operation_class == OperationClass::Other {

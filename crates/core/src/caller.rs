@@ -221,7 +221,7 @@ impl Refusal {
         }
         Refusal {
             message: format!(
-                "{} (the call counts under this name because {})",
+                "{} (the call counts against this limit because {})",
                 self.message,
                 UnreadableBody::NoMemory
             ),
@@ -234,7 +234,7 @@ impl Refusal {
     pub fn unreadable(what: &str, unread: Option<UnreadableBody>) -> Refusal {
         let why = unread.unwrap_or(UnreadableBody::Malformed);
         let message = format!(
-            "{what} of this proxy depends on the request body, but {why}; or ask its operator to set `on_unreadable = \"count\"`"
+            "{what} of this proxy depends on the request body, but {why}; or ask the operator of the proxy to set `on_unreadable = \"count\"`"
         );
         Refusal {
             message,

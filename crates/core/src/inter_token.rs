@@ -26,7 +26,7 @@ struct Class {
     sum: f64,
 }
 
-/// A latency and its class. Finding the class is more expensive than counting.
+/// A latency with its class. Finding the class is more expensive than counting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassifiedLatency {
     latency: f64,

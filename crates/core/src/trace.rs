@@ -181,8 +181,8 @@ impl PropagatedTrace {
 /// this length.
 pub const MAX_STATE: usize = 512;
 
-/// The caller's `tracestate` with its header lines joined. One longer than [`MAX_STATE`] counts as
-/// absent.
+/// The caller's `tracestate` with its header lines joined. A state longer than [`MAX_STATE`] counts
+/// as absent.
 pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
     let lines = headers.get_all(TRACESTATE).into_iter();
     let lines: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();

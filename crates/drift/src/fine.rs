@@ -64,8 +64,8 @@ fn medians(found: &Timeseries) -> BTreeMap<SystemTime, f64> {
     known.collect()
 }
 
-/// Dates the change points of a series to five minutes if possible, adds those that the hours do not show yet, and rewrites
-/// its sentence.
+/// Refines the times of a series' change points to five minutes if possible, adds change points that the hours do not show
+/// yet, and rewrites the series' sentence.
 ///
 /// ```
 /// use std::collections::BTreeMap;

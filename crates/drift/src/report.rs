@@ -88,7 +88,7 @@ pub struct Series {
     pub state: DriftState,
     /// A sentence that says what changed, when and why, or that it is not known.
     pub sentence: String,
-    /// The model that this one replaced; `null` if there is none.
+    /// The model that this model replaced; `null` if it replaced none.
     pub replaced: Option<Replaced>,
     /// Every signal that has calls.
     pub signals: Vec<SignalDrift>,

@@ -233,17 +233,23 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     match (small(why.mix), small(why.within)) {
         (true, true) => format!("why {name} changed is not known: its mean is about the same"),
         (false, true) => format!(
-            "at equal {equal}, {name} is unchanged: the mean changed by {all}, of which {mix} come from the mix of calls"
+            "for calls with the same {equal}, {name} is unchanged; the overall mean changed by {all}, of which {mix} comes \
+             from a different mix of calls"
         ),
         (_, false) if grew_within_classes(series, why) => format!(
-            "the mean {name} changed by {all}, of which {mix} come from the mix of prompt lengths and {within} from \
-             changes within length classes. Prompts also changed within these classes, so {name} at equal length is not known"
+            "the overall mean {name} changed by {all}, of which {mix} comes from a different mix of prompt lengths and \
+             {within} from changes within length classes. Prompts also changed within these classes, so it is not known \
+             whether {name} changed for calls with the same {equal}"
         ),
         (true, false) => {
-            format!("{name} changed at equal {equal}: {within} of the mean's change by {all}")
+            format!(
+                "{name} changed for calls with the same {equal}: the overall mean changed by {all}, of which {within} comes \
+                 from these calls"
+            )
         }
         (false, false) => format!(
-            "the mean {name} changed by {all}, of which {mix} come from the mix of calls and {within} from calls at equal {equal}"
+            "the overall mean {name} changed by {all}, of which {mix} comes from a different mix of calls and {within} from \
+             calls with the same {equal}"
         ),
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 /// incomplete, a newline is added first.
 ///
 /// # Errors
-/// If the file cannot be opened, locked or written.
+/// Returns an error if the file cannot be opened, locked or written.
 pub fn append(path: &Path, lines: &[String]) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());

@@ -20,7 +20,7 @@ impl StateFile {
     /// holds it.
     ///
     /// # Errors
-    /// If the folder cannot be created or written to.
+    /// Returns an error if the folder cannot be created or written to.
     pub fn open(folder: &Path, name: &str) -> io::Result<StateFile> {
         std::fs::create_dir_all(folder)?;
         let mut file = StateFile {
@@ -34,7 +34,7 @@ impl StateFile {
     /// Checks that [`StateFile::open`] and [`StateFile::read`] would succeed. Creates no file and takes no lock.
     ///
     /// # Errors
-    /// Why they would fail.
+    /// Returns the error with which they would fail.
     pub fn check(folder: &Path, name: &str) -> io::Result<()> {
         private::check_folder(folder)?;
         let path = folder.join(name);
@@ -52,7 +52,7 @@ impl StateFile {
     /// Takes the lock if it is free. Returns `false` if another process holds it.
     ///
     /// # Errors
-    /// If the folder cannot be written to.
+    /// Returns an error if the folder cannot be written to.
     pub fn lock(&mut self) -> io::Result<bool> {
         if self.lock.is_none() {
             let file = private::append(&self.path.with_extension("lock"))?;
@@ -68,7 +68,7 @@ impl StateFile {
     /// Returns the content, or `None` if the file is missing or damaged. A damaged file is renamed and logged.
     ///
     /// # Errors
-    /// If the file exists but cannot be read.
+    /// Returns an error if the file exists but cannot be read.
     pub fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -88,7 +88,7 @@ impl StateFile {
     /// lock.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<bool> {
         if !self.lock()? {
             return Ok(false);

@@ -60,7 +60,7 @@ impl WarehouseStatus {
         back
     }
 
-    /// It failed. Whether that is new.
+    /// Records a failed query of the warehouse. Returns whether the previous query succeeded.
     pub(super) fn failed(&mut self, error: String, now: SystemTime) -> bool {
         let new = self.state != WarehouseState::Away;
         self.turn(WarehouseState::Away, now);

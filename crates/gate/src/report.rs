@@ -26,7 +26,7 @@ pub enum GateVerdict {
     Pass,
     /// The rollout may not continue: a check is shown not to hold.
     Fail,
-    /// Neither is shown yet.
+    /// It is not shown yet that every check holds, or that a check does not hold.
     Inconclusive,
 }
 
@@ -165,7 +165,7 @@ pub struct Check {
     pub name: String,
     /// The kind of the check.
     pub kind: CheckKind,
-    /// Whether it holds.
+    /// Whether the check holds.
     pub verdict: GateVerdict,
     /// Whether the value is relative to the baseline's value (0.05 is 5 % of it). Otherwise it is a difference.
     pub relative: bool,

@@ -27,7 +27,7 @@ pub const TABLES: [(Dimension, &str); 4] = [
 pub struct Capsule {
     pub made: SystemTime,
     pub span: Span,
-    /// The part of the span that the source of calls has. `None` if it has no part.
+    /// The part of the span for which the source has calls. `None` if there is no such part.
     pub kept: Option<Span>,
     pub source: &'static str,
     /// The process that was asked. `None` if a file was read.

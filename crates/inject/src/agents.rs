@@ -236,7 +236,7 @@ fn point_one(
     Ok(())
 }
 
-/// Warns about unknown variables that contain a base URL. Such calls bypass the sidecar.
+/// Warns about unknown variables that contain a base URL. Calls to such a URL bypass the sidecar.
 fn warn_of_lookalikes(
     container: &Value,
     settings: &Settings,

@@ -87,7 +87,7 @@ pub struct TokensNow {
 /// The progress of a call or a turn in flight, for objectives that evaluate it while it runs.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// The id that its record will have.
+    /// The id that the call's record will have.
     pub id: Uuid,
     /// When the proxy had read the request head.
     pub received: Instant,
@@ -131,7 +131,7 @@ const STREAM: u8 = 4;
 const BODY: u8 = 8;
 const UNSEEN: u8 = 16;
 
-/// Dropping it removes it from the registry.
+/// The live state of a call. Dropping the state removes the call from the registry.
 pub(crate) struct LiveCall {
     pub(crate) id: Uuid,
     pub(crate) received: Instant,

@@ -37,7 +37,7 @@ pub(crate) struct RealtimeTurns {
     registry: Arc<Registry>,
     /// `None` after the upstream's messages became unreadable.
     decoder: Option<Box<Decoder>>,
-    /// `None` while it reads, and after it failed.
+    /// The reader of requests; `None` while it reads, and after reading failed.
     requests: Option<Box<SocketRequests>>,
     pending: VecDeque<PendingResponse>,
     turn: Option<Turn>,

@@ -28,7 +28,7 @@ enum ThinkPosition {
     #[default]
     Beginning,
     Reasoning,
-    /// After the tags, or in a text without them.
+    /// The text after the tags, or a text without tags.
     Answer,
 }
 

@@ -95,7 +95,7 @@ impl Client {
     /// only if `protocol` is HTTP/2.
     ///
     /// # Errors
-    /// If the URL has no host, its scheme is neither `http` nor `https`, or a TLS file cannot be used.
+    /// Returns an error if the URL has no host, its scheme is neither `http` nor `https`, or a TLS file cannot be used.
     pub fn new(url: &Uri, tls: &ClientTls, protocol: Protocol) -> Result<Client, NoClient> {
         let authority = url.authority().ok_or(NoClient::NoHost)?;
         let secure = match url.scheme() {
@@ -145,7 +145,7 @@ impl Client {
     /// connection turns out to be closed, it is sent again over a new one.
     ///
     /// # Errors
-    /// If no complete response arrives.
+    /// Returns an error if no complete response arrives.
     pub async fn send(&self, request: &Request<Bytes>) -> Result<ClientResponse, Failure> {
         let Some(kept) = &self.kept else {
             return self.connect().await?.send(self, request).await;
@@ -166,7 +166,7 @@ impl Client {
     /// Sends a request over a separate connection and returns when the response head has arrived.
     ///
     /// # Errors
-    /// If no response head arrives.
+    /// Returns an error if no response head arrives.
     pub async fn stream(&self, request: &Request<Bytes>) -> Result<StreamedResponse, Failure> {
         let mut connection = self.connect().await?;
         let (head, body) = connection.begin(self, request).await?.into_parts();
@@ -293,7 +293,7 @@ impl StreamedResponse {
     /// Returns the next bytes of the body, or `None` at its end.
     ///
     /// # Errors
-    /// If the connection is lost.
+    /// Returns an error if the connection is lost.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(bytes) = frame?.into_data() {
@@ -328,7 +328,7 @@ async fn whole(response: Response<Incoming>, max_body: usize) -> Result<ClientRe
 /// Sends `request` to its absolute URL and waits at most `timeout` for the complete response.
 ///
 /// # Errors
-/// If no complete response arrives in time. The text says why.
+/// Returns an error if no complete response arrives in time. The text says why.
 pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<ClientResponse> {
     fetch_with(request, timeout, &ClientTls::default()).await
 }
@@ -336,7 +336,7 @@ pub async fn fetch(request: Request<Bytes>, timeout: Duration) -> io::Result<Cli
 /// [`fetch`] with TLS settings.
 ///
 /// # Errors
-/// If no complete response arrives in time. The text says why.
+/// Returns an error if no complete response arrives in time. The text says why.
 pub async fn fetch_with(
     request: Request<Bytes>,
     timeout: Duration,

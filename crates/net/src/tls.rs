@@ -60,7 +60,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or its content cannot be used.
+    /// Returns an error if a file cannot be read or its content cannot be used.
     pub fn new(tls: &ClientTls, protocol: Protocol) -> Result<Connector, Invalid> {
         Connector::with_alpn(
             tls,
@@ -76,7 +76,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or its content cannot be used.
+    /// Returns an error if a file cannot be read or its content cannot be used.
     pub fn without_alpn(tls: &ClientTls) -> Result<Connector, Invalid> {
         Connector::with_alpn(tls, &[])
     }
@@ -108,7 +108,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// If the handshake fails. The message says what the operator can do.
+    /// Returns an error if the handshake fails. The message says what the operator can do.
     pub async fn connect<T>(&self, tcp: T, host: &str) -> io::Result<client::TlsStream<T>>
     where
         T: AsyncRead + AsyncWrite + Unpin,
@@ -136,7 +136,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or its content cannot be used.
+    /// Returns an error if a file cannot be read or its content cannot be used.
     pub fn new(tls: &ServerTls) -> Result<Acceptor, Invalid> {
         let files = [&tls.certificate, &tls.key]
             .into_iter()
@@ -152,7 +152,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// If the handshake fails.
+    /// Returns an error if the handshake fails.
     pub async fn accept(&self, tcp: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
         TlsAcceptor::from(self.config.current(Instant::now()))
             .accept(tcp)

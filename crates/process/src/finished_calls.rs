@@ -18,7 +18,7 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::slo;
 
 pub(crate) struct FinishedCalls {
-    /// In the order in which they receive each finished call.
+    /// The subscribers, in the order in which they receive each finished call.
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) prometheus: Arc<Prometheus>,
     pub(crate) recent: Arc<RecentCalls>,

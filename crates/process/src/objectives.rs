@@ -164,7 +164,10 @@ impl Objectives {
         drop(self.stop);
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a thread that updates the objectives panicked");
+                tracing::error!(
+                    "a thread that updates the objectives panicked, so the last counts of the objectives may not be saved; \
+                     please report this bug of tokengauge"
+                );
             }
         }
     }
@@ -175,7 +178,7 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let act = std::panic::AssertUnwindSafe(&mut act);
         if std::panic::catch_unwind(act).is_err() {
-            tracing::error!("a task of the objectives panicked; it runs again");
+            tracing::error!("a task of the objectives panicked; the task runs again as scheduled");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork};
 
-/// Dropping it ends the evaluation.
+/// A periodic evaluation. Dropping this value ends the evaluation.
 pub(crate) struct Periodic {
     changed: SyncSender<()>,
 }

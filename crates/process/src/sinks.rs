@@ -39,7 +39,7 @@ pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
         .map_err(|error| ProcessError::Configuration(error.to_string()))
 }
 
-/// The process that calls come from, with the attributes that OTLP uses.
+/// This proxy process, as the origin of the calls in sinks, identified by the attributes that OTLP uses.
 pub fn origin() -> Origin {
     let variables = |name: &str| std::env::var(name).ok();
     let attribute = |key| otlp::resource_attribute(&variables, key);

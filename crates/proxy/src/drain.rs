@@ -100,7 +100,7 @@ impl Shutdown {
 
     pub(super) async fn all_closed(&self) {
         let mut connections = self.open.connections.subscribe();
-        // It cannot fail, because `self` holds the sender.
+        // `wait_for` cannot fail, because `self` holds the sender.
         let _ = connections.wait_for(|count| *count == 0).await;
     }
 

@@ -43,7 +43,7 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// If a file that an upstream's TLS needs cannot be read.
+    /// Returns an error if a file that an upstream's TLS needs cannot be read.
     pub fn new(settings: Settings, observer: Arc<dyn Observer>) -> Result<Forwarder, tls::Invalid> {
         Ok(Forwarder {
             routing: ArcSwap::from_pointee(Routing::new(settings)?),
@@ -57,7 +57,7 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// If a file that an upstream's TLS needs cannot be read.
+    /// Returns an error if a file that an upstream's TLS needs cannot be read.
     pub fn prepare(&self, settings: Settings) -> Result<Routing, tls::Invalid> {
         self.routing.load().with_settings(settings)
     }

@@ -235,7 +235,7 @@ pub fn agent_response(parts: &mut response::Parts, route: &Route) {
         parts.status,
         StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT
     ) {
-        // These have no body and must not have a `content-length` (RFC 9110 §8.6).
+        // Responses with these statuses have no body and must not have a `content-length` (RFC 9110 §8.6).
         remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
     }
     merge_content_lengths(&mut parts.headers);

@@ -45,7 +45,7 @@ impl BoundListener {
     ///
     /// # Errors
     ///
-    /// If the address cannot be bound or its TLS files cannot be used.
+    /// Returns an error if the address cannot be bound or its TLS files cannot be used.
     pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
         let settings = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
@@ -154,7 +154,7 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
     }
 }
 
-/// Returns a permit for one more connection. Closes idle connections to get it.
+/// Returns a permit for one more connection. Closes idle connections to get the permit.
 async fn make_room(server: &Server, permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     loop {
         if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {

@@ -112,13 +112,13 @@ fn hint(kind: FailureKind) -> &'static str {
             "; check the network, or raise `connect` of the upstream's timeouts"
         }
         FailureKind::HeadTimeout => {
-            "; the upstream may be overloaded: raise `head` of its timeouts if that is normal"
+            "; the upstream may be overloaded: raise `head` of the upstream's timeouts if such a delay is normal"
         }
         FailureKind::IdleTimeout => {
             "; raise `idle` of the upstream's timeouts if such pauses are normal"
         }
         FailureKind::SendTimeout => {
-            "; the upstream may be overloaded: raise `send` of its timeouts if that is normal"
+            "; the upstream may be overloaded: raise `send` of the upstream's timeouts if such a delay is normal"
         }
         FailureKind::Reset => "; see the upstream's log, and try again",
         FailureKind::Protocol => "; check the address and the upstream's `protocol`",

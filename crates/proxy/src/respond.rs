@@ -121,8 +121,8 @@ fn tunnel(body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static s
     match body {
         UpstreamBody::Http1 { body, .. } if requested => body
             .into_upgraded()
-            .ok_or("switched protocols before it had the whole request"),
-        _ => Err("switched protocols without a request for it"),
+            .ok_or("switched protocols before it had received the whole request"),
+        _ => Err("switched protocols although the request did not ask for it"),
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     if !confined || !(path.contains("..") || path.contains('%')) {
         return false;
     }
-    // Some servers decode these to dots and slashes.
+    // Some servers decode these codes to dots and slashes, or read backslashes as slashes.
     let mut path = path.to_ascii_lowercase();
     for (written, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/")] {
         path = path.replace(written, meant);

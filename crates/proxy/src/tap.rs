@@ -164,7 +164,7 @@ impl StreamingBody {
     }
 
     /// The upstream is silent, so there is time to measure. If the last chunk is not written yet, measuring waits for
-    /// the next poll, because the server writes the chunk when this returns.
+    /// the next poll, because the server writes the chunk when this function returns.
     fn on_pending(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let written_at = self.unwritten.take().map(|received| {
             let at = now();

@@ -85,7 +85,7 @@ impl ChosenRuntime {
     ///
     /// # Errors
     ///
-    /// If the connection cannot be taken from the runtime that accepted it.
+    /// Returns an error if the connection cannot be taken from the runtime that accepted it.
     pub fn serve<F>(
         self,
         tcp: TcpStream,

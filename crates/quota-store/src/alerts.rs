@@ -19,7 +19,7 @@ const MAX_HELD: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     Send,
-    /// Another process sends it, or the alert still fires in another process. No delivery is known yet.
+    /// Another process sends the notification, or the alert still fires in another process. No delivery is known yet.
     Wait,
     Delivered,
     /// The quota store does not answer, so every process sends the notification.

@@ -67,7 +67,9 @@ pub enum ClientError {
     #[error("{0}")]
     QuotaStore(#[from] RedisError),
     /// A script returned a value of the wrong type.
-    #[error("returned {0}, which no script does; another program may write its keys")]
+    #[error(
+        "returned {0}, which no script does; another program may write to the keys of the quota store"
+    )]
     Response(&'static str),
 }
 
@@ -82,7 +84,7 @@ struct Connection {
     redis: MultiplexedConnection,
     allowance: ReadAllowance,
     digests: Vec<String>,
-    /// Dropping it ends the connection.
+    /// The task that drives the connection. Dropping the task ends the connection.
     _driver: JoinSet<()>,
 }
 
@@ -96,7 +98,7 @@ impl Client {
     /// Creates a client that is not connected yet.
     ///
     /// # Errors
-    /// If a TLS file cannot be used.
+    /// Returns an error if a TLS file cannot be used.
     pub(crate) fn new(settings: &Arc<Settings>) -> Result<Client, Invalid> {
         let tls = settings.address.tls;
         let tls = tls.then(|| Connector::without_alpn(&settings.tls));
@@ -111,7 +113,7 @@ impl Client {
     /// most two timeouts.
     ///
     /// # Errors
-    /// If a script gets no response. Other scripts of the batch may have run.
+    /// Returns an error if a script gets no response. Other scripts of the batch may have run.
     pub(crate) async fn run(&self, scripts: &[Invocation]) -> Result<Vec<Value>, ClientError> {
         let mut kept = self.connection.lock().await;
         let mut connection = match kept.take() {

@@ -47,7 +47,7 @@ pub enum InvalidAddress {
     )]
     Scheme,
     /// The host is missing or the port is invalid.
-    #[error("must have a host, and a port unless it is 6379")]
+    #[error("must have a host, and a port unless the port is 6379")]
     Host,
     #[error("must not contain a password; use `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD")]
     Password,

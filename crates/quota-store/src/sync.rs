@@ -50,7 +50,7 @@ impl QuotaStore {
     /// Starts the thread. It calls `accounting` for the current limits before each report.
     ///
     /// # Errors
-    /// If a file of the settings cannot be used or the thread cannot be started.
+    /// Returns an error if a file of the settings cannot be used or the thread cannot be started.
     pub fn start(
         settings: Settings,
         sharing: Arc<Sharing>,
@@ -213,7 +213,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
             store = %self.settings.address,
             %error,
             on_error,
-            "the quota store does not answer; limits are applied without it until it does"
+            "the quota store does not answer; until it answers, `on_error` decides how limits are applied"
         );
     }
 

@@ -16,9 +16,9 @@ pub fn text(analysis: &Analysis) -> String {
     let mut out = String::new();
     let path = &analysis.critical_path;
     let outside = match path.calls_beside {
-        0 => "every call is on its critical path".to_owned(),
-        1 => "1 call is not on its critical path".to_owned(),
-        calls => format!("{calls} calls are not on its critical path"),
+        0 => "every call is on the critical path".to_owned(),
+        1 => "1 call is not on the critical path".to_owned(),
+        calls => format!("{calls} calls are not on the critical path"),
     };
     let calls = analysis.calls;
     let length = seconds(path.seconds);
@@ -37,7 +37,7 @@ pub fn text(analysis: &Analysis) -> String {
     rest(&mut out, path.parts.len() - told.len());
     let breaks = &analysis.cache_breaks;
     if breaks.is_empty() {
-        out.push_str("\nPrompt cache: no turn missed tokens that could have come from it\n");
+        out.push_str("\nPrompt cache: no turn missed tokens that could have come from the cache\n");
         return out;
     }
     let cost: Option<f64> = breaks.iter().map(|one| one.cost_usd).sum();
@@ -116,7 +116,7 @@ mod tests {
         let written =
             text(&session_of(&records).analysis(|_, cached| Some(1.0 - cached as f64 / 1e4)));
         assert!(
-            written.starts_with("3 calls in 6.7 min; every call is on its critical path\n"),
+            written.starts_with("3 calls in 6.7 min; every call is on the critical path\n"),
             "{written}"
         );
         assert!(

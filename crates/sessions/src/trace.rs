@@ -111,7 +111,7 @@ impl Threads {
 
 /// The session as one trace in OTLP's JSON, in the form of an `ExportTraceServiceRequest`.
 ///
-/// It has a span for the session, a child span for each call with the attributes of the GenAI
+/// The trace has a span for the session, a child span for each call with the attributes of the GenAI
 /// conventions, and under that a span for each phase. Ids are derived from the ids of the session
 /// and the calls, so the trace of a session is always equal. The trace that the agent named is a
 /// link.

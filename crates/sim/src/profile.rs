@@ -126,11 +126,11 @@ pub enum Finish {
 /// How a recorded body is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// After every event of its framing.
+    /// A chunk ends after every event of the framing.
     Events,
-    /// After each group of this many bytes.
+    /// A chunk ends after each group of this many bytes.
     Bytes(u64),
-    /// At random places that follow from the seed.
+    /// Chunks end at random places that follow from the seed.
     Random(Option<u64>),
 }
 

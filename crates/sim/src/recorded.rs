@@ -154,7 +154,7 @@ impl Source for RecordedChunks {
         self.fault.as_ref().map(|fault| fault.kind.clone())
     }
 
-    /// A recording contains its own errors, so this only ends it.
+    /// A recording contains its own errors, so this function only ends the recording.
     fn error(&mut self, kind: Option<&str>, _out: &mut BytesMut) -> String {
         kind.unwrap_or("cut").to_owned()
     }

@@ -84,7 +84,7 @@ impl Simulator {
     /// From now on these settings override the settings of requests. An empty text removes them.
     ///
     /// # Errors
-    /// If the text is not a list of settings.
+    /// Returns an error if the text is not a list of settings.
     pub fn set_fault(&self, settings: &str) -> Result<(), InvalidSetting> {
         self.setup.profile.with(settings)?;
         settings.clone_into(&mut self.fault.write());

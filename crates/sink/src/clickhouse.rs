@@ -32,7 +32,7 @@ impl ClickHouse {
     /// A client for the table.
     ///
     /// # Errors
-    /// If the URL or a TLS file cannot be used.
+    /// Returns an error if the URL or a TLS file cannot be used.
     pub fn new(
         settings: ClickHouseSettings,
         origin: &Origin,
@@ -56,7 +56,7 @@ impl ClickHouse {
     /// Runs a statement and returns the response body.
     ///
     /// # Errors
-    /// If the request fails or ClickHouse returns an error.
+    /// Returns an error if the request fails or ClickHouse returns an error.
     pub async fn run(&self, statement: &str) -> Result<Bytes, SendError> {
         self.post(&[], Bytes::from(statement.to_owned())).await
     }

@@ -1,4 +1,4 @@
-//! The table of ClickHouse: the statements that create it, and that bring an older one up to date.
+//! The table of ClickHouse: the statements that create it, and that bring an older table up to date.
 
 use crate::table::fields;
 use std::time::Duration;

@@ -283,7 +283,7 @@ impl<S: Sink> Delivery<S> {
             tracing::warn!(
                 sink,
                 waiting,
-                "calls are lost because the process ends and they are in no ledger"
+                "calls are lost because the process ends and no ledger keeps them"
             );
         }
     }
@@ -311,8 +311,8 @@ pub(crate) struct Refusal {
 /// are found.
 ///
 /// # Errors
-/// If the batch is not stored. A warehouse that accepts no call of the batch is an error, because
-/// the fault is not in single calls.
+/// Returns an error if the batch is not stored. A warehouse that accepts no call of the batch is an
+/// error, because the fault is not in single calls.
 async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError> {
     let (mut parts, mut refused, mut taken) = (vec![rows], Vec::new(), 0);
     while let Some(part) = parts.pop() {
@@ -357,7 +357,7 @@ impl std::ops::AddAssign for Replayed {
 /// Sends calls again that a warehouse had or should have.
 ///
 /// # Errors
-/// If the calls are not stored after several attempts.
+/// Returns an error if the calls are not stored after several attempts.
 pub async fn replay(sink: &impl Sink, rows: Vec<Row>) -> Result<Replayed, SendError> {
     let all = rows.len() as u64;
     let missing = tried(|| sink.missing(rows.clone())).await?;

@@ -37,7 +37,7 @@ impl S3 {
     /// A client for the bucket.
     ///
     /// # Errors
-    /// If the settings cannot be used.
+    /// Returns an error if the settings cannot be used.
     pub fn new(settings: &S3Settings, origin: &Origin) -> Result<S3, object_store::Error> {
         let connector = Connector {
             tls: settings.tls.clone(),

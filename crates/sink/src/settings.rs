@@ -49,7 +49,7 @@ impl Secret {
     /// The secret; `None` if the variable is missing or empty.
     ///
     /// # Errors
-    /// If the file cannot be read; the message names the file.
+    /// Returns an error if the file cannot be read; the message names the file.
     pub fn read(&self) -> io::Result<Option<String>> {
         let text = match self {
             Secret::File(path) => std::fs::read_to_string(path).map_err(|error| {

@@ -14,14 +14,15 @@ pub trait Sink: Send + Sync {
     /// Stores all rows. A second call with equal rows in equal order must not store them twice.
     ///
     /// # Errors
-    /// If some rows may not be stored. After [`SendErrorKind::Refused`] none is stored.
+    /// Returns an error if some rows may not be stored. After [`SendErrorKind::Refused`] none is
+    /// stored.
     fn send(&self, rows: &[Row]) -> impl Future<Output = Result<(), SendError>> + Send;
 
     /// The rows that must be sent so that each is stored once, if some may have been sent in other
     /// batches. All rows, if the warehouse recognizes each row.
     ///
     /// # Errors
-    /// If the stored rows cannot be determined.
+    /// Returns an error if the stored rows cannot be determined.
     fn missing(&self, rows: Vec<Row>) -> impl Future<Output = Result<Vec<Row>, SendError>> + Send {
         std::future::ready(Ok(rows))
     }

@@ -30,7 +30,7 @@ impl AnySink {
     /// A client for a warehouse.
     ///
     /// # Errors
-    /// If the settings cannot be used; the message says why.
+    /// Returns an error if the settings cannot be used; the message says why.
     pub fn new(location: &Location, origin: &Origin) -> io::Result<AnySink> {
         Ok(match location {
             Location::ClickHouse(settings) => {
@@ -101,8 +101,8 @@ impl Sinks {
     /// if there is one.
     ///
     /// # Errors
-    /// If a sink's settings cannot be used or a thread cannot be started; the message names the
-    /// sink.
+    /// Returns an error if a sink's settings cannot be used or a thread cannot be started; the
+    /// message names the sink.
     pub fn start(
         settings: &[SinkSettings],
         queues: &SinkQueues,

@@ -52,7 +52,8 @@ impl FromStr for WarehouseUrl {
         let (user, host) = match authority.as_str().rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
                 return Err(
-                    "has a password; give it by CLICKHOUSE_PASSWORD or password_file".to_owned(),
+                    "contains a password; set it with CLICKHOUSE_PASSWORD or `password_file`"
+                        .to_owned(),
                 );
             }
             Some((user, host)) => (Some(user.to_owned()), host),
@@ -131,7 +132,7 @@ impl WarehouseUrl {
     /// The calls of the table. Nothing is connected to before the first question.
     ///
     /// # Errors
-    /// If the URL or a file of TLS cannot be used, or no thread can be started.
+    /// Returns an error if the URL or a file of TLS cannot be used, or no thread can be started.
     pub fn open(&self) -> Result<Warehouse, WarehouseUnusable> {
         let clients = (0..AT_ONCE).map(|_| {
             ClickHouse::new(self.settings.clone(), &Origin::default())

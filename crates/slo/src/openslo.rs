@@ -237,7 +237,7 @@ const SERIES: [(&str, Threshold); 5] = [
 /// Writes the objectives as OpenSLO documents; each is a ratio of the proxy's counters.
 ///
 /// # Errors
-/// If an objective cannot be written as YAML.
+/// Returns an error if an objective cannot be written as YAML.
 pub fn write(objectives: &[Arc<Objective>]) -> Result<String, Unusable> {
     let mut text = String::new();
     for objective in objectives {
@@ -361,7 +361,8 @@ fn method(slice: Option<Slice>) -> &'static str {
 /// (`thresholdMetric`, with `op` and `value`); their label matchers become the selector.
 ///
 /// # Errors
-/// If the file is not OpenSLO v1, or an SLO in it cannot be measured; the error names the SLO.
+/// Returns an error if the file is not OpenSLO v1, or an SLO in it cannot be measured; the error
+/// names the SLO.
 pub fn read(text: &str) -> Result<Vec<Objective>, Unusable> {
     let documents: Vec<Document> = serde_saphyr::from_multiple(text)?;
     if let Some(other) = documents.iter().find(|one| one.api_version != VERSION) {

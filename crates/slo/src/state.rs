@@ -26,7 +26,7 @@ impl StateFolder {
     /// Creates the folder if it is missing.
     ///
     /// # Errors
-    /// If the folder cannot be created.
+    /// Returns an error if the folder cannot be created.
     pub fn open(folder: &Path) -> io::Result<StateFolder> {
         Ok(StateFolder {
             folder: folder.to_owned(),
@@ -38,7 +38,7 @@ impl StateFolder {
     /// without leaving files.
     ///
     /// # Errors
-    /// If the folder or the audit log cannot be written.
+    /// Returns an error if the folder or the audit log cannot be written.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, STATE)?;
         private::check_append(&folder.join(AUDIT))
@@ -59,7 +59,7 @@ impl StateFolder {
     /// holds the lock.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&mut self, kept: &SavedState) -> io::Result<bool> {
         self.file.write(kept)
     }
@@ -67,7 +67,7 @@ impl StateFolder {
     /// Appends lines to the audit log.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn audit(&self, lines: &[String]) -> io::Result<()> {
         audit::append(&self.folder.join(AUDIT), lines)
     }

@@ -71,7 +71,7 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// Whether this is a ticket over a day or more. Such a slow burn cannot be detected within
+    /// Whether the tier is a ticket over a day or more. Such a slow burn cannot be detected within
     /// minutes; urgent burns page.
     pub fn is_slow_ticket(&self) -> bool {
         self.severity == Severity::Ticket && self.long >= Duration::from_secs(DAY)

@@ -100,7 +100,7 @@ impl Sample {
     /// quantile. The effective number is at most the number of values, and Student's t lowers it for the effective
     /// number of units. The variance is a jackknife estimate.
     ///
-    /// It assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
+    /// The interval assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
     ///
     /// Source: Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952); Korn and Graubard,
     /// "Confidence intervals for proportions with small expected number of positive counts", Survey Methodology 24 (1998): R's
@@ -210,7 +210,7 @@ pub fn share_interval(
 /// few units are skewed. On the side to which the ratio is skewed, the tail of the bootstrap-t is 1 % instead of the
 /// 2.5 % of a 95 % interval, because the bootstrap-t is too narrow there.
 ///
-/// It assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
+/// The interval assumes independent units and a single look. At least [`MIN_UNITS`] units are needed.
 ///
 /// Sources: MacKinnon, Nielsen and Webb, "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232
 /// (2023), for the jackknife (CV3); Carter, Schnepel and Steigerwald, "Asymptotic behavior of a t test robust to cluster

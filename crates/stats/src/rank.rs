@@ -96,15 +96,15 @@ pub struct Shift {
     pub interval: Option<Interval>,
 }
 
-/// Returns the Hodges–Lehmann estimate of the shift from the first sample to the second, in the unit of the
-/// samples, with its interval. The interval contains every shift that [`mann_whitney`] would not reject between the shifted first sample
-/// and the second.
+/// Returns the Hodges–Lehmann estimate of the shift from the first sample to the second, in the unit of the samples,
+/// with its interval. The interval contains every shift that [`mann_whitney`] would not reject between the shifted
+/// first sample and the second.
 ///
-/// It assumes independent values and distributions of equal shape. It is exact under the conditions of the test and
-/// otherwise normal, with corrections for the ties within each sample.
+/// The interval assumes independent values and distributions of equal shape. It is exact under the conditions of the
+/// test and otherwise normal, with corrections for the ties within each sample.
 ///
-/// Source: Hodges and Lehmann, Annals of Mathematical Statistics 34 (1963); the interval is Moses', in Hollander and Wolfe,
-/// "Nonparametric statistical methods", 4.3.
+/// Source: Hodges and Lehmann, Annals of Mathematical Statistics 34 (1963); the interval is Moses', in Hollander and
+/// Wolfe, "Nonparametric statistical methods", 4.3.
 ///
 /// # Errors
 ///

@@ -125,8 +125,8 @@ impl Arm {
     /// Returns the ratio of the sums, Σ numerator / Σ denominator, with its variance by the delta method, clustered by
     /// unit: (s²ₙ − 2 R sₙd + R² s²d) / (d̄² · units).
     ///
-    /// It assumes independent units. There must be enough units that the mean of the denominators is many standard
-    /// errors above 0. Calls within a unit may depend on each other.
+    /// The estimate assumes independent units. There must be enough units that the mean of the denominators is many
+    /// standard errors above 0. Calls within a unit may depend on each other.
     ///
     /// Source: Deng, Knoblich and Lu, "Applying the delta method in metric analytics", KDD 2018.
     ///

@@ -25,14 +25,14 @@ pub struct Options {
 /// With t units, the estimate's variance v, σ² = t · v and α = 1 − confidence, the interval is
 /// estimate ± σ √(2 (t ρ² + 1) / (t² ρ²) · ln(√(t ρ² + 1) / α)).
 ///
-/// It assumes independent units with finite variance, and a first look with enough units to know the variance: the
-/// guarantee is asymptotic. The probability that the truth is ever outside the interval is then at most α, for any
-/// number of looks and any stopping rule. For the mean of per-unit values, use [`crate::ratio::Arm::ratio`] with
-/// denominators of 1. For two arms, use [`crate::ratio::difference`] or [`crate::stratified::Strata::log_ratio`], where
-/// t is twice the harmonic mean of the arms' units.
+/// The interval assumes independent units with finite variance, and a first look with enough units to know the
+/// variance: the guarantee is asymptotic. The probability that the truth is ever outside the interval is then at most
+/// α, for any number of looks and any stopping rule. For the mean of per-unit values, use [`crate::ratio::Arm::ratio`]
+/// with denominators of 1. For two arms, use [`crate::ratio::difference`] or [`crate::stratified::Strata::log_ratio`],
+/// where t is twice the harmonic mean of the arms' units.
 ///
-/// Source: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic confidence
-/// sequences", arXiv 2103.06476, theorem 2.2, as GrowthBook uses it.
+/// Source: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic
+/// confidence sequences", arXiv 2103.06476, theorem 2.2, as GrowthBook uses it.
 ///
 /// ```
 /// use tokengauge_stats::ratio::{Arm, Unit, difference};

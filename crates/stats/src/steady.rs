@@ -32,9 +32,9 @@ pub enum Beginning {
 /// number is in whole batches of [`BATCH`] and minimizes Σ (batch mean − mean)² / batches² of the remaining batches. An
 /// incomplete batch at the end is ignored.
 ///
-/// It assumes a disturbance at the beginning and a run that is much longer. It does not detect a slow slope (see
-/// [`slope`]). At least five batches remain. By chance, one in twenty steady runs of 300 seconds is reported as not
-/// settled in the first half, and more of shorter runs.
+/// The method assumes a disturbance at the beginning and a run that is much longer. It does not detect a slow slope
+/// (see [`slope`]). At least five batches remain. By chance, one in twenty steady runs of 300 seconds is reported as
+/// not settled in the first half, and more of shorter runs.
 ///
 /// Sources: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation", WSC 2000;
 /// for the remaining batches: Hoad, Robinson and Davies, "Automating warm-up length estimation", WSC 2008.

@@ -22,9 +22,9 @@ pub struct Mean {
 /// Returns Student's t interval of the mean of independent trials, one figure each, at a confidence such as 0.95: mean
 /// ± t(n − 1) · s/√n.
 ///
-/// It assumes that the number of trials was fixed beforehand and that their figures are roughly normal, as means over
-/// many calls are. It is not valid if trials are added until the interval is narrow enough; use [`crate::sequence`] for
-/// that.
+/// The interval assumes that the number of trials was fixed beforehand and that their figures are roughly normal, as
+/// means over many calls are. It is not valid if trials are added until the interval is narrow enough; use
+/// [`crate::sequence`] for that.
 ///
 /// Source: Student, "The probable error of a mean", Biometrika 6 (1908).
 ///

@@ -36,7 +36,7 @@ pub struct Column {
     value: CallValue,
 }
 
-/// Where the ledger has the value of a column: `c` is the call, `s` its series.
+/// How the ledger's SQL gets the value of a column: `c` is the row of the call, and `s` is the row of its series.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Sql(&'static str),

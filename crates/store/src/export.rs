@@ -52,7 +52,7 @@ pub enum ExportError {
 /// many.
 ///
 /// # Errors
-/// If the calls cannot be read or the file cannot be written.
+/// Returns an error if the calls cannot be read or the file cannot be written.
 pub fn export(
     calls: &StoredCalls,
     options: &ExportOptions,

@@ -95,7 +95,7 @@ impl Ledger {
     /// prevent the start. Calls that cannot be written are passed to `unwritten`.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub fn start(
         settings: Settings,
         figures: LedgerMetrics,
@@ -133,7 +133,7 @@ impl Ledger {
     /// Starts to record throughput once a second, until the ledger ends.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub fn look_at(self: &Arc<Self>, meter: &Arc<Meter>) -> io::Result<()> {
         let (ledger, meter) = (Arc::downgrade(self), Arc::downgrade(meter));
         background::spawn("ledger-look", BackgroundWork::Steady, move || {

@@ -49,7 +49,7 @@ impl Marks {
     /// Adds a mark, and waits until it is stored. Blocks.
     ///
     /// # Errors
-    /// If the ledger cannot store the mark.
+    /// Returns an error if the ledger cannot store the mark.
     pub fn add_and_wait(&self, mark: NewMark) -> Result<Mark, MarkError> {
         let Some((ledger, _)) = &self.ledger else {
             let id = self.remember(mark.clone());

@@ -77,7 +77,7 @@ impl<W: Write + Send> Table<W> {
     /// Begins a file with these columns.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn begin(file: W, fields: Vec<Field>) -> io::Result<Table<W>> {
         let schema = parse_message_type(&message(&fields)).map_err(failed)?;
         let compression = Compression::ZSTD(ZstdLevel::default());
@@ -97,7 +97,7 @@ impl<W: Write + Send> Table<W> {
     /// Adds a row with a value for each column.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn row(&mut self, row: impl IntoIterator<Item = Value>) -> io::Result<()> {
         for (column, value) in self.columns.iter_mut().zip(row) {
             column.add(value);
@@ -126,7 +126,7 @@ impl<W: Write + Send> Table<W> {
     /// Ends the file and returns the writer.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn end(mut self) -> io::Result<W> {
         if self.rows > 0 {
             self.group()?;
@@ -138,7 +138,7 @@ impl<W: Write + Send> Table<W> {
 /// The known values of a text column in a file; empty if the file lacks the column.
 ///
 /// # Errors
-/// If the file is not a Parquet file.
+/// Returns an error if the file is not a Parquet file.
 pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
     let file = SerializedFileReader::new(file).map_err(failed)?;
     let schema = file.metadata().file_metadata().schema_descr();

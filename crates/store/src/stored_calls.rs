@@ -15,12 +15,12 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
-/// Stored calls. Every question has the same answer from either engine; what an engine does not know is said at the method.
+/// Stored calls. Every question has the same answer from either engine; the methods say what an engine does not know.
 #[derive(Clone, Debug)]
 pub enum StoredCalls {
-    /// Those of one process, in SQLite.
+    /// The calls of one process, in SQLite.
     Ledger(Arc<Reader>),
-    /// Those of many processes, in ClickHouse.
+    /// The calls of many processes, in ClickHouse.
     Warehouse(Arc<Warehouse>),
 }
 
@@ -31,7 +31,7 @@ macro_rules! questions {
             $($(#[doc = $about])+
             ///
             /// # Errors
-            /// As with every question: see [`QueryError`].
+            /// Returns a [`QueryError`] if the store cannot answer.
             pub fn $name(&self, $($argument: $kind),*) -> Result<$answer, QueryError> {
                 match self {
                     StoredCalls::Ledger(reader) => reader.$name($($argument),*),
@@ -58,7 +58,7 @@ questions! {
     task_seconds(filter: &Filter) -> Vec<f64>;
     /// One session and a page of its calls; `None` if it is not known.
     session(id: &str, page: &Paging) -> Option<SessionDetail>;
-    /// Calls by what they have in common, those with most calls first.
+    /// Groups of calls by dimensions, the groups with most calls first.
     groups(filter: &Filter, by: &[Dimension], page: &Paging) -> Page<GroupRow>;
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the newest.
     timeseries(filter: &Filter, metric: SeriesMetric, step: Duration) -> Timeseries;
@@ -90,7 +90,7 @@ impl StoredCalls {
     /// calls.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn oldest(&self, sums: Option<DailySums>) -> Result<Option<SystemTime>, QueryError> {
         match self {
             StoredCalls::Ledger(reader) => reader.oldest(sums),
@@ -102,7 +102,7 @@ impl StoredCalls {
     /// records only, which do not tell how many streams were in flight in a second.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
         match self {
             StoredCalls::Ledger(reader) => reader.capacity(filter),
@@ -113,7 +113,7 @@ impl StoredCalls {
     /// The marks that match, the newest first. A warehouse has none.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         match self {
             StoredCalls::Ledger(reader) => reader.marks(query),

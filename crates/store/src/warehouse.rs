@@ -29,10 +29,11 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 /// Runs statements of ClickHouse and returns what they print.
 pub trait Run: fmt::Debug + Send + Sync {
-    /// Runs one statement. It blocks: not for the threads of traffic.
+    /// Runs one statement. This method blocks, so threads of traffic must not call it.
     ///
     /// # Errors
-    /// If ClickHouse cannot be reached or refuses the statement: what happened, to which server, and what to do.
+    /// Returns an error if ClickHouse cannot be reached or refuses the statement: what happened, to which server, and
+    /// what to do.
     fn run(&self, statement: &str) -> Result<Vec<u8>, WarehouseError>;
 }
 

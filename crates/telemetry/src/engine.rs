@@ -64,7 +64,7 @@ impl Watcher {
     /// A watcher for the upstream of `scrape`. Its series exist from now on.
     ///
     /// # Errors
-    /// If a TLS file cannot be read.
+    /// Returns an error if a TLS file cannot be read.
     pub fn new(
         scrape: &Scrape,
         prometheus: &Arc<Prometheus>,
@@ -91,7 +91,7 @@ impl Watcher {
     /// Checks that [`Watcher::new`] could use the TLS files of `scrape`.
     ///
     /// # Errors
-    /// If a TLS file cannot be read.
+    /// Returns an error if a TLS file cannot be read.
     pub fn check(scrape: &Scrape) -> Result<(), NoClient> {
         Client::new(scrape).map(drop)
     }

@@ -407,7 +407,7 @@ struct ErrorMembers {
 }
 
 impl ErrorMembers {
-    /// For a value that is not an object.
+    /// The result for an `error` whose value is not an object.
     const OF_ANY: ErrorMembers = ErrorMembers {
         failed: true,
         succeeded: false,

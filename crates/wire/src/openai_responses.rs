@@ -572,7 +572,7 @@ const AGENT_CALLS: &[&str] = &[
     "computer_call",
     "local_shell_call",
     "apply_patch_call",
-    // The provider runs it only if its output is also an item.
+    // The provider runs the shell only if the output of the shell call is also an item.
     SHELL_CALL,
 ];
 const SHELL_CALL: &str = "shell_call";

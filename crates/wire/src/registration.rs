@@ -86,7 +86,7 @@ pub enum BeyondText {
     Never,
     /// A response is entirely text or entirely something else.
     WholeAnswers,
-    /// A response may contain both.
+    /// A response may contain text and something else.
     Mixed,
 }
 

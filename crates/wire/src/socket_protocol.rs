@@ -14,7 +14,7 @@ pub enum SocketRequest<'a> {
     /// Requests a response, unless the server decides that the agent has not finished.
     PossibleResponse,
     /// Requests a response, but is longer than [`SMALL_BODY`](tokengauge_core::memory::SMALL_BODY).
-    /// It is not parsed, because that would delay forwarding.
+    /// The message is not parsed, because parsing would delay forwarding.
     Oversized,
 }
 

@@ -89,8 +89,8 @@ pub fn content_encoding(headers: &HeaderMap) -> Option<Box<str>> {
 /// Decodes a complete body to at most `limit` bytes.
 ///
 /// # Errors
-/// If an encoding is unknown, the bytes do not match it, the result is longer than `limit`, or
-/// `memory` is exhausted.
+/// Returns an error if an encoding is unknown, the bytes do not match it, the result is longer than
+/// `limit`, or `memory` is exhausted.
 pub fn decoded(
     encoding: &str,
     body: &[u8],
@@ -195,7 +195,8 @@ impl Modelless {
 /// or not a string, further models, and duplicates of the members `configured`.
 ///
 /// # Errors
-/// If some readers would not accept the body at all, or a member of `configured` is duplicated.
+/// Returns an error if some readers would not accept the body at all, or a member of `configured`
+/// is duplicated.
 pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, UnreadableBody> {
     let reading = Members {
         configured,

@@ -134,7 +134,7 @@ impl DemoIncident {
             format!("the calls that spent the budget: {admin}/calls?slo={OBJECTIVE}"),
             format!("in the terminal: tokengauge slo status --admin {address}"),
             format!(
-                "save it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
+                "save the incident: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
             ),
         ]
     }

@@ -151,7 +151,7 @@ fn why(page: &mut String, why: &Why) -> std::fmt::Result {
     let number = |value| number(Some(value));
     writeln!(
         page,
-        "Mean {}: {} → {}; {} by the mix of calls, {} within classes.\n",
+        "Mean {}: {} → {}; {} from a different mix of calls, {} within classes.\n",
         why.signal.as_str(),
         number(why.before),
         number(why.after),

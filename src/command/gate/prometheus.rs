@@ -31,11 +31,11 @@ pub(super) fn ask(
 fn verdict(samples: &[Sample]) -> (GateVerdict, &'static str) {
     let value = samples.first().map(|sample| sample.value.1.as_str());
     match value {
-        Some("1") => (GateVerdict::Pass, "every proxy says so"),
-        Some("-1") => (GateVerdict::Fail, "a proxy says so"),
+        Some("1") => (GateVerdict::Pass, "every proxy reports this verdict"),
+        Some("-1") => (GateVerdict::Fail, "a proxy reports this verdict"),
         Some(_) => (
             GateVerdict::Inconclusive,
-            "a proxy says so, and no proxy says that it fails",
+            "a proxy reports this verdict, and no proxy reports `fail`",
         ),
         None => (
             GateVerdict::Inconclusive,

@@ -168,12 +168,15 @@ fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 fn judged(report: &Report) -> Vec<String> {
-    let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
+    let names = ["TPS", "TTFT", "Cost per million output tokens"];
     let judged = report.judged();
     let all = names.iter().zip(&judged).map(|(name, judged)| {
         let without = judged.without.iter();
         let others = others(without.map(|(reason, calls)| (*reason, *calls)));
-        format!("{name} of {} of {} calls{others}.", judged.calls, judged.of)
+        format!(
+            "{name} covers {} of {} calls{others}.",
+            judged.calls, judged.of
+        )
     });
     all.collect()
 }

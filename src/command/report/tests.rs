@@ -96,7 +96,7 @@ fn a_report_says_how_many_calls_have_a_cost_and_a_speed_and_why_the_others_have_
     let says = "5 of 7 calls have a cost; the others: 1 no price, 1 unknown. \
                 5 of 7 calls have a speed; the others: 1 buffered, 1 unknown. \
                 3 stream events were unreadable and were skipped.";
-    let judged = "Cost per million output tokens is of 5 of 8 calls; the others: \
+    let judged = "Cost per million output tokens covers 5 of 8 calls; the others: \
                   1 no generation, 1 no price, 1 unknown.";
     for text in [text::table(&report, None), text::markdown(&report)] {
         assert!(text.contains(says) && text.contains(judged), "{text}");

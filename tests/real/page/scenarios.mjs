@@ -652,7 +652,7 @@ async function wrongAddress(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path });
   await state(page, "live");
   const said = await page.getByRole("alert").filter({ hasText: "The address" }).textContent();
-  for (const part of ["has 5 errors", "modle is not a parameter of this view", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
+  for (const part of ["has 5 errors", "`modle` is not a parameter of this view", "`since` must be a duration", "`to` needs `from`", "`outcome` must be one or more of complete", "`sort` must be one of name, calls"]) {
     assert.ok(said.includes(part), `${part} in ${said}`);
   }
   await until("what is right holds", async () => (await cells(page, "#models", 1)).join() === "gpt-5");

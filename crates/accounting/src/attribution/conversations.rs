@@ -20,7 +20,7 @@ pub struct Conversations {
 
 #[derive(Debug, Default)]
 struct ConversationIndex {
-    /// For the hash of all texts of a call, its session and the order in which it came.
+    /// The session of each call and the position of the call in `order`, by the hash of all texts of the call.
     sessions: HashMap<u64, (Arc<str>, u64)>,
     order: VecDeque<(u64, u64)>,
     calls: u64,

@@ -222,8 +222,8 @@ fn known_agents(headers: RequestHeaders<'_>, rules: &Rules) -> (Option<String>, 
     let others = ["helicone-session-path", "x-litellm-agent-id"];
     let other = others.iter().find_map(|name| value(headers, name));
     let other = other.or_else(|| open_webui(headers));
-    // Programs send both to one provider and only the user agent to others, so both must give one
-    // name.
+    // Programs send originator and user agent to one provider and only the user agent to others, so
+    // both headers must give the same name.
     let same = |program: &String| product.as_deref().map(without_version) == Some(program);
     let program = program.filter(|program| codex::is(headers.all()) || !same(program));
     (program.or(other).or(product), None)

@@ -296,7 +296,7 @@ impl BudgetState {
             let spent = self.spent(now);
             let most = charges.iter().map(|one| spent.of(&one.name));
             let most = most.fold(0.0, f64::max);
-            // Only shared budgets need this.
+            // Only shared budgets need `known`.
             let shared = charges.iter().filter(|_| self.shared.is_some());
             let known: Vec<_> = shared.map(|one| spent.tracked(&one.name)).collect();
             (most, known, spent.period)

@@ -69,7 +69,7 @@ impl Gpus {
     }
 }
 
-/// The share of one call. The call counts as in flight until this is dropped.
+/// The share of one call. The call counts as in flight until the share is dropped.
 #[derive(Debug)]
 pub struct GpuShare {
     gpus: Arc<Gpus>,

@@ -65,7 +65,7 @@ impl Tariff {
     /// The cost of a call with these tokens.
     ///
     /// # Errors
-    /// If the tier has no price, or the count of tokens with a price is unknown.
+    /// Returns an error if the tier has no price, or the count of tokens with a price is unknown.
     pub fn cost(&self, tokens: &Usage, tier: Tier) -> Result<f64, CostUnavailable> {
         let factor = match tier {
             Tier::Standard => 1.0,

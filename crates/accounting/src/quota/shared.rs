@@ -33,7 +33,7 @@ pub enum LimitReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Only reports that cannot wait for the next interval.
+    /// Only the reports that cannot wait for the next interval are due.
     Urgent,
     All,
     /// A report for everything that is held, because the process ends and gives it back.
@@ -195,7 +195,7 @@ impl SharedUsage {
         }
     }
 
-    /// Whether something about `name` must not be forgotten.
+    /// Whether `name` has a state that must not be forgotten.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.names.lock().contains_key(name)
     }

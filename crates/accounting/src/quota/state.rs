@@ -441,14 +441,14 @@ fn acquire_slot(
     true
 }
 
-/// The slots and charges that one call holds in one quota. Dropping it releases the slot.
+/// The slots and charges that one call holds in one quota. Dropping the lease releases the slots.
 #[derive(Debug)]
 pub(super) struct QuotaLease {
     usage: Arc<QuotaUsage>,
     name: Arc<str>,
-    /// Whether it holds a slot of this process's limit on concurrent calls.
+    /// Whether the call holds a slot of this process's limit on concurrent calls.
     slot: AtomicBool,
-    /// Whether it holds a slot of the shared limit on concurrent calls.
+    /// Whether the call holds a slot of the shared limit on concurrent calls.
     shared_slot: AtomicBool,
 }
 

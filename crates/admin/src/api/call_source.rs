@@ -186,8 +186,8 @@ impl CallSource {
         }
     }
 
-    /// The part of the requested time, up to `now`, for which the source has calls or the ledger's `sums`. `None` if it has
-    /// no part.
+    /// The part of the requested time, up to `now`, for which the source has calls or the ledger's `sums`. `None` if
+    /// there is no such part.
     pub(super) fn span(
         &self,
         filter: &Filter,

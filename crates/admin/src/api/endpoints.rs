@@ -160,7 +160,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             own_use::PATH,
             "own_use",
-            "The usage of the provider key in the request, by model and day, and its remaining limits. It needs `own_use` \
+            "The usage of the provider key in the request, by model and day, and its remaining limits. Works only with `own_use` \
              in [admin]. An unknown key has no usage.",
             own_use::own_use,
         )

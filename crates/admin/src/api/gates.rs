@@ -97,7 +97,7 @@ pub(super) async fn confirm_promotion(
     decide(found, GateVerdict::Pass)
 }
 
-/// Flagger's hook while it waits. Status 200 makes Flagger roll back.
+/// Flagger's hook while Flagger waits. Status 200 makes Flagger roll back.
 pub(super) async fn rollback(
     process: Arc<ProcessServices>,
     State(services): State<Services>,

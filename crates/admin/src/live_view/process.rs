@@ -19,7 +19,8 @@ use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::Sinks;
 use tokengauge_slo::{Objective, Slos as Objectives};
 
-/// The services that only a process has. An endpoint whose handler takes them does not exist in a fleet.
+/// The services that a proxy has and `tokengauge fleet` does not. An endpoint whose handler takes these services does not
+/// exist in a fleet.
 pub struct ProcessServices {
     pub meter: Arc<Meter>,
     pub slos: Arc<Objectives>,

@@ -11,7 +11,7 @@ const SECONDS = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 };
 /** The seconds of a duration such as `15m`. */
 export const inSeconds = (duration) => Number.parseInt(duration, 10) * SECONDS[duration.at(-1)];
 
-// Rules of parameters: null for a valid value, otherwise what it must be.
+// Rules of parameters: null for a valid value, otherwise what the value must be.
 const name = (value) => (value.length > 0 && value.length <= 200 ? null : "must have 1 to 200 characters");
 const duration = (value) => (DURATION.test(value) ? null : "must be a duration such as 90s, 15m, 6h or 7d");
 const instant = (value) => (INSTANT.test(value) && !Number.isNaN(Date.parse(value)) ? null : "must be an instant such as 2026-01-31T09:30:00Z");
@@ -77,17 +77,17 @@ function read() {
   for (const [key, value] of new URLSearchParams(location.search)) {
     const rule = Object.hasOwn(known(view), key) ? known(view)[key] : null;
     const wrong = !rule ? "is not a parameter of this view" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
-    if (wrong) problems.push(`${key} ${wrong}`);
+    if (wrong) problems.push(`\`${key}\` ${wrong}`);
     else params[key] = value;
   }
   const drop = (key, why) => {
-    problems.push(`${key} ${why}`);
+    problems.push(`\`${key}\` ${why}`);
     delete params[key];
   };
-  if (params.to && !params.from) drop("to", "needs a from");
-  if (params.from && params.since) drop("since", "and from exclude each other");
+  if (params.to && !params.from) drop("to", "needs `from`");
+  if (params.from && params.since) drop("since", "and `from` exclude each other");
   if (params.from && params.to && Date.parse(params.from) >= Date.parse(params.to)) {
-    drop("to", "must be after from");
+    drop("to", "must be later than `from`");
     delete params.from;
   }
   Object.assign(address, { view, id, params, problems });

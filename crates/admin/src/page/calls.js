@@ -27,7 +27,7 @@ const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: pl
 
 const COLUMNS = [
   { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
-  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither the request nor the response has it" },
+  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither the request nor the response names a model" },
   { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${c.stalls > 0 && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}` }, ending(c)) },
   { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },

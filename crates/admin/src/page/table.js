@@ -43,7 +43,7 @@ export class Table {
     const written = address.params[this.param];
     const id = written?.replace(/^-/, "");
     const known = this.columns.some((column) => column.id === id && column.sort);
-    if (written && !known) address.problems.push(`${this.param} must be one of ${this.columns.filter(({ sort }) => sort).map((column) => column.id).join(", ")}`);
+    if (written && !known) address.problems.push(`\`${this.param}\` must be one of ${this.columns.filter(({ sort }) => sort).map((column) => column.id).join(", ")}`);
     this.order = known ? { id, ascending: !written.startsWith("-") } : this.initial;
     this.showOrder();
     if (!this.remote) this.update(this.items);

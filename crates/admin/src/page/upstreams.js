@@ -8,7 +8,7 @@ import { count, frequency, percent, rate, seconds } from "./format.js";
 import { Table } from "./table.js";
 import { severity } from "./tiles.js";
 
-const unread = (u) => (u.engine ? (u.engine.up ? "the engine does not report it" : "the engine's metrics cannot be read") : "metrics_url of the upstream is not set");
+const unread = (u) => (u.engine ? (u.engine.up ? "the engine does not report this figure" : "the engine's metrics cannot be read") : "metrics_url of the upstream is not set");
 
 export class Upstreams {
   constructor(host) {

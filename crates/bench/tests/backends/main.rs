@@ -195,7 +195,7 @@ async fn a_search_does_not_end_at_a_load_with_too_few_calls() {
     );
     let text = tokengauge_bench::text::table(&results);
     assert!(
-        text.contains("concurrency 1: ttft_p90<=1000ms is not shown to be kept: "),
+        text.contains("concurrency 1: ttft_p90<=1000ms is not shown to be met: "),
         "{text}"
     );
 }

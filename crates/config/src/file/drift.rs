@@ -12,8 +12,8 @@ const SHORTEST: Duration = Duration::from_secs(3_600);
 
 const POSITIVE: &str = "a number above 0";
 
-/// Compares recent calls with the calls of earlier weeks, by model, route and workload ([drift](drift.md)). It needs a
-/// ledger.
+/// Compares recent calls with the calls of earlier weeks, by model, route and workload ([drift](drift.md)). Drift needs
+/// a ledger.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Drift {
@@ -23,15 +23,15 @@ pub(crate) struct Drift {
     /// The calls that are compared. The default is all calls.
     #[serde(default)]
     pub(crate) select: DriftSelect,
-    /// The length of the earlier time that recent calls are compared with, in whole hours. It ends where `current`
-    /// begins.
+    /// The length of the earlier time that recent calls are compared with, in whole hours. This time ends where
+    /// `current` begins.
     #[schemars(extend(
         "default" = Span(Settings::REFERENCE),
         "x-minimum" = Span(SHORTEST),
         "x-maximum" = Span(LONGEST),
     ))]
     pub(crate) reference: Option<Spanned<Span>>,
-    /// The length of the recent time that is compared, in whole hours. It ends now.
+    /// The length of the recent time that is compared, in whole hours. This time ends now.
     #[schemars(extend(
         "default" = Span(Settings::CURRENT),
         "x-minimum" = Span(SHORTEST),

@@ -16,15 +16,15 @@ const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
 pub(crate) const SMALLEST_MIN_UNITS: u64 = 10;
 
 /// An experiment on live traffic ([experiments](experiments.md)). With two or more `arms`, the calls of a route are
-/// split among the arms, and each arm is compared with the first. Without `arms`, agents name their variants, and the
-/// entry says how variants are compared.
+/// split among the arms, and each arm is compared with the first arm. Without `arms`, agents name their variants, and
+/// the entry says how variants are compared.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
     /// The name of the experiment in call records and commands.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The name of the route whose calls are split. It needs `arms`.
+    /// The name of the route whose calls are split. Works only with `arms`.
     pub(crate) route: Option<Spanned<String>>,
     /// The arms that calls are split among. The first arm is the baseline.
     #[schemars(extend("maxItems" = MAX_ARMS))]
@@ -76,7 +76,7 @@ pub(crate) struct Arm {
     /// The `name` of the upstream that receives the calls of the arm.
     pub(crate) upstream: Spanned<String>,
     /// The arm's share of sessions, agents or users, relative to the weights of the other arms. Weights of 9 and 1
-    /// split them nine to one.
+    /// split the units nine to one.
     #[schemars(extend("default" = 1))]
     pub(crate) weight: Option<Spanned<f64>>,
 }

@@ -13,8 +13,8 @@ use tokengauge_gate::{Gate as Settings, Margins as Settled};
 const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
-/// Decides whether a rollout may continue ([gate](gate.md)). It compares the calls of a candidate with the calls of a
-/// baseline that runs at the same time.
+/// Decides whether a rollout may continue ([gate](gate.md)). A gate compares the calls of a candidate with the calls of
+/// a baseline that runs at the same time.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Gate {
@@ -56,8 +56,7 @@ pub(crate) struct Gate {
     /// although all checks hold.
     #[schemars(extend("default" = DEFAULT_ALPHA, "exclusiveMinimum" = 0, "maximum" = HIGHEST_ALPHA))]
     pub(crate) alpha: Option<f64>,
-    /// How many sessions each side needs for a verdict. If `unit` is `agent` or `user`, it is the number of agents or
-    /// users.
+    /// How many sessions (or agents or users, as `unit` says) each side needs for a verdict.
     #[schemars(extend("default" = Settings::MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_sessions: Option<u64>,
     /// How long after its last call a session, agent or user counts as complete and is included in the result.
@@ -84,14 +83,14 @@ pub(crate) struct GateSelect {
     pub(crate) route: Option<Spanned<String>>,
     /// Only calls to the upstream with this name are compared.
     pub(crate) upstream: Option<Spanned<String>>,
-    /// Only calls of the model with this full name are compared. It is the model that answered, or otherwise the
-    /// requested model.
+    /// Only calls of the model with this full name are compared: the model that answered, or otherwise the requested
+    /// model.
     pub(crate) model: Option<String>,
     /// Only calls of the workload with this name are compared.
     pub(crate) workload: Option<Spanned<String>>,
     /// Only calls of the experiment with this name are compared.
     pub(crate) experiment: Option<String>,
-    /// Only calls of this variant are compared. It needs `experiment`.
+    /// Only calls of this variant are compared. Works only with `experiment`.
     pub(crate) variant: Option<String>,
 }
 

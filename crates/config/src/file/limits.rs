@@ -16,15 +16,15 @@ pub(crate) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
 /// For a million tokens or a GPU hour, in US dollars.
 pub(crate) const HIGHEST_PRICE: f64 = 1e6;
 
-/// A price in US dollars per million tokens ([cost](cost.md)). It overrides the list prices in the binary. The first
-/// price that matches a call is used.
+/// A price in US dollars per million tokens ([cost](cost.md)). A `[[price]]` overrides the list prices in the binary.
+/// The first price that matches a call is used.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Price {
     /// A pattern for the model that answered, such as `gpt-4.1*`. `*` matches any characters. If the answer names no
     /// model, the requested model is used.
     pub(crate) model: Spanned<String>,
-    /// The name of the upstream that the price is for. Without it, the price is for every upstream.
+    /// The name of the upstream that the price is for. Without a name, the price is for every upstream.
     pub(crate) upstream: Option<Spanned<String>>,
     /// Restricts the price to calls with more input tokens than this, such as `200000`.
     pub(crate) above: Option<u64>,
@@ -47,8 +47,8 @@ pub(crate) struct Price {
     /// The price of a million reasoning tokens. The default is `output`.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
     pub(crate) reasoning: Option<f64>,
-    /// A factor on the price of calls in the service tiers `flex` and `batch`, such as `0.5`. Without it, these calls
-    /// have no cost.
+    /// A factor on the price of calls in the service tiers `flex` and `batch`, such as `0.5`. Without a factor, these
+    /// calls have no cost.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = "a number from 0 up"))]
     pub(crate) batch: Option<f64>,
 }
@@ -102,9 +102,9 @@ pub(crate) struct Budget {
     pub(crate) on_unreadable: Option<Spanned<OnUnreadable>>,
 }
 
-/// Limits requests, tokens or concurrent calls. It needs `requests_per_minute`, `tokens_per_minute` or `concurrent`. A
-/// refused call gets status 429 with `retry-after`. Input and output tokens are charged while they stream; a caller
-/// that used too many is refused until the debt is paid off.
+/// Limits requests, tokens or concurrent calls. A quota needs `requests_per_minute`, `tokens_per_minute` or
+/// `concurrent`. A refused call gets status 429 with `retry-after`. Input and output tokens are charged while they
+/// stream; a caller that used too many is refused until the debt is paid off.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quota {
@@ -119,7 +119,7 @@ pub(crate) struct Quota {
     /// The calls that the quota applies to. The default is all calls.
     #[serde(default)]
     pub(crate) select: Select,
-    /// How many requests are admitted per minute. All of them may come at once.
+    /// How many requests are admitted per minute. All requests of a minute may come at once.
     #[schemars(extend("minimum" = 1, "x-reason" = REFUSE_ALL))]
     pub(crate) requests_per_minute: Option<u32>,
     /// How many input and output tokens may be used per minute.
@@ -131,7 +131,7 @@ pub(crate) struct Quota {
     /// page, which sheds load.
     pub(crate) while_burning: Option<Spanned<String>>,
     /// Whether the quota applies only to calls of runaway sessions, which `[runaway]` defines. Together with
-    /// `concurrent = 0`, it stops these sessions.
+    /// `concurrent = 0`, the quota stops these sessions.
     #[serde(default)]
     pub(crate) while_runaway: bool,
     /// `enforce` refuses calls, and `shadow` only counts the calls that it would have refused.

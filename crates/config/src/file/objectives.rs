@@ -20,12 +20,12 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Alerts divide the window into several shorter ones.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
 
-/// A service level objective ([objectives](slo.md)). It needs exactly one indicator, from `availability` to
+/// A service level objective ([objectives](slo.md)). An objective needs exactly one indicator, from `availability` to
 /// `throughput`, or a `preset` of several indicators.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Slo {
-    /// The name of the objective in alerts and metric labels. It is required without a `preset`.
+    /// The name of the objective in alerts and metric labels. Required without a `preset`.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
     /// A set of indicators: `chat`, `voice` or `analysis`. For example, `chat` requires the first token within 500 ms
@@ -73,7 +73,7 @@ pub(crate) struct Slo {
     /// A call is good if it costs at most this many US dollars, such as `0.05`.
     #[schemars(extend("x-also" = ["cost", "price"]))]
     pub(crate) cost_usd: Option<Dearest>,
-    /// The output tokens per second of all calls to an upstream, minute by minute. It needs `select.upstream`.
+    /// The output tokens per second of all calls to an upstream, minute by minute. Works only with `select.upstream`.
     pub(crate) throughput: Option<Spanned<Throughput>>,
     /// The calls that the objective applies to. The default is all calls.
     #[serde(default)]
@@ -90,7 +90,7 @@ pub(crate) struct Slo {
     pub(crate) warm_up: Option<bool>,
     /// Counts slices of time of this length as events instead of calls: whole minutes, at most a day, such as `5m`.
     pub(crate) slice: Option<Spanned<Span>>,
-    /// The share of calls in a slice that must be good for the slice to be good. It needs `slice`.
+    /// The share of calls in a slice that must be good for the slice to be good. Works only with `slice`.
     #[schemars(extend(
         "default" = DEFAULT_SLICE_TARGET,
         "exclusiveMinimum" = 0,
@@ -195,10 +195,10 @@ pub(crate) struct Notify {
     /// The URL of the receiver, such as `http://alertmanager:9093`. PagerDuty has a default. All other kinds need `url`
     /// or `url_file`.
     pub(crate) url: Option<Spanned<String>>,
-    /// The path of a file with the URL of the receiver. Use it instead of `url` for URLs that are secret, such as those
-    /// from Slack.
+    /// The path of a file with the URL of the receiver. Use a file instead of `url` if the URL is secret, as URLs from
+    /// Slack are.
     pub(crate) url_file: Option<Spanned<PathBuf>>,
-    /// The path of a file with the integration key of PagerDuty. It is required for `kind = "pagerduty"`.
+    /// The path of a file with the integration key of PagerDuty. Required for `kind = "pagerduty"`.
     pub(crate) routing_key_file: Option<Spanned<PathBuf>>,
     /// Sends only alerts of this severity. By default, the receiver gets both pages and tickets.
     #[schemars(with = "Option<EnumNames<Severity>>")]

@@ -49,8 +49,8 @@ pub(crate) struct ServerTls {
     pub(crate) certificate: PathBuf,
     /// The path of a PEM file with the private key of `certificate`.
     pub(crate) key: PathBuf,
-    /// The path of a PEM file with CA certificates. If it is set, each client must present a certificate that one of
-    /// these CAs signed.
+    /// The path of a PEM file with CA certificates. If this key is set, each client must present a certificate that one
+    /// of these CAs signed.
     pub(crate) client_ca: Option<PathBuf>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Admin {
     /// The address that the admin server listens on.
     #[schemars(with = "Option<Address>", extend("default" = DEFAULT_ADMIN.to_string()))]
     pub(crate) listen: Option<Written>,
-    /// A second address that serves only `/metrics`, `/livez` and `/readyz`. With it, `listen` can stay on loopback
-    /// while Prometheus and the kubelet connect from elsewhere.
+    /// A second address that serves only `/metrics`, `/livez` and `/readyz`. `listen` can then stay on loopback while
+    /// Prometheus and the kubelet connect from elsewhere.
     #[schemars(with = "Option<Address>")]
     pub(crate) metrics_listen: Option<Spanned<Written>>,
     /// Whether `/metrics` on `metrics_listen` requires the admin token.
@@ -217,27 +217,27 @@ pub(crate) struct Attribution {
     #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(crate) user_paths: Vec<Spanned<String>>,
     /// The team that pays for calls for which `[[payer]]` and headers name no team and no cost center
-    /// ([showback](showback.md)). The environment variable `TOKENGAUGE_TEAM` overrides it.
+    /// ([showback](showback.md)). The environment variable `TOKENGAUGE_TEAM` overrides this key.
     #[schemars(with = "Option<Label>")]
     pub(crate) team: Option<Spanned<String>>,
     /// The cost center of calls for which `[[payer]]` and headers name no team and no cost center. The environment
-    /// variable `TOKENGAUGE_COST_CENTER` overrides it.
+    /// variable `TOKENGAUGE_COST_CENTER` overrides this key.
     #[schemars(with = "Option<Label>")]
     pub(crate) cost_center: Option<Spanned<String>>,
     /// The tenant of calls for which `[[payer]]` and headers name no tenant. The environment variable
-    /// `TOKENGAUGE_TENANT` overrides it.
+    /// `TOKENGAUGE_TENANT` overrides this key.
     #[schemars(with = "Option<Label>")]
     pub(crate) tenant: Option<Spanned<String>>,
-    /// Request headers that contain the team's name, such as `x-team`. Any client can send them, so let a trusted
-    /// gateway in front of the proxy set them.
+    /// Request headers that contain the team's name, such as `x-team`. Any client can send these headers, so let a
+    /// trusted gateway in front of the proxy set them.
     #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(crate) team_headers: Vec<Spanned<String>>,
     /// Request headers that contain the cost center, such as `x-cost-center`. Let a trusted gateway in front of the
-    /// proxy set them.
+    /// proxy set these headers.
     #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(crate) cost_center_headers: Vec<Spanned<String>>,
     /// Request headers that contain the tenant's name, such as `x-tenant-id`. Let a trusted gateway in front of the
-    /// proxy set them.
+    /// proxy set these headers.
     #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(crate) tenant_headers: Vec<Spanned<String>>,
     /// Whether records contain `key_hash`, a digest of the provider key that the call carries. `own_use = true` in
@@ -254,7 +254,7 @@ pub(crate) struct Agent {
     /// The name of the agent in call records and reports.
     #[schemars(with = "Label")]
     pub(crate) name: Spanned<String>,
-    /// The port that the agent connects to. It must be a port of `listen`.
+    /// The port that the agent connects to, which must be a port of `listen`.
     pub(crate) port: Option<Spanned<u16>>,
     /// A prefix of the request path as the agent sends it, in whole segments, such as `/billing`.
     pub(crate) path: Option<Spanned<String>>,
@@ -283,7 +283,7 @@ pub(crate) struct Payer {
     pub(crate) keys: Vec<Spanned<String>>,
     /// A prefix of the request path as the agent sends it, in whole segments, such as `/search`.
     pub(crate) path: Option<Spanned<String>>,
-    /// The port that the agent connects to. It must be a port of `listen`.
+    /// The port that the agent connects to, which must be a port of `listen`.
     pub(crate) port: Option<Spanned<u16>>,
     /// The name of the route that the call takes.
     pub(crate) route: Option<Spanned<String>>,
@@ -293,8 +293,8 @@ pub(crate) const MAX_PAYER_TABLES: usize = MAX_PAYERS;
 
 pub(crate) const MAX_AGENTS: usize = MAX_AGENT_NAMES;
 
-/// The ledger keeps finished calls and their sessions in an SQLite file ([ledger](ledger.md)). It is enabled if `path`
-/// or `state_dir` is set.
+/// The ledger keeps finished calls and their sessions in an SQLite file ([ledger](ledger.md)). The ledger is enabled if
+/// `path` or `state_dir` is set.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ledger {
@@ -309,7 +309,7 @@ pub(crate) struct Ledger {
         "x-reason" = ", or nothing would be left to look at",
     ))]
     pub(crate) retention_age: Option<Span>,
-    /// The largest size of the ledger file. The oldest calls are deleted to stay below it.
+    /// The largest size of the ledger file. The oldest calls are deleted to stay below this size.
     #[schemars(extend(
         "default" = Size(DEFAULT_BYTES as usize),
         "minimum" = MIN_BYTES,

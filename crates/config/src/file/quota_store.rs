@@ -17,7 +17,7 @@ const MAX_LEASE: Duration = Duration::from_secs(60);
 const MIN_LEASE: Duration = Duration::from_millis(100);
 
 /// A Valkey or Redis server through which several processes share quotas, budgets and the sending of alerts
-/// ([quotas](quotas.md)). Without it, each process counts only its own calls.
+/// ([quotas](quotas.md)). Without such a server, each process counts only its own calls.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuotaStore {
@@ -33,14 +33,14 @@ pub(crate) struct QuotaStore {
     #[schemars(extend("default" = DEFAULT_PREFIX))]
     pub(crate) prefix: Option<Spanned<String>>,
     /// Each process reserves the part of a limit that becomes available in this time. Each process may exceed the limit
-    /// by one such lease. It contacts the server four times per lease.
+    /// by one such lease. A process contacts the server four times per lease.
     #[schemars(extend(
         "default" = Span(DEFAULT_LEASE),
         "x-minimum" = Span(MIN_LEASE),
         "x-maximum" = Span(MAX_LEASE),
     ))]
     pub(crate) lease: Option<Span>,
-    /// The number of processes that share the limits. `on_error = "local"` divides each limit by it.
+    /// The number of processes that share the limits. `on_error = "local"` divides each limit by this number.
     #[schemars(extend("default" = 1, "minimum" = 1))]
     pub(crate) replicas: Option<u32>,
     /// What happens while the server does not answer. `local` divides each limit by `replicas`, `open` admits all

@@ -11,7 +11,7 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// Ceilings above which a session counts as a runaway session ([sessions](sessions.md#runaway-sessions)): it spends too
 /// fast, or one of its agents repeats a tool call. Runaway sessions are shown, counted and reported to `[[notify]]`.
-/// Only a `[[quota]]` with `while_runaway` stops them. A ceiling of 0 is off.
+/// Only a `[[quota]]` with `while_runaway` stops these sessions. A ceiling of 0 is off.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Runaway {

@@ -17,7 +17,7 @@ const MAX_BATCH: usize = 100_000;
 const MAX_QUEUE: usize = 1_000_000;
 
 /// A warehouse that receives every finished call ([sinks](sinks.md)): a table in ClickHouse, or Parquet files in an S3
-/// bucket. Calls are read from the ledger, so they survive days without the warehouse. Without a ledger, they wait in
+/// bucket. Calls are read from the ledger, so they survive days without the warehouse. Without a ledger, calls wait in
 /// memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +32,7 @@ pub(crate) struct Sink {
     /// The URL of ClickHouse's HTTP interface, such as `http://clickhouse:8123`, or of the S3 endpoint. The default for
     /// S3 is AWS.
     pub(crate) url: Option<Spanned<String>>,
-    /// The name of the ClickHouse database. It must exist.
+    /// The name of the ClickHouse database, which must exist.
     #[schemars(extend("default" = DEFAULT_DATABASE))]
     pub(crate) database: Option<Spanned<String>>,
     /// The name of the ClickHouse table. `tokengauge export sink ddl` prints the statements that create the table.
@@ -42,7 +42,7 @@ pub(crate) struct Sink {
     pub(crate) user: Option<Spanned<String>>,
     /// The path of a file with the ClickHouse password. The default is the environment variable `CLICKHOUSE_PASSWORD`.
     pub(crate) password_file: Option<Spanned<PathBuf>>,
-    /// The name of the S3 bucket. It is required for `kind = "s3"`.
+    /// The name of the S3 bucket. Required for `kind = "s3"`.
     pub(crate) bucket: Option<Spanned<String>>,
     /// The prefix of object names in the S3 bucket, such as `calls`. There is no prefix by default.
     pub(crate) prefix: Option<Spanned<String>>,
@@ -51,7 +51,7 @@ pub(crate) struct Sink {
     /// The path of a file with the S3 access key id. The default is AWS's variables, a web identity, EKS Pod Identity
     /// or the role of the machine.
     pub(crate) access_key_id_file: Option<Spanned<PathBuf>>,
-    /// The path of a file with the secret of the S3 access key. It is required with `access_key_id_file`.
+    /// The path of a file with the secret of the S3 access key. Required with `access_key_id_file`.
     pub(crate) secret_access_key_file: Option<Spanned<PathBuf>>,
     /// TLS for connections to the warehouse.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub(crate) struct Sink {
     #[schemars(extend("default" = Span(SINK_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) timeout: Option<Span>,
     /// The largest number of calls that wait in memory, with about 2 KB each. Calls wait in memory if there is no
-    /// ledger, or if it cannot be written.
+    /// ledger, or if the ledger cannot be written.
     #[schemars(extend("default" = DEFAULT_QUEUE, "minimum" = 1, "maximum" = MAX_QUEUE))]
     pub(crate) queue: Option<usize>,
 }

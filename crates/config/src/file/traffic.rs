@@ -36,8 +36,8 @@ pub(crate) struct Upstream {
     /// The URLs of several endpoints. Each request goes to the endpoint with the fewest requests in flight.
     #[schemars(extend("minItems" = 1))]
     pub(crate) urls: Option<Spanned<Vec<Url>>>,
-    /// The HTTP version of connections to the upstream. `auto` negotiates it by ALPN over TLS, and uses HTTP/1.1
-    /// without TLS.
+    /// The HTTP version of connections to the upstream. `auto` negotiates the version by ALPN over TLS, and uses
+    /// HTTP/1.1 without TLS.
     #[serde(default)]
     #[schemars(with = "EnumNames<Protocol>", extend("default" = "auto"))]
     pub(crate) protocol: Protocol,
@@ -50,8 +50,8 @@ pub(crate) struct Upstream {
     /// How many idle connections are kept open to each endpoint.
     #[schemars(extend("default" = DEFAULT_MAX_IDLE))]
     pub(crate) max_idle: Option<usize>,
-    /// How long an idle connection to an endpoint is kept open. Keep it below the idle timeout of the upstream's
-    /// server.
+    /// How long an idle connection to an endpoint is kept open. Set a shorter time than the idle timeout of the
+    /// upstream's server.
     #[schemars(extend("default" = Span(DEFAULT_IDLE_FOR)))]
     pub(crate) idle_for: Option<Span>,
     /// How long an endpoint gets no requests after a connection to it failed.
@@ -78,7 +78,7 @@ pub(crate) struct Upstream {
         "x-must" = "a number of US dollars above 0",
     ))]
     pub(crate) gpu_usd_per_hour: Option<f64>,
-    /// How many GPUs the upstream has. It needs `gpu_usd_per_hour`.
+    /// How many GPUs the upstream has. Works only with `gpu_usd_per_hour`.
     #[schemars(extend("default" = 1, "minimum" = 1))]
     pub(crate) gpus: Option<Spanned<u32>>,
     /// Facts about the engine and its hardware, which are stored with each call. `report --by upstream-facts` groups by
@@ -124,7 +124,7 @@ struct Facts {
 pub(crate) struct ClientTls {
     /// The path of a PEM file with trusted root certificates, which replace the roots of the system.
     pub(crate) ca: Option<PathBuf>,
-    /// The path of a PEM file with the client certificate of the proxy. It needs `key`.
+    /// The path of a PEM file with the client certificate of the proxy. Works only with `key`.
     pub(crate) certificate: Option<Spanned<PathBuf>>,
     /// The path of a PEM file with the private key of the client certificate.
     pub(crate) key: Option<Spanned<PathBuf>>,
@@ -162,10 +162,11 @@ pub(crate) struct Route {
     /// The name of the route in call records and metric labels. The default is the name of the upstream.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,
-    /// A prefix of the request path in whole segments, such as `/openai`. Without it, the route matches every path.
+    /// A prefix of the request path in whole segments, such as `/openai`. Without a prefix, the route matches every
+    /// path.
     #[schemars(extend("pattern" = "^/[^?#]*$"))]
     pub(crate) path: Option<Spanned<String>>,
-    /// The host of the request without a port, such as `llm.example`. Without it, the route matches every host.
+    /// The host of the request without a port, such as `llm.example`. Without a host, the route matches every host.
     pub(crate) host: Option<Spanned<String>>,
     /// Headers that the request must have with exactly these values, such as `{ x-team = "search" }`.
     #[serde(default)]

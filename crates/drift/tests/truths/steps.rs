@@ -74,7 +74,7 @@ fn a_backend_that_became_slower_is_not_put_down_to_prompts() {
     assert!(
         series
             .sentence
-            .contains("TTFT changed at equal prompt length"),
+            .contains("TTFT changed for calls with the same prompt length"),
         "{}",
         series.sentence
     );
@@ -101,7 +101,7 @@ fn load_and_speed_at_equal_load_are_kept_apart() {
     assert!(
         series
             .sentence
-            .contains("at equal concurrency, TPS is unchanged"),
+            .contains("for calls with the same concurrency, TPS is unchanged"),
         "{}",
         series.sentence
     );
@@ -118,7 +118,7 @@ fn prompts_that_grew_within_one_class_leave_the_reason_open() {
     let series = seen(&hours, CHANGE + 5, &Settings::new("all"));
     assert!(drifted(&series).contains(&SignalName::Ttft));
     let sentence = &series.sentence;
-    let open = sentence.contains("so TTFT at equal length is not known");
+    let open = sentence.contains("not known whether TTFT changed for calls with");
     assert!(open, "{sentence}");
 }
 

@@ -89,7 +89,7 @@ impl ChunkedDecoder {
     ///
     /// # Errors
     ///
-    /// If the coding is invalid. Nothing after the error can be decoded.
+    /// Returns an error if the coding is invalid. Nothing after the error can be decoded.
     pub fn read(&mut self, raw: &[u8]) -> Result<DecodedChunks, ResponseBodyError> {
         let (read, error) = self.read_partial(raw);
         error.map_or(Ok(read), Err)

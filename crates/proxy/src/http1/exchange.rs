@@ -86,7 +86,7 @@ impl<'a> Http1Exchange<'a> {
     ///
     /// # Errors
     ///
-    /// If no response head can arrive anymore.
+    /// Returns an error if no response head can arrive anymore.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
         if let Some(agent) = self.agent {
             // Interim responses may be unsent. The connection's task handles write errors.

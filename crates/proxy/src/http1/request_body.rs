@@ -51,7 +51,7 @@ impl RequestDecoder {
     ///
     /// # Errors
     ///
-    /// If the chunked coding is invalid. Nothing after the error can be decoded.
+    /// Returns an error if the chunked coding is invalid. Nothing after the error can be decoded.
     pub fn next_frame(
         &mut self,
         arrived: &mut Bytes,

@@ -86,7 +86,7 @@ impl WriteBuffer {
             self.advance(written);
         }
         if self.unflushed {
-            // TLS writes when it is flushed.
+            // A TLS stream writes when it is flushed.
             ready!(Pin::new(io).poll_flush(cx))?;
             self.unflushed = false;
         }

@@ -37,9 +37,9 @@ pub struct ListenerUpdate {
 }
 
 enum ListenerAction {
-    /// Already listening with the same TLS settings.
+    /// The proxy already listens at the address, with the same TLS settings.
     Keep(settings::Listener),
-    /// Already listening with other TLS settings.
+    /// The proxy already listens at the address, with other TLS settings.
     ReplaceTls(settings::Listener, Option<Arc<Acceptor>>),
     Open(BoundListener),
 }
@@ -85,7 +85,7 @@ impl ActiveListeners {
     ///
     /// # Errors
     ///
-    /// If an address cannot be bound or TLS files cannot be used.
+    /// Returns an error if an address cannot be bound or TLS files cannot be used.
     pub fn prepare(
         &self,
         listeners: &[settings::Listener],

@@ -149,7 +149,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// If the name does not resolve in time.
+    /// Returns an error if the name does not resolve in time.
     pub async fn resolve(&self, within: Duration) -> Result<(), Failure> {
         let at = now();
         let since = at.checked_sub(MAX_AGE_TO_CONNECT).unwrap_or(at);
@@ -160,7 +160,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// If the name does not resolve in time.
+    /// Returns an error if the name does not resolve in time.
     pub async fn resolved_since(&self, since: Instant, within: Duration) -> Result<(), Failure> {
         let is_new = || {
             self.resolved

@@ -35,7 +35,7 @@ pub(crate) struct LeaseSearch<'a> {
 pub(crate) enum NotLeased {
     /// The name no longer resolves to the endpoint.
     EndpointGone,
-    /// The endpoint failed. Another one may be tried.
+    /// The endpoint failed. Another endpoint may be tried.
     Failed(Failure),
     /// The upstream has no free connection, whatever the endpoint.
     Overloaded(Failure),
@@ -175,7 +175,7 @@ impl<'a> LeaseSearch<'a> {
             if let Some(connection) = endpoint.share(sharing) {
                 return Ok((Capacity::Reused(connection), None));
             }
-            // The first connection has shown that the endpoint does not multiplex.
+            // Releases the lock if the first connection has shown that the endpoint does not multiplex.
             connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
         if let Some(open) = upstream.try_capacity() {

@@ -21,7 +21,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// If it takes longer than `within`, or a handshake fails.
+    /// Returns an error if opening takes longer than `within`, or a handshake fails.
     pub(super) async fn open(
         &self,
         endpoint: &Arc<Endpoint>,

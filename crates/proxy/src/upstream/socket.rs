@@ -37,7 +37,8 @@ impl CountedTcp {
     ///
     /// # Errors
     ///
-    /// If the process has no free descriptor. The previous runtime then still waits for the socket.
+    /// Returns an error if the process has no free descriptor. The previous runtime then still
+    /// waits for the socket.
     pub fn move_to_current_runtime(&mut self) -> io::Result<()> {
         let current = Handle::current().id();
         if self.runtime != current {

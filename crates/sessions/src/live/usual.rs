@@ -28,7 +28,7 @@ impl SessionKind {
 /// The medians of the kinds with enough sessions.
 #[derive(Debug, Default)]
 pub(super) struct Usual {
-    /// The end of their validity.
+    /// The time until which the medians are valid.
     until: Option<Instant>,
     medians: HashMap<SessionKind, Rates>,
 }

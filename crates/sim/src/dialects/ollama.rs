@@ -14,7 +14,7 @@ use tokengauge_core::time::rfc3339_nanos;
 
 pub struct Ollama {
     planned: Arc<PlannedResponse>,
-    /// Whether this is `generate`. Otherwise it is `chat`.
+    /// Whether the endpoint is `generate`. Otherwise it is `chat`.
     generate: bool,
     begun: Instant,
     first: Option<Duration>,

@@ -22,7 +22,7 @@ impl DeliveryState {
     /// Loads the state from `folder`. The state is empty if it cannot be read.
     ///
     /// # Errors
-    /// If the folder cannot be written to.
+    /// Returns an error if the folder cannot be written to.
     pub fn open(folder: &Path) -> io::Result<DeliveryState> {
         let file = StateFile::open(folder, FILE)?;
         let all = file.read().ok().flatten().unwrap_or_default();
@@ -32,7 +32,7 @@ impl DeliveryState {
     /// Checks that [`DeliveryState::open`] would succeed, without leaving files.
     ///
     /// # Errors
-    /// If the folder cannot be written to.
+    /// Returns an error if the folder cannot be written to.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, FILE)
     }
@@ -45,7 +45,7 @@ impl DeliveryState {
     /// Saves the outbox of `receiver`, unless another process holds the lock. Blocks on the disk.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn keep(&self, receiver: &str, outbox: Outbox) -> io::Result<()> {
         let mut state = self.0.lock();
         let Outboxes { file, all } = &mut *state;

@@ -18,7 +18,7 @@ pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 /// for each if the receiver does not support groups. `url` is the configured URL.
 ///
 /// # Errors
-/// If `url` is invalid.
+/// Returns an error if `url` is invalid.
 pub fn messages(
     kind: ReceiverKind,
     url: &str,

@@ -1,7 +1,7 @@
 //! Measures how often the intervals of reports contain the truth, over many simulated reports.
 //!
 //! Each row shows a figure, the simulated traffic, the number of runs, the share of intervals that miss the truth (which
-//! should be 5 %) and the 95 % interval of that share. To print the table of docs/reports.md, run
+//! should be 5 %) and the 95 % interval of that share. docs/reports.md states the largest share. To print the table, run
 //! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-stats --lib clustered::calibration -- --nocapture`.
 
 use super::*;

@@ -12,7 +12,7 @@ pub const MIN_POINTS: usize = 10;
 /// The slope of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
-    /// The mean of the series, in its unit. Changes are relative to it.
+    /// The mean of the series, in its unit. Changes are relative to this mean.
     pub level: f64,
     /// The least-squares slope, in the unit of the series per observation.
     pub per_step: f64,
@@ -35,12 +35,12 @@ impl Slope {
 ///
 /// Dependent neighbours reduce the effective number of points. If the correlation r of neighbouring residuals is above
 /// 0, n points count as [`effective`] = n (1 − r) / (1 + r) independent points for the standard error and Student's t.
-/// It assumes a straight line plus noise that is roughly an autoregression of order 1. With r = 0.7 and 300 points, 95
-/// % intervals contain the truth in 94 % of runs. r does not reveal slow movements under much independent noise;
-/// averages over several seconds show them better than single seconds.
+/// The interval assumes a straight line plus noise that is roughly an autoregression of order 1. With r = 0.7 and 300
+/// points, 95 % intervals contain the truth in 94 % of runs. r does not reveal slow movements under much independent
+/// noise; averages over several seconds show them better than single seconds.
 ///
-/// Source: Santer et al., "Statistical significance of trends and trend differences in layer-average atmospheric temperature
-/// time series", Journal of Geophysical Research 105 (2000), the method "AdjSE + AdjDF".
+/// Source: Santer et al., "Statistical significance of trends and trend differences in layer-average atmospheric
+/// temperature time series", Journal of Geophysical Research 105 (2000), the method "AdjSE + AdjDF".
 ///
 /// # Errors
 ///

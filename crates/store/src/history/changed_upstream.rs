@@ -1,5 +1,5 @@
-//! Finds when an upstream became faster or slower by itself. A capacity curve across such a change
-//! would mix two upstreams and show a knee where there is none.
+//! Finds when an upstream became faster or slower for a reason other than its load. A capacity curve
+//! across such a change would mix two speeds and show a knee where there is none.
 
 use crate::query::CapacitySums;
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
 }
 
 /// The capacity of `upstream` in the time of these buckets, or since the upstream last became
-/// faster or slower by itself.
+/// faster or slower for a reason other than its load.
 pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) -> CapacityRow {
     let changed = changed_at(buckets);
     let mut all: BTreeMap<u32, CapacitySums> = BTreeMap::new();

@@ -82,7 +82,7 @@ impl LedgerDatabase {
     /// Opens the file, or creates it if it is missing.
     ///
     /// # Errors
-    /// If the file cannot be written to, is in use by another process, or has a newer version.
+    /// Returns an error if the file cannot be written to, is in use by another process, or has a newer version.
     pub fn open(path: &Path) -> Result<LedgerDatabase, WriteError> {
         LedgerDatabase::open_file(path, false)
     }
@@ -123,7 +123,7 @@ impl LedgerDatabase {
     /// [backlog](super::backlog::Backlog::is_high) is high.
     ///
     /// # Errors
-    /// If SQLite refuses the progress handler.
+    /// Returns an error if SQLite refuses the progress handler.
     pub(super) fn pause_for_traffic(&mut self, shared: &Arc<Shared>) -> Result<(), WriteError> {
         let (mut pauses, shared) = (Pauses::default(), Arc::clone(shared));
         let between = move || {
@@ -144,7 +144,7 @@ impl LedgerDatabase {
     /// Whether a call is in the file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn has(&self, call: &LedgerCall<'_>) -> Result<bool, WriteError> {
         let key = Entry::key(call);
         let sql = "SELECT EXISTS (SELECT 1 FROM calls WHERE key >= ? AND key < ? AND id = ?)";
@@ -160,7 +160,7 @@ impl LedgerDatabase {
     /// Writes a batch completely or not at all.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn write(&mut self, batch: &[LedgerCall<'_>]) -> Result<BatchResult, WriteError> {
         self.write_all(batch, &ThroughputTick::default(), &|| false)
     }
@@ -168,7 +168,7 @@ impl LedgerDatabase {
     /// Writes a second of throughput.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn take(&mut self, tick: &ThroughputTick) -> Result<(), WriteError> {
         self.write_all(&[], tick, &|| false).map(|_| ())
     }
@@ -176,7 +176,7 @@ impl LedgerDatabase {
     /// Adds a mark, and returns its number.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn mark(&mut self, mark: &NewMark) -> Result<u64, WriteError> {
         Ok(marks::add(self.connection(), mark)?)
     }

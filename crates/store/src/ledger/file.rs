@@ -213,7 +213,7 @@ impl LedgerFile {
 /// first checked completely.
 ///
 /// # Errors
-/// If the file cannot be written to, is in use by another process, or has a newer version.
+/// Returns an error if the file cannot be written to, is in use by another process, or has a newer version.
 pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
     remove_emptied(path);
@@ -228,8 +228,8 @@ pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError>
             let aside = put_aside(path)?;
             let contents = FileContents::of_file(&aside);
             let (calls, file) = (contents.calls, path.display());
-            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is \
-                damaged; it was renamed and a new one was created");
+            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger \
+                file is damaged; it was renamed, and a new file was created");
             (connect(path, STEPS)?, Some(contents))
         }
         other => (other?, None),

@@ -245,7 +245,7 @@ impl Reader {
     /// The calls that began within the filter's time, in the order of their start. The rest of the filter does not count.
     ///
     /// # Errors
-    /// As with every query: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn in_order(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRow>, QueryError> {
         self.ask(|connection| calls::in_order(connection, filter, page))
     }

@@ -30,7 +30,7 @@ impl LedgerDatabase {
     /// Runs a step of retention. Returns whether there is more to do.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn tidy(&mut self, now: Now, limits: &Limits) -> Result<bool, WriteError> {
         let unsummed = self.add_unsummed()?;
         let connection = &self.opened.connection;

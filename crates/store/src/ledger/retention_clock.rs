@@ -112,8 +112,8 @@ impl Retention {
             let hours = ahead / 3_600_000;
             tracing::warn!(
                 hours,
-                "the clock is ahead of the newest call in the ledger: in case it is wrong, \
-                 retention follows it by at most one day per hour"
+                "the clock is ahead of the newest call in the ledger: in case the clock is \
+                 wrong, retention follows it by at most one day per hour"
             );
             self.warned_at = Some(now.monotonic);
         }

@@ -27,7 +27,7 @@ impl LedgerDatabase {
     /// Sets the known sinks. A new sink begins with the next call; a removed sink is forgotten.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
         let transaction = self.opened.begin()?;
         let known: Vec<String> = transaction
@@ -50,7 +50,7 @@ impl LedgerDatabase {
     /// Saves the progress of a sink. Returns whether the ledger knows the sink.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
         let transaction = self.opened.begin()?;
         let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";

@@ -18,7 +18,7 @@ impl LedgerDatabase {
     /// Adds the next calls. Returns whether there are more.
     ///
     /// # Errors
-    /// If the file cannot be written to; then reopen it.
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub(super) fn add_unsummed(&mut self) -> Result<bool, WriteError> {
         if self.unsummed.spending > 0 {
             self.add_spending(STEP)?;

@@ -369,8 +369,8 @@ pub struct CapacityRow {
     pub knee: Option<Knee>,
     /// Why there is no knee.
     pub reason: Option<String>,
-    /// When the upstream became faster or slower by itself. The points are from the time since
-    /// then, because earlier ones describe a different upstream in effect.
+    /// When the upstream became faster or slower for a reason other than its load. The points are
+    /// from the time since then, because earlier points in effect describe another upstream.
     #[serde(default)]
     pub changed_at: Option<Timestamp>,
 }

@@ -298,7 +298,7 @@ impl UnitSums {
 /// A threshold between two classes of the sketches, so that calls on either side of it are counted
 /// exactly.
 ///
-/// It must be fixed before the first unit is analysed (from a baseline, or an objective). A
+/// The threshold must be fixed before the first unit is analysed (from a baseline, or an objective). A
 /// sequence of intervals that holds at every look requires that each unit's share of calls beyond
 /// the threshold always has one meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ impl Warehouse {
     /// The calls that match, the newest first.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
         self.page(filter, page, |row| row.record())
     }
@@ -22,7 +22,7 @@ impl Warehouse {
     /// The same calls as [`Warehouse::calls`], each as the values of [`crate::columns::COLUMNS`].
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn call_rows(
         &self,
         filter: &Filter,
@@ -34,7 +34,7 @@ impl Warehouse {
     /// The calls that began within a time in the order of their start, at most `limit`: from the first on, or after a cursor.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn in_order(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRow>, QueryError> {
         let mut conditions = conditions(filter);
         let mut span = Span::of(filter);
@@ -82,7 +82,7 @@ impl Warehouse {
     /// The call with this id; `None` if it is not known.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
         // The table is in the order of starts: the time in the id says where to look.
         let Some(timestamp) = id.get_timestamp() else {
@@ -103,7 +103,7 @@ impl Warehouse {
     /// When the oldest call began; `None` without calls.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn oldest(&self) -> Result<Option<SystemTime>, QueryError> {
         let first = self.first_ms()?.and_then(|ms| u64::try_from(ms).ok());
         Ok(first.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms)))
@@ -112,7 +112,7 @@ impl Warehouse {
     /// How many calls have a cost and a speed, and why the others have none.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn coverage(&self, filter: &Filter) -> Result<Coverage, QueryError> {
         let mut coverage = Coverage::default();
         let Some(filter) = filter.of_counted_classes() else {
@@ -136,7 +136,7 @@ impl Warehouse {
     }
 }
 
-/// Names the page after this call.
+/// The cursor of the page that follows this call.
 fn cursor(row: &CallRow) -> String {
     format!("{}.{}", row.started_ms(), row.id())
 }

@@ -1,4 +1,4 @@
-//! What calls cost over time, by something they have in common.
+//! The cost of calls over time, by a dimension.
 
 use super::Warehouse;
 use super::rows::Row;
@@ -30,10 +30,10 @@ fn sums(row: &Row, first: usize) -> CostSums {
 }
 
 impl Warehouse {
-    /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
+    /// The cost of calls over time, in steps of whole seconds. Steps begin at multiples of the step since 1970.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         let step = query.step.as_secs().max(1);
         let (span, conditions) = (Span::of(&query.filter), conditions(&query.filter));

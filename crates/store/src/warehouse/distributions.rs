@@ -16,7 +16,8 @@ use tokengauge_core::lengths::PROMPT_BOUNDS;
 /// The class of an observation without a value, such as an outcome.
 const NO_CLASS: i64 = -32_768;
 
-/// What a call adds: the signal's place, the bucket, the class of the value and the value in the units of its sum.
+/// The SQL of the values that a call adds: the signal's place, the bucket, the class of the value and the value in the
+/// units of its sum.
 fn observations() -> String {
     let mut all = Vec::new();
     let mut observe = |signal: Signal, condition: &str, bucket: &str, value: &str| {
@@ -93,7 +94,7 @@ impl Warehouse {
     /// the one that `until` is in.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn distributions(
         &self,
         selector: &DistributionSelector,
@@ -110,7 +111,7 @@ impl Warehouse {
     /// The distributions of each hour of one series, by its beginning.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn hours_of_series(
         &self,
         series: &DistributionSeries,
@@ -129,7 +130,7 @@ impl Warehouse {
     /// The distributions of each hour for all matching series together, by the beginning of the hour.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn hourly_distributions(
         &self,
         selector: &DistributionSelector,

@@ -8,10 +8,10 @@ use crate::query::{Dimension, Filter, GroupRow, Page, Paging};
 use std::collections::HashMap;
 
 impl Warehouse {
-    /// Calls by what they have in common, those with most calls first.
+    /// Groups of calls by dimensions, the groups with most calls first.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn groups(
         &self,
         filter: &Filter,

@@ -99,7 +99,7 @@ impl Warehouse {
     /// The sessions that match.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
         let (by, order) = sorted_by(query);
         let mut having = having(query);
@@ -183,7 +183,7 @@ impl Warehouse {
     /// The durations in seconds of the sessions that a filter selects and whose last call ended before its end.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn task_seconds(&self, filter: &Filter) -> Result<Vec<f64>, QueryError> {
         let query = SessionQuery {
             filter: filter.clone(),
@@ -207,7 +207,7 @@ impl Warehouse {
     /// One session and a page of its calls; `None` if it is not known.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
         let is = vec![format!("session = {}", text(id))];
         let fields = format!("{SUMS}, {}", median_ttft());
@@ -296,7 +296,7 @@ fn microseconds(at: std::time::SystemTime) -> i64 {
     milliseconds(at).saturating_mul(1_000)
 }
 
-/// What sessions must have. Each part of a filter may be met by another call.
+/// The conditions on sessions. Different calls of a session may meet different parts of the filter.
 fn having(query: &SessionQuery) -> Vec<String> {
     let filter = &query.filter;
     let mut all = vec!["count() > 0".to_owned()];

@@ -142,7 +142,7 @@ impl Warehouse {
     /// The rows of the table. A call that was delivered twice counts twice until ClickHouse merges its parts.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn count(&self) -> Result<u64, QueryError> {
         let relation = self.source.table.relation();
         let rows = self.rows(&format!("SELECT count() FROM {relation}"))?;

@@ -244,13 +244,13 @@ pub(super) fn sketch_of(value: &str, condition: &str) -> String {
 
 /// A figure that is added up over calls.
 pub(super) struct Measure {
-    /// Its name in results.
+    /// The name of the figure in results.
     pub(super) name: &'static str,
-    /// Its sum over calls.
+    /// The SQL expression that adds the figure up over calls.
     pub(super) sum: String,
 }
 
-/// What is added up over calls, in the order in which `rows::Row::sums` reads them.
+/// The figures that are added up over calls, in the order in which `rows::Row::sums` reads them.
 pub(super) fn measures() -> Vec<Measure> {
     let measure = |name, sum: &str| Measure {
         name,

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 /// How long before a time calls may have begun that generated in it, in milliseconds.
 const EARLIER: i64 = 3_600_000;
-/// When a call began to generate, in seconds since 1970. A response that a server sends as a whole was generated after the upload.
+/// The SQL of the time at which a call began to generate, in seconds since 1970. A response that a server sends as a
+/// whole was generated after the upload.
 const FROM: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
     ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0), ttft_seconds)";
-/// When it ended to generate.
+/// The SQL of the time at which a call stopped generating, in seconds since 1970.
 const TO: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
     ifNull(duration_seconds, ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0)), last_token_seconds)";
 const CAME_WHOLE: &str = "ifNull(streamed = 0, 0) OR ifNull(tps_unavailable = 'buffered', 0)";
@@ -23,11 +24,11 @@ const GENERATED: &str =
     "if(isNull(normalised_output_tokens), reported_output_tokens, normalised_output_tokens)";
 
 impl Warehouse {
-    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the newest. The
-    /// tokens of a call lie evenly over the time in which they were generated.
+    /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the
+    /// newest. The tokens of a call lie evenly over the time in which they were generated.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn timeseries(
         &self,
         filter: &Filter,
@@ -66,7 +67,8 @@ impl Warehouse {
         Ok(found)
     }
 
-    /// The whole steps that hold the time asked for, in seconds since 1970: without one from the first call to the last.
+    /// The whole steps that cover the requested time, in seconds since 1970. Without a requested time, they run from
+    /// the first call to the last call.
     fn steps(&self, filter: &Filter, width: i64) -> Result<Option<(i64, i64)>, QueryError> {
         let span = Span::of(filter);
         let since = match span.since {

@@ -96,7 +96,7 @@ impl Warehouse {
     /// The calls that match, summed by unit.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn call_units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
         let (span, mut all) = (Span::of(&query.filter), conditions(&query.filter));
         let variant = query.variant.as_deref();
@@ -132,7 +132,7 @@ impl Warehouse {
     /// The units of an experiment.
     ///
     /// # Errors
-    /// As with every question: see [`QueryError`].
+    /// Returns a [`QueryError`] if the store cannot answer.
     pub fn experiment_units(&self, query: &UnitQuery) -> Result<ExperimentUnits, QueryError> {
         let all = [
             format!("experiment = {}", text(&query.experiment)),
@@ -141,7 +141,7 @@ impl Warehouse {
         let unit = unit_of(query.unit);
         let mut having = vec!["1".to_owned()];
         let us = |at| milliseconds(at).saturating_mul(1_000);
-        // Those without a unit are counted whenever they began.
+        // Calls without a unit are counted whenever they began.
         having.extend(
             query
                 .since

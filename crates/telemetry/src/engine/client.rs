@@ -26,8 +26,8 @@ pub(super) enum Failure {
     Timeout(Duration),
     /// A status other than 200.
     #[error(
-        "answered {0}; check that `metrics_url` has the path of the metrics and that they are \
-         enabled"
+        "answered {0}; check that `metrics_url` has the path of the metrics and that the engine's \
+         metrics are enabled"
     )]
     Status(StatusCode),
     #[error("sent more than {MAX_BYTES} bytes; are these an engine's metrics?")]

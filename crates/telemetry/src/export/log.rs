@@ -48,7 +48,7 @@ impl CallLog {
     /// which only limits the rate of log messages about failures.
     ///
     /// # Errors
-    /// If the file cannot be opened or the thread cannot be started.
+    /// Returns an error if the file cannot be opened or the thread cannot be started.
     pub fn open(
         target: Target,
         losses: Losses,

@@ -65,7 +65,7 @@ impl SpendingFile {
     /// of `budgets` at `now`. A damaged file is moved aside.
     ///
     /// # Errors
-    /// If the folder cannot be written or the file cannot be read.
+    /// Returns an error if the folder cannot be written or the file cannot be read.
     pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<SpendingFile> {
         let file = StateFile::open(folder, FILE)?;
         let read: SavedSpending = file.read()?.unwrap_or_default();
@@ -80,7 +80,7 @@ impl SpendingFile {
     /// Checks whether [`SpendingFile::open`] would succeed. Leaves nothing on disk.
     ///
     /// # Errors
-    /// Why it would fail.
+    /// Returns the error with which [`SpendingFile::open`] would fail.
     pub fn check(folder: &Path) -> io::Result<()> {
         StateFile::check(folder, FILE)
     }
@@ -94,7 +94,7 @@ impl SpendingFile {
     /// the file is added.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&mut self, budgets: &Budgets, now: u64) -> io::Result<bool> {
         if self.is_locked_elsewhere() {
             if !self.file.lock()? {

@@ -182,8 +182,8 @@ impl Connections {
         };
         let todo = match version.cmp(&VERSION) {
             Ordering::Equal => return Ok(connection),
-            Ordering::Less => "run a proxy of this version with it to upgrade the file",
-            Ordering::Greater => "read it with the newer tokengauge that wrote it",
+            Ordering::Less => "run a proxy of this version with the file to upgrade it",
+            Ordering::Greater => "read the file with the newer tokengauge that wrote it",
         };
         Err(self.unavailable(format!(
             "the file has version {version}, but this version of tokengauge reads {VERSION}; {todo}"

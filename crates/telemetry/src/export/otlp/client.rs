@@ -49,7 +49,7 @@ impl Client {
     /// A client, not connected yet.
     ///
     /// # Errors
-    /// If a TLS file cannot be read.
+    /// Returns an error if a TLS file cannot be read.
     pub fn new(
         destination: Destination,
         losses: Arc<Losses>,

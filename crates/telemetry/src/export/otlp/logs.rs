@@ -29,7 +29,7 @@ impl Logs {
     /// Starts the thread that sends. `OTEL_BLRP_*` sets its queue.
     ///
     /// # Errors
-    /// If the exporter cannot be created.
+    /// Returns an error if the exporter cannot be created.
     pub fn start(
         client: Client,
         losses: Arc<Losses>,

@@ -114,7 +114,7 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// The value of a counter, or its increase since the last message for delta temporality.
+    /// The value of a counter or, with delta temporality, its increase since the last message.
     fn new_count(&mut self, key: &str, value: f64) -> f64 {
         if !self.delta {
             return value;

@@ -337,7 +337,7 @@ impl Reader<'_> {
         let named: Vec<_> = list.split(',').map(str::trim).collect();
         let known = ["tracecontext", "baggage", "none"];
         for other in named.iter().filter(|name| !known.contains(name)) {
-            let reason = "is not `tracecontext`, `baggage` or `none`; it is ignored";
+            let reason = "is not `tracecontext`, `baggage` or `none`; the value is ignored";
             self.problem(name, format!("`{other}` {reason}"));
         }
         named.contains(&"tracecontext")

@@ -43,7 +43,7 @@ impl Traces {
     /// Starts the thread that sends. `OTEL_BSP_*` sets its queue.
     ///
     /// # Errors
-    /// If the exporter cannot be created.
+    /// Returns an error if the exporter cannot be created.
     pub fn start(
         client: Client,
         losses: Arc<Losses>,
