@@ -313,6 +313,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         marks: Arc::default(),
         event_bus: tokengauge_admin::EventBus::new(),
         clock: Instant::now,
+        verdicts: Arc::default(),
         wall: SystemTime::now,
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");

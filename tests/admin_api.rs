@@ -77,12 +77,13 @@ impl Server {
         let readiness = Arc::new(Readiness::default());
         let measure = Measure::default();
         let slos = Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now());
-        let process = ProcessServices {
+        let process = ProcessServices::new(Arc::clone(&bench.meter), slos);
+        let verdicts = admin::Verdicts {
             gates: ArcSwap::from_pointee(admin::Gates {
                 gates: config.gates.clone(),
                 digest: config.digest.clone(),
             }),
-            ..ProcessServices::new(Arc::clone(&bench.meter), slos)
+            ..admin::Verdicts::default()
         };
         let state = Services {
             live: Arc::new(process),
@@ -90,6 +91,7 @@ impl Server {
             prometheus,
             about: Arc::default(),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+            verdicts: Arc::new(verdicts),
             readiness: Arc::clone(&readiness),
             marks: Arc::default(),
             event_bus: Arc::clone(&event_bus),

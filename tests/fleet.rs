@@ -495,11 +495,6 @@ async fn a_fleet_and_a_process_name_requests_that_only_the_other_answers() {
     let pod = fixture.pod("agent-1", "left", "").await;
     let fleet = fixture.fleet(&[], &[]).await;
     for path in [
-        "upstreams",
-        "capacity",
-        "drift",
-        "gates",
-        "gates/g",
         "sinks",
         "slos/fast/budget",
     ] {

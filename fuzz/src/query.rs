@@ -85,6 +85,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
         marks: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
+        verdicts: Arc::default(),
         wall: SystemTime::now,
     }
 }

@@ -48,6 +48,8 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
         output::note(&format!("metrics on {address}"));
     }
     services.readiness.listening();
+    let config = Arc::new(ArcSwap::from_pointee(config));
+    let _evaluations = tokengauge_process::evaluations::start(&config, &services);
     let _serving = operators.start(services);
     shutdown.drain_started().await;
     tracing::info!("ended");
@@ -112,6 +114,7 @@ fn services(
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+        verdicts: tokengauge_process::evaluations::verdicts(config),
         readiness: Arc::default(),
         marks: Arc::default(),
         event_bus,

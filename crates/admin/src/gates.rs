@@ -1,5 +1,7 @@
 //! The configured gates, and the log of their verdicts.
 
+use crate::Drifts;
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -11,6 +13,14 @@ use tokengauge_gate::{Gate, GateVerdict, Report};
 const AUDIT: &str = "gate-audit.jsonl";
 /// An unchanged verdict is not logged again within this time.
 const SAME_WITHIN: Duration = Duration::from_secs(60);
+
+/// Verdicts on stored calls: what has drifted, and whether rollouts may continue.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    pub drifts: ArcSwap<Drifts>,
+    pub gates: ArcSwap<Gates>,
+    pub gate_audit: GateAudit,
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct Gates {

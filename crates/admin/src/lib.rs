@@ -45,7 +45,7 @@ pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
 pub use gates::line as gate_audit_line;
-pub use gates::{GateAudit, Gates};
+pub use gates::{GateAudit, Gates, Verdicts};
 pub use health::{Readiness, Running};
 pub use live_view::{FleetServices, LiveView, ProcessServices};
 pub use process_info::ProcessInfo;
@@ -63,6 +63,7 @@ pub struct Services {
     pub prometheus: Arc<Prometheus>,
     pub about: Arc<ArcSwap<ProcessInfo>>,
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
+    pub verdicts: Arc<Verdicts>,
     pub readiness: Arc<Readiness>,
     /// Events other than calls.
     pub marks: Arc<Marks>,

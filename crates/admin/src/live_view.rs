@@ -14,7 +14,7 @@ use tokengauge_accounting::quota::LeftOfQuota;
 use tokengauge_core::call::OperationClass;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::throughput::ThroughputTick;
-use tokengauge_fleet::{ObjectiveSource, PodStatus, Streams, WarehouseStatus};
+use tokengauge_fleet::{Fleet, ObjectiveSource, PodStatus, Streams, WarehouseStatus};
 use tokengauge_meter::MeterStats;
 use tokengauge_slo::{Objective, Status};
 
@@ -52,6 +52,10 @@ pub trait LiveView: Send + Sync {
     }
 
     fn process(self: Arc<Self>) -> Option<Arc<ProcessServices>> {
+        None
+    }
+
+    fn fleet(&self) -> Option<&Arc<Fleet>> {
         None
     }
 }

@@ -6,6 +6,7 @@ mod address;
 mod event_parser;
 mod objective;
 mod pod;
+mod pod_answers;
 mod pod_stream;
 mod warehouse_status;
 mod warehouse_watch;
@@ -32,6 +33,7 @@ use tokio::time::{MissedTickBehavior, interval};
 pub use address::PodAddress;
 pub use objective::{ObjectiveSource, Objectives};
 pub use pod::{PodState, PodStatus};
+pub use pod_answers::PodsAsked;
 pub use warehouse_status::{WarehouseState, WarehouseStatus};
 
 pub const MAX_PODS: usize = 2_000;

@@ -2,6 +2,7 @@
 
 use super::event_parser::{EventParser, Parsed};
 use super::pod::Pod;
+use super::pod_answers::MAX_ANSWER;
 use super::{Dropped, Fleet};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
@@ -54,13 +55,8 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
 async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
     // Without this limit, there would be a thousand concurrent file reads and TLS handshakes.
     let _turn = fleet.connecting.acquire().await;
-    let url = pod.address.url(pod.at);
-    let uri: Uri = url
-        .parse()
-        .map_err(|error| format!("{url} is not a URL: {error}"))?;
-    let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1)
-        .map_err(|error| error.to_string())?;
-    let client = client.at(pod.at).max_body(MAX_ABOUT);
+    let (url, client) = client(pod, fleet)?;
+    let client = client.max_body(MAX_ABOUT);
     let about = request(&url, "/api/v1/about", fleet)?;
     let about = in_time(client.send(&about)).await?;
     let has_token = fleet.settings.token.is_some();
@@ -81,6 +77,26 @@ async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedResponse, String> {
     );
     tracing::info!(pod = pod.status().label(), address = %pod.at, "follows a pod");
     Ok(events)
+}
+
+/// The body of the pod's answer to `GET path`.
+pub(super) async fn ask(pod: &Pod, path: &str, fleet: &Fleet) -> Result<Bytes, String> {
+    let (url, client) = client(pod, fleet)?;
+    let client = client.max_body(MAX_ANSWER);
+    let response = in_time(client.send(&request(&url, path, fleet)?)).await?;
+    check(response.status, fleet.settings.token.is_some())?;
+    Ok(response.body)
+}
+
+/// The pod's address, and a client for it.
+fn client(pod: &Pod, fleet: &Fleet) -> Result<(String, Client), String> {
+    let url = pod.address.url(pod.at);
+    let uri: Uri = url
+        .parse()
+        .map_err(|error| format!("{url} is not a URL: {error}"))?;
+    let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1)
+        .map_err(|error| error.to_string())?;
+    Ok((url, client.at(pod.at)))
 }
 
 fn request(url: &str, path: &str, fleet: &Fleet) -> Result<Request<Bytes>, String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork};
 
 /// A periodic evaluation. Dropping this value ends the evaluation.
-pub(crate) struct Periodic {
+pub struct Periodic {
     changed: SyncSender<()>,
 }
 

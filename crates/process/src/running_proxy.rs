@@ -77,7 +77,8 @@ impl RunningProxy {
         self.services
             .experiments
             .store(Arc::new(next.experiments.clone()));
-        self.process
+        self.services
+            .verdicts
             .gates
             .store(Arc::new(crate::evaluations::gates::configured(&next)));
         self.config.store(Arc::clone(&next));

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{CallSource, GateAudit, ProcessInfo, ProcessServices, Readiness, Services};
+use tokengauge_admin::{CallSource, ProcessInfo, ProcessServices, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::{Meter, RecentCalls};
@@ -101,6 +101,7 @@ impl Proxy {
             prometheus: calls.prometheus,
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+            verdicts: crate::evaluations::verdicts(&config),
             readiness: Arc::default(),
             marks: calls.marks,
             event_bus: calls.event_bus,
@@ -168,7 +169,7 @@ impl Proxy {
         ));
         // Kept here until the end, because dropping the evaluations stops them. `live` is dropped early if no
         // configuration is reloaded.
-        let evaluations = Arc::new(evaluations(&config, &self.services, &self.process));
+        let evaluations = Arc::new(crate::evaluations::start(&config, &self.services));
         let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
@@ -240,20 +241,6 @@ fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
     }
 }
 
-fn evaluations(
-    config: &Arc<ArcSwap<Config>>,
-    services: &Services,
-    process: &Arc<ProcessServices>,
-) -> Vec<Periodic> {
-    let drift = crate::evaluations::drift::start(config, services, process);
-    let all = [
-        drift,
-        crate::evaluations::gates::start(services, process),
-        Some(crate::evaluations::experiments::start(services)),
-    ];
-    all.into_iter().flatten().collect()
-}
-
 fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, ProcessError> {
     let bound: Result<Vec<_>, _> = config.listeners.iter().map(BoundListener::bind).collect();
     bound.map_err(|error| ProcessError::Address(error.to_string()))
@@ -305,9 +292,6 @@ fn process_services(
             let forwarder = weak_forwarder.upgrade();
             forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
         }),
-        drifts: ArcSwap::default(),
-        gates: ArcSwap::from_pointee(crate::evaluations::gates::configured(config)),
-        gate_audit: GateAudit::new(config.state_dir.as_deref()),
         session_watch: oversight.session_watch.clone(),
     })
 }

@@ -66,6 +66,9 @@ questions! {
     costs(query: &CostQuery) -> Costs;
     /// How many calls have a cost and a speed, and why the others have none.
     coverage(filter: &Filter) -> Coverage;
+    /// The throughput of each upstream by concurrency. Only times and the upstream of the filter count. A ledger measured how many
+    /// calls of one process were in flight. A warehouse computes it from the times of the calls of all processes.
+    capacity(filter: &Filter) -> Vec<CapacityRow>;
     /// The calls that match, summed by unit.
     call_units(query: &CallUnitQuery) -> CallUnits;
     /// The units of an experiment.
@@ -95,18 +98,6 @@ impl StoredCalls {
         match self {
             StoredCalls::Ledger(reader) => reader.oldest(sums),
             StoredCalls::Warehouse(warehouse) => warehouse.oldest(),
-        }
-    }
-
-    /// The throughput of each upstream by concurrency. Only times and the upstream of the filter count. A warehouse has call
-    /// records only, which do not tell how many streams were in flight in a second.
-    ///
-    /// # Errors
-    /// Returns a [`QueryError`] if the store cannot answer.
-    pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
-        match self {
-            StoredCalls::Ledger(reader) => reader.capacity(filter),
-            StoredCalls::Warehouse(_) => Ok(Vec::new()),
         }
     }
 

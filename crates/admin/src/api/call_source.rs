@@ -90,11 +90,15 @@ impl CallSource {
         ledger.map_or_else(memory, |reader| CallSource::Stored(reader.into()))
     }
 
-    pub fn ledger(&self) -> Option<&Arc<Reader>> {
+    pub fn stored(&self) -> Option<&StoredCalls> {
         match self {
             CallSource::Memory(..) => None,
-            CallSource::Stored(calls) => calls.ledger(),
+            CallSource::Stored(calls) => Some(calls),
         }
+    }
+
+    pub fn ledger(&self) -> Option<&Arc<Reader>> {
+        self.stored()?.ledger()
     }
 
     pub(super) fn name(&self) -> CallSourceName {

@@ -3,12 +3,11 @@
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::problem::JsonResponse;
 use super::query_params::{FILTERS, QueryParams};
-use crate::{ProcessServices, Services};
+use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::sync::Arc;
 use tokengauge_store::query::CapacityRow;
 
 #[derive(JsonSchema, Serialize)]
@@ -22,8 +21,6 @@ pub(super) struct Capacities {
 /// The capacity of every upstream. Only the filters of time and upstream apply, since concurrency counts all
 /// calls.
 pub(super) async fn capacity(
-    // The handler takes this argument because a fleet's store does not record the concurrency of a process.
-    _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> JsonResponse<Capacities> {

@@ -2,15 +2,15 @@
 
 use super::problem::JsonResponse;
 use super::query_params::QueryParams;
-use crate::{Drifts, ProcessServices};
+use crate::{Drifts, Services};
 use axum::Json;
-use axum::extract::RawQuery;
+use axum::extract::{RawQuery, State};
 use std::sync::Arc;
 
 pub(super) async fn drift(
-    process: Arc<ProcessServices>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> JsonResponse<Arc<Drifts>> {
     QueryParams::of(query.as_deref(), &[])?;
-    Ok(Json(process.drifts.load_full()))
+    Ok(Json(services.verdicts.drifts.load_full()))
 }

@@ -3,14 +3,13 @@
 use super::call_source::{CallSource, CallSourceName, QueryResult, ask};
 use super::problem::{JsonResponse, Problem};
 use super::query_params::QueryParams;
-use crate::{ProcessServices, Services};
+use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_gate::{Asked, Calls, Gate, GateVerdict, Plan, Report, evaluate_calls};
@@ -36,12 +35,11 @@ pub(crate) fn is_hook(path: &str) -> bool {
 }
 
 pub(super) async fn gates(
-    process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> JsonResponse<AllGates> {
     QueryParams::of(query.as_deref(), &[])?;
-    let (configured, now) = (process.gates.load_full(), (services.wall)());
+    let (configured, now) = (services.verdicts.gates.load_full(), (services.wall)());
     let question = move |source: &CallSource| {
         let reports = configured.gates.iter();
         let reports = reports.map(|gate| report(source, gate, (None, now), &configured.digest));
@@ -52,31 +50,29 @@ pub(super) async fn gates(
     };
     let all = ask(&services, question).await?;
     for report in &all.gates {
-        let audit = &process.gate_audit;
+        let audit = &services.verdicts.gate_audit;
         audit.note(report, "api", false, (services.clock)());
     }
     Ok(Json(all))
 }
 
 pub(super) async fn gate(
-    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> JsonResponse<Report> {
     let asked = (path, query.as_deref());
-    let report = found(&services, &process, asked, ("api", false)).await;
+    let report = found(&services, asked, ("api", false)).await;
     report.map(Json)
 }
 
 pub(super) async fn plan(
-    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> JsonResponse<Plan> {
     QueryParams::of(query.as_deref(), &[])?;
-    let (gate, _) = configured(&process, path)?;
+    let (gate, _) = configured(&services, path)?;
     let now = (services.wall)();
     ask(&services, move |source: &CallSource| {
         tokengauge_gate::plan(&gate, now, source)
@@ -87,25 +83,23 @@ pub(super) async fn plan(
 
 /// Flagger's hook before promotion. Status 200 confirms the promotion; any other status makes Flagger wait.
 pub(super) async fn confirm_promotion(
-    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
-    let found = found(&services, &process, asked, ("confirm-promotion", true)).await;
+    let found = found(&services, asked, ("confirm-promotion", true)).await;
     decide(found, GateVerdict::Pass)
 }
 
 /// Flagger's hook while Flagger waits. Status 200 makes Flagger roll back.
 pub(super) async fn rollback(
-    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
-    let found = found(&services, &process, asked, ("rollback", true)).await;
+    let found = found(&services, asked, ("rollback", true)).await;
     decide(found, GateVerdict::Fail)
 }
 
@@ -126,27 +120,26 @@ fn decide(
 /// The result of the gate in the path. It is also written to the log of verdicts.
 async fn found(
     services: &Services,
-    process: &ProcessServices,
     (path, query): (Result<Path<String>, PathRejection>, Option<&str>),
     (asked_by, decides): (&str, bool),
 ) -> Result<Report, Problem> {
-    let (gate, digest) = configured(process, path)?;
+    let (gate, digest) = configured(services, path)?;
     let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
     let question = move |source: &CallSource| report(source, &gate, (since, now), &digest);
     let report = ask(services, question).await?;
-    let audit = &process.gate_audit;
+    let audit = &services.verdicts.gate_audit;
     audit.note(&report, asked_by, decides, (services.clock)());
     Ok(report)
 }
 
 /// The gate in the path, and the digest of the configuration that defines it.
 fn configured(
-    process: &ProcessServices,
+    services: &Services,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<(Gate, String), Problem> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-    let configured = process.gates.load();
+    let configured = services.verdicts.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown =

@@ -10,8 +10,10 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_fleet::PodsAsked;
 use tokengauge_store::history::instant;
 use tokengauge_store::marks::MarkError;
 use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
@@ -32,6 +34,15 @@ pub(super) struct AllMarks {
     /// The store that keeps the marks.
     store: CallSourceName,
     /// The marks, newest first.
+    marks: Vec<Mark>,
+    /// Which pods of a fleet are included. Equal marks of several pods within a minute are one mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pods: Option<PodsAsked>,
+}
+
+/// The marks of one pod.
+#[derive(Deserialize)]
+struct OfPod {
     marks: Vec<Mark>,
 }
 
@@ -60,9 +71,9 @@ enum Time {
 
 pub(super) async fn marks(
     State(services): State<Services>,
-    RawQuery(query): RawQuery,
+    RawQuery(asked_for): RawQuery,
 ) -> JsonResponse<AllMarks> {
-    let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
+    let asked = QueryParams::of(asked_for.as_deref(), &[&OF_MARKS])?;
     let now = (services.wall)();
     let query = MarkQuery {
         from: moment(&asked, "from", now)?,
@@ -77,9 +88,33 @@ pub(super) async fn marks(
         limit: asked.limit()?,
     };
     let store = services.call_source.name();
+    if let Some(fleet) = services.live.fleet() {
+        let path = format!("{PATH}?{}", asked_for.as_deref().unwrap_or_default());
+        let (of_pods, pods): (Vec<OfPod>, _) = fleet.ask(&path).await;
+        let marks = of_pods.into_iter().flat_map(|pod| pod.marks);
+        return Ok(Json(AllMarks {
+            store,
+            marks: together(marks.collect(), query.limit),
+            pods: Some(pods),
+        }));
+    }
     let all = Arc::clone(&services.marks);
     let marks = blocking(move || all.find(&query).map_err(problem)).await?;
-    Ok(Json(AllMarks { store, marks }))
+    Ok(Json(AllMarks {
+        store,
+        marks,
+        pods: None,
+    }))
+}
+
+/// The marks of several pods, the newest first. What all pods report at about the same time, such as an alert, is there once.
+fn together(mut marks: Vec<Mark>, limit: usize) -> Vec<Mark> {
+    let minute = |mark: &Mark| tokengauge_core::time::duration_since_1970(mark.time.time()).as_secs() / 60;
+    marks.sort_by_key(|mark| std::cmp::Reverse(mark.time.time()));
+    let mut seen = HashSet::new();
+    marks.retain(|mark| seen.insert((mark.kind, mark.text.clone(), minute(mark))));
+    marks.truncate(limit);
+    marks
 }
 
 pub(super) async fn add(

@@ -61,6 +61,10 @@ impl LiveView for FleetServices {
         Arc::clone(&self.prices)
     }
 
+    fn fleet(&self) -> Option<&Arc<Fleet>> {
+        Some(&self.fleet)
+    }
+
     fn pods(&self) -> Option<AllPods> {
         let pods = self.fleet.pods();
         let away = pods.iter().filter(|pod| pod.state == PodState::Unreachable);

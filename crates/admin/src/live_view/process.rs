@@ -2,8 +2,7 @@
 
 use super::{CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::{Problem, StreamFilter};
-use crate::{Drifts, GateAudit, Gates, Services};
-use arc_swap::ArcSwap;
+use crate::Services;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -26,23 +25,17 @@ pub struct ProcessServices {
     pub slos: Arc<Objectives>,
     pub sinks: Arc<Sinks>,
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
-    pub drifts: ArcSwap<Drifts>,
-    pub gates: ArcSwap<Gates>,
-    pub gate_audit: GateAudit,
     pub session_watch: Arc<SessionWatch>,
 }
 
 impl ProcessServices {
-    /// Creates the services without sinks, upstreams, drift and gates.
+    /// Creates the services without sinks and upstreams.
     pub fn new(meter: Arc<Meter>, slos: Arc<Objectives>) -> ProcessServices {
         ProcessServices {
             meter,
             slos,
             sinks: Arc::default(),
             upstreams: Box::new(Vec::new),
-            drifts: ArcSwap::default(),
-            gates: ArcSwap::default(),
-            gate_audit: GateAudit::default(),
             session_watch: SessionWatch::new(),
         }
     }

@@ -26,7 +26,7 @@ export class Alerts {
 
   async load() {
     try {
-      const [{ marks, store }, { slos }] = await Promise.all([get("marks", { kind: "alert", limit: LIMIT }), get("slos")]);
+      const [{ marks, store, pods }, { slos }] = await Promise.all([get("marks", { kind: "alert", limit: LIMIT }), get("slos")]);
       const of = new Map(slos.map((slo) => [slo.name, slo]));
       const rows = paired(marks).map((alert) => ({ ...alert, ...now(alert, of.get(alert.name)) }));
       this.rows = rows;

@@ -252,7 +252,6 @@ async function showRunaways() {
 }
 
 async function showCapacity(current) {
-  if (about?.fleet) return;
   try {
     const { upstreams } = await get("capacity", filters());
     if (current()) capacity.update(upstreams, Object.keys(names()).some((name) => name !== "upstream"));

@@ -71,6 +71,12 @@ const storeSays = ({ state, error, read_at: at }) => {
   return state === "reading" ? "it is being read" : "up to date";
 };
 
+/** What the answer of a fleet lacks because pods did not answer; empty if nothing is missing. `pods` is `null` for a single process. */
+export function missingPods(pods) {
+  if (!pods || pods.answered === pods.asked) return "";
+  return `${pods.asked - pods.answered} of ${plural(pods.asked, "pod")} did not answer, so their figures are missing. ${pods.errors[0] ?? ""}`;
+}
+
 /** The problems of a fleet, as `[key, kind, sentence]`. */
 export function fleetFindings({ store, pods, objectives_error: failed }) {
   const found = [];

@@ -5,6 +5,7 @@ import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { filters, names } from "./filters.js";
 import { count, frequency, percent, rate, seconds } from "./format.js";
+import { missingPods } from "./pods.js";
 import { Table } from "./table.js";
 import { severity } from "./tiles.js";
 
@@ -43,14 +44,14 @@ export class Upstreams {
 
   async load(current) {
     try {
-      const [{ upstreams }, { groups }, { upstreams: capacity }] = await Promise.all([get("upstreams"), get("groups", { ...filters(), by: "upstream", limit: 1000 }), get("capacity", filters())]);
+      const [{ upstreams, pods }, { groups }, { upstreams: capacity }] = await Promise.all([get("upstreams"), get("groups", { ...filters(), by: "upstream", limit: 1000 }), get("capacity", filters())]);
       if (!current()) return;
       const by = (rows) => new Map(rows.map((row) => [row.name, row]));
       const [of, knees] = [by(groups), by(capacity)];
       const { upstream } = names();
       const shown = upstreams.filter(({ name }) => !upstream || name === upstream);
       this.rows = shown.map((one) => ({ ...one, in_flight: one.endpoints.reduce((sum, { in_flight: now }) => sum + now, 0), of: of.get(one.name) ?? null, knee: knees.get(one.name)?.knee ?? null, reason: knees.get(one.name)?.reason ?? null }));
-      this.problem.textContent = "";
+      this.problem.textContent = missingPods(pods);
       this.table.update(this.rows);
     } catch (error) {
       if (current()) this.problem.textContent = `Could not load: ${error.message}`;

@@ -5,7 +5,7 @@ use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge_admin::{Drifts, ProcessServices, Services};
+use tokengauge_admin::{Drifts, Services};
 use tokengauge_config::Config;
 use tokengauge_core::time::Timestamp;
 use tokengauge_drift::{ChangePoint, DriftState, Entry, Series, Settings, SignalName, evaluate};
@@ -30,19 +30,16 @@ const STATES: [DriftState; 3] = [
 struct Evaluation {
     calls: StoredCalls,
     services: Services,
-    process: Arc<ProcessServices>,
     config: Arc<ArcSwap<Config>>,
 }
 
 pub(crate) fn start(
     config: &Arc<ArcSwap<Config>>,
     services: &Services,
-    process: &Arc<ProcessServices>,
 ) -> Option<Periodic> {
     let evaluation = Evaluation {
-        calls: Arc::clone(services.call_source.ledger()?).into(),
+        calls: services.call_source.stored()?.clone(),
         services: services.clone(),
-        process: Arc::clone(process),
         config: Arc::clone(config),
     };
     Some(Periodic::start("drift", Duration::ZERO, EVERY, move || {
@@ -56,7 +53,7 @@ impl Evaluation {
         let config = self.config.load_full();
         if config.drifts.is_empty() {
             forget(registry, &[]);
-            self.process.drifts.store(Arc::default());
+            self.services.verdicts.drifts.store(Arc::default());
             return;
         }
         let began = (self.services.clock)();
@@ -78,7 +75,7 @@ impl Evaluation {
         if let Err(error) = self.mark(&found) {
             tracing::warn!(%error, "change points cannot be marked");
         }
-        self.process.drifts.store(Arc::new(found));
+        self.services.verdicts.drifts.store(Arc::new(found));
     }
 
     fn mark(&self, found: &Drifts) -> Result<(), QueryError> {

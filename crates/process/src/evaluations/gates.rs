@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
-use tokengauge_admin::{Gates, ProcessServices, Services};
+use tokengauge_admin::{Gates, Services};
 use tokengauge_config::Config;
 use tokengauge_gate::{Asked, Gate, GateVerdict, evaluate_calls};
 use tokengauge_store::stored_calls::StoredCalls;
@@ -20,15 +20,13 @@ const EVERY: Duration = Duration::from_secs(60);
 struct Evaluation {
     calls: StoredCalls,
     services: Services,
-    process: Arc<ProcessServices>,
     last: Mutex<HashMap<String, GateVerdict>>,
 }
 
-pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
+pub(crate) fn start(services: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
-        calls: Arc::clone(services.call_source.ledger()?).into(),
+        calls: services.call_source.stored()?.clone(),
         services: services.clone(),
-        process: Arc::clone(process),
         last: Mutex::default(),
     };
     Some(Periodic::start("gates", FIRST_AFTER, EVERY, move || {
@@ -40,7 +38,7 @@ impl Evaluation {
     fn run(&self) {
         let registry = self.services.prometheus.registry();
         let failures = registry.series(&names::GATE_FAILURES, &());
-        let configured = self.process.gates.load_full();
+        let configured = self.services.verdicts.gates.load_full();
         if configured.gates.is_empty() && self.last.lock().is_empty() {
             return;
         }
@@ -81,7 +79,7 @@ impl Evaluation {
         };
         let last = self.last.lock().insert(gate.name.clone(), report.verdict);
         if last != Some(report.verdict) {
-            let (audit, clock) = (&self.process.gate_audit, (self.services.clock)());
+            let (audit, clock) = (&self.services.verdicts.gate_audit, (self.services.clock)());
             audit.note(&report, "gauge", false, clock);
         }
         Some(report.verdict)

@@ -19,7 +19,7 @@ impl CapacitySums {
     /// for a part of the second.
     pub(crate) fn concurrency(second: &BusySecond) -> u32 {
         let streams = (second.millis + 500) / 1000;
-        class(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
+        class_of_concurrency(u32::try_from(streams.max(1)).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn add(&mut self, second: &BusySecond) {
@@ -48,7 +48,8 @@ impl CapacitySums {
     }
 }
 
-fn class(streams: u32) -> u32 {
+/// The smallest concurrency that is kept together with this one.
+pub(crate) fn class_of_concurrency(streams: u32) -> u32 {
     if streams <= EXACT {
         return streams;
     }
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn many_streams_share_a_class() {
-        let classes: Vec<_> = [1, 32, 33, 35, 36, 63, 64, 71, 72, 1000].map(class).into();
+        let classes: Vec<_> = [1, 32, 33, 35, 36, 63, 64, 71, 72, 1000].map(class_of_concurrency).into();
         assert_eq!(classes, [1, 32, 32, 32, 36, 60, 64, 64, 72, 960]);
     }
 }
