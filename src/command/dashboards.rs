@@ -1,4 +1,4 @@
-//! `tokengauge print dashboards`: the Grafana dashboards for this build's metrics.
+//! `tokengauge print dashboards`: the Grafana dashboards for this build's metrics, and for calls in ClickHouse.
 
 use super::error::CommandError;
 use crate::Error;
@@ -33,6 +33,21 @@ const DASHBOARDS: &[(&str, &str, &str)] = &[
         "Is tokengauge itself healthy?",
         include_str!("../../dashboards/proxy.json"),
     ),
+    (
+        "warehouse-sessions",
+        "Which sessions are the most expensive and the slowest? (ClickHouse)",
+        include_str!("../../dashboards/warehouse-sessions.json"),
+    ),
+    (
+        "warehouse-cost",
+        "What do teams, models, agents and users cost? (ClickHouse)",
+        include_str!("../../dashboards/warehouse-cost.json"),
+    ),
+    (
+        "warehouse-slow-calls",
+        "Which calls were slow or failed? (ClickHouse)",
+        include_str!("../../dashboards/warehouse-slow-calls.json"),
+    ),
 ];
 const PROVISIONING: &str = include_str!("../../dashboards/provisioning.yaml");
 
@@ -45,7 +60,7 @@ pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
 }
 
 fn list() -> String {
-    let row = |(name, question, _): &(&str, &str, &str)| format!("{name:<18} {question}\n");
+    let row = |(name, question, _): &(&str, &str, &str)| format!("{name:<20} {question}\n");
     DASHBOARDS.iter().map(row).collect()
 }
 

@@ -7,6 +7,9 @@ import yaml
 
 FOLDER = pathlib.Path(__file__).parent.parent.parent / "dashboards"
 FILES = sorted(FOLDER.glob("*.json"))
+# The dashboards by their data source.
+CLICKHOUSE = [file for file in FILES if file.stem.startswith("warehouse-")]
+PROMETHEUS = [file for file in FILES if file not in CLICKHOUSE]
 # Exceptions for linters of dashboards and alerts.
 EXCLUSIONS = yaml.safe_load((FOLDER / ".lint").read_text())["exclusions"]
 

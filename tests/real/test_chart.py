@@ -488,9 +488,11 @@ def test_without_objectives_the_rules_are_the_alerts_on_the_proxy(helm, tokengau
 def test_the_dashboards_equal_those_of_the_project(helm):
     files = {file.name: file.read_text() for file in (PROJECT / "dashboards").glob("*.json")}
     assert {file.name: file.read_text() for file in (CHART / "dashboards").glob("*.json")} == files
-    documents = helm.documents({"dashboards": {"enabled": True}})
-    maps = [one for one in documents if one["metadata"]["labels"].get("app.kubernetes.io/component") == "dashboard"]
-    assert {name: text for one in maps for name, text in one["data"].items()} == {f"tokengauge-{name}": text for name, text in files.items()}
+    for warehouse in (False, True):
+        documents = helm.documents({"dashboards": {"enabled": True, "warehouse": warehouse}})
+        maps = [one for one in documents if one["metadata"]["labels"].get("app.kubernetes.io/component") == "dashboard"]
+        expected = {f"tokengauge-{name}": text for name, text in files.items() if warehouse or not name.startswith("warehouse-")}
+        assert {name: text for one in maps for name, text in one["data"].items()} == expected
     assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in maps)
     # `kubectl apply` stores the whole object in an annotation.
     assert all(len(yaml.safe_dump(one)) < 262_144 for one in maps)

@@ -77,6 +77,16 @@ def panel_no_targets(dashboard):
             yield panel, "no query"
 
 
+def only_prometheus(rule):
+    """The linter applies some rules only to dashboards for Prometheus."""
+
+    def whole(dashboard):
+        if variables(dashboard).get("datasource", {}).get("query", "prometheus") == "prometheus":
+            yield from rule(dashboard)
+
+    return whole
+
+
 def by_query(rule):
     def whole(dashboard):
         for panel in panels(dashboard):
@@ -117,18 +127,18 @@ def uneditable(dashboard):
 
 RULES = {
     "template-datasource-rule": template_datasource,
-    "template-job-rule": template_of("job"),
-    "template-instance-rule": template_of("instance"),
-    "template-label-promql-rule": template_label_promql,
+    "template-job-rule": only_prometheus(template_of("job")),
+    "template-instance-rule": only_prometheus(template_of("instance")),
+    "template-label-promql-rule": only_prometheus(template_label_promql),
     "template-on-time-change-reload-rule": template_on_time_change_reload,
     "panel-datasource-rule": panel_datasource,
     "panel-title-description-rule": panel_title_description,
     "panel-units-rule": panel_units,
     "panel-no-targets-rule": panel_no_targets,
-    "target-rate-interval-rule": by_query(target_rate_interval),
-    "target-job-rule": by_query(target_matcher("job")),
-    "target-instance-rule": by_query(target_matcher("instance")),
-    "target-counter-agg-rule": by_query(target_counter_agg),
+    "target-rate-interval-rule": only_prometheus(by_query(target_rate_interval)),
+    "target-job-rule": only_prometheus(by_query(target_matcher("job"))),
+    "target-instance-rule": only_prometheus(by_query(target_matcher("instance"))),
+    "target-counter-agg-rule": only_prometheus(by_query(target_counter_agg)),
     "uneditable-dashboard": uneditable,
 }
 

@@ -14,7 +14,7 @@ import pytest
 
 import table
 import vllm_metrics
-from dashboards import FILES, loaded, panels
+from dashboards import CLICKHOUSE, FILES, PROMETHEUS, loaded, panels
 from prometheus import finite
 
 PROJECT = pathlib.Path(__file__).parent.parent.parent
@@ -35,19 +35,19 @@ every_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.s
 
 
 def queries():
-    """Returns every query of every panel: name, expression, and whether it is an instant query."""
-    found = [(file, panel, target) for file in FILES for panel in panels(loaded(file)) for target in panel["targets"]]
+    """Returns every query of every panel for Prometheus: name, expression, and whether it is an instant query."""
+    found = [(file, panel, target) for file in PROMETHEUS for panel in panels(loaded(file)) for target in panel["targets"]]
     named = [(f"{file.stem}: {panel['title']} {target['refId']}", target) for file, panel, target in found]
     return [pytest.param(target["expr"], target["instant"], id=name) for name, target in named]
 
 
 def annotations():
-    found = [(file, one) for file in FILES for one in loaded(file)["annotations"]["list"] if "expr" in one]
+    found = [(file, one) for file in PROMETHEUS for one in loaded(file)["annotations"]["list"] if "expr" in one]
     return [pytest.param(one["expr"], id=f"{file.stem}: {one['name']}") for file, one in found]
 
 
 def variables():
-    found = [(file, variable) for file in FILES for variable in loaded(file)["templating"]["list"]]
+    found = [(file, variable) for file in PROMETHEUS for variable in loaded(file)["templating"]["list"]]
     queried = [(f"{file.stem}: {one['name']}", one) for file, one in found if one["type"] == "query"]
     return [pytest.param(one["query"]["query"], id=name) for name, one in queried]
 
@@ -108,19 +108,31 @@ def test_it_is_provisionable_as_it_is(file):
     dashboard = loaded(file)
     assert (dashboard["id"], dashboard["uid"], dashboard["schemaVersion"]) == (None, f"tokengauge-{file.stem}", 42)
     assert "__inputs" not in dashboard
+    kind, boxes = ("grafana-clickhouse-datasource", ["table", "page", "traces"]) if file in CLICKHOUSE else ("prometheus", ["page"])
     first, *others = dashboard["templating"]["list"]
-    assert (first["type"], first["name"], first["query"]) == ("datasource", "datasource", "prometheus")
-    source = {"type": "prometheus", "uid": "${datasource}"}
-    *others, page = others
-    assert (page["type"], page["name"]) == ("textbox", "page")
+    assert (first["type"], first["name"], first["query"]) == ("datasource", "datasource", kind)
+    source = {"type": kind, "uid": "${datasource}"}
+    assert [one["name"] for one in others if one["type"] == "textbox"] == boxes
     assert any(link["url"].startswith("${page}") for link in dashboard["links"])
-    assert all(variable["datasource"] == source for variable in others)
+    queried = [variable for variable in others if variable["type"] == "query"]
+    assert len(queried) + len(boxes) == len(others) and all(variable["datasource"] == source for variable in queried)
     for panel in panels(dashboard):
         assert panel["datasource"] == source
         assert all(target["datasource"] == source for target in panel["targets"])
-    names = {variable["name"] for variable in others}
-    used = set(re.findall(r'"\$(\w+)"', " ".join(target["expr"] for panel in panels(dashboard) for target in panel["targets"])))
-    assert used == names, "variables that are defined, and those that are used"
+    names = {variable["name"] for variable in queried}
+    asked = [target.get("expr") or target["rawSql"] for panel in panels(dashboard) for target in panel["targets"]]
+    used = [set(re.findall(r'"\$(\w+)"|, \$(\w+)\)', query)) for query in asked]
+    assert {name for query in used for pair in query for name in pair if name} == names, "variables that are defined, and those that are used"
+
+
+@pytest.mark.parametrize("file", CLICKHOUSE, ids=lambda file: file.stem)
+def test_every_query_of_a_warehouse_counts_a_call_once_and_obeys_all_filters(file):
+    dashboard = loaded(file)
+    filters = {variable["name"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"}
+    for target in [target for panel in panels(dashboard) for target in panel["targets"]]:
+        assert target["editorType"] == "sql" and (target["queryType"], target["format"]) in {("table", 1), ("timeseries", 0)}
+        tables = re.findall(r"FROM (\$\S+.*)", target["rawSql"])
+        assert tables == ["${table:raw} FINAL"] and set(re.findall(r", \$(\w+)\)", target["rawSql"])) == filters
 
 
 @every_dashboard
@@ -130,6 +142,12 @@ def test_every_panel_says_what_it_shows_in_which_unit(file):
         assert title and panel["fieldConfig"]["defaults"]["unit"] in UNITS, title
         assert len(panel["description"]) > 15 and panel["description"].endswith("."), title
         assert panel["targets"], title
+
+
+@pytest.mark.parametrize("file", PROMETHEUS, ids=lambda file: file.stem)
+def test_every_line_has_a_legend_and_a_range_of_the_dashboard(file):
+    for panel in panels(loaded(file)):
+        title = panel["title"]
         named = all("legendFormat" in target for target in panel["targets"])
         assert named or panel["type"] in {"stat", "gauge", "table", "heatmap"}, f"{title}: a line without a legend"
         for target in panel["targets"]:
@@ -191,13 +209,16 @@ def test_each_dashboard_is_one_of_a_kind():
     dashboards = [loaded(file) for file in FILES]
     for key in ("uid", "title"):
         assert len({dashboard[key] for dashboard in dashboards}) == len(FILES)
+    for dashboard in dashboards:
+        titles = [panel["title"] for panel in panels(dashboard)]
+        assert len(titles) == len(set(titles)), dashboard["title"]
 
 
 def page_links():
     """Returns links of panels and their columns to the live page: panel, and the part of the address after its
     variable."""
     found = []
-    for file, panel in [(file, panel) for file in FILES for panel in panels(loaded(file))]:
+    for file, panel in [(file, panel) for file in PROMETHEUS for panel in panels(loaded(file))]:
         config = panel["fieldConfig"]
         lists = [config["defaults"].get("links", [])]
         lists += [each["value"] for override in config["overrides"] for each in override["properties"] if each["id"] == "links"]
@@ -268,12 +289,12 @@ def test_the_page_would_complain_of_a_link_that_it_does_not_know(page):
 
 
 def test_every_table_leads_to_the_page():
-    tables = [panel["title"] for file in FILES for panel in panels(loaded(file)) if panel["type"] == "table"]
+    tables = [panel["title"] for file in PROMETHEUS for panel in panels(loaded(file)) if panel["type"] == "table"]
     assert set(tables) <= {link.values[0]["title"] for link in page_links()} and tables
 
 
 def test_the_links_of_a_models_row_lead_to_its_calls(observed):
-    (panel,) = [panel for file in FILES for panel in panels(loaded(file)) if panel["title"] == "Models"]
+    (panel,) = [panel for file in PROMETHEUS for panel in panels(loaded(file)) if panel["title"] == "Models"]
     calls = filled_in(panel["targets"][0]["expr"], math.ceil(observed.prometheus.end - observed.prometheus.start))
     rows = [labels for labels, value in observed.prometheus.query(calls, observed.prometheus.end) if value > 0]
     # Label values that stand for several models or for none.
@@ -306,15 +327,17 @@ def test_grafanas_own_types_accept_every_dashboard(tmp_path):
 
 
 def test_grafanas_own_types_would_notice_a_mistake(tmp_path):
-    text = FILES[0].read_text()
+    text, warehouse = PROMETHEUS[0].read_text(), CLICKHOUSE[0].read_text()
     mistakes = {
         "an option that does not exist": text.replace('"showLegend"', '"showLegends"', 1),
         "a value that does not exist": text.replace('"drawStyle": "line"', '"drawStyle": "lines"', 1),
         "a panel that does not exist": text.replace('"type": "timeseries"', '"type": "graph"', 1),
         "a query by another name": text.replace('"expr"', '"query"', 1),
         "a variable of another type": text.replace('"refresh": 2', '"refresh": 7', 1),
+        "SQL by another name": warehouse.replace('"rawSql": "WITH', '"sql": "WITH', 1).replace('"rawSql": "SELECT\\n', '"sql": "SELECT\\n', 1),
+        "SQL for Prometheus": warehouse.replace('"type": "grafana-clickhouse-datasource", "uid"', '"type": "prometheus", "uid"'),
     }
-    assert all(changed != text for changed in mistakes.values())
+    assert not {text, warehouse} & set(mistakes.values())
     complaints = types_complain(tmp_path, mistakes)
     for number, mistake in enumerate(mistakes):
         assert f"dashboard{number}.ts" in complaints, mistake

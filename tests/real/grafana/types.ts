@@ -1,5 +1,6 @@
 // The type of a dashboard, from Grafana's own types. JSON has no enums, so each enum becomes its values.
 import type { Dashboard, GraphFieldConfig, Panel, RowPanel } from "@grafana/schema";
+import type * as BarChart from "@grafana/schema/dist/esm/raw/composable/barchart/panelcfg/x/BarChartPanelCfg_types.gen";
 import type * as BarGauge from "@grafana/schema/dist/esm/raw/composable/bargauge/panelcfg/x/BarGaugePanelCfg_types.gen";
 import type * as Gauge from "@grafana/schema/dist/esm/raw/composable/gauge/panelcfg/x/GaugePanelCfg_types.gen";
 import type * as Heatmap from "@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen";
@@ -16,10 +17,11 @@ type Plain<T> = T extends boolean | null | undefined ? T
   : T extends object ? { [K in keyof T]: Plain<T[K]> }
   : T;
 
-// Grafana's package does not type queries. These are the fields of a Prometheus query that we use.
-type Query = {
+// Grafana's package does not type queries. These are the fields of the queries that we use.
+type Source<Type> = { type: Type; uid: "${datasource}" };
+type PrometheusQuery = {
   refId: string;
-  datasource: { type: "prometheus"; uid: "${datasource}" };
+  datasource: Source<"prometheus">;
   editorMode: "code";
   expr: string;
   legendFormat?: string;
@@ -28,24 +30,34 @@ type Query = {
   format?: "time_series" | "table" | "heatmap";
   exemplar?: boolean;
 };
+// From src/types/sql.ts of the data source's plugin.
+type ClickHouseQuery = {
+  refId: string;
+  datasource: Source<"grafana-clickhouse-datasource">;
+  pluginVersion: string;
+  editorType: "sql";
+  queryType: "table" | "timeseries";
+  format: 0 | 1;
+  rawSql: string;
+};
+type Asks<Query extends { datasource: unknown }> = { datasource: Query["datasource"]; targets: Query[] };
 
 type Common = Omit<Panel, "type" | "options" | "fieldConfig" | "targets" | "id" | "title" | "description" | "gridPos" | "datasource">;
 type Of<Type extends string, Options, Custom> = Plain<Common & Required<Pick<Panel, "id" | "title" | "description" | "gridPos">>> & {
   type: Type;
-  datasource: Query["datasource"];
-  targets: Query[];
   options: Plain<Options>;
   fieldConfig: {
     defaults: Omit<Plain<NonNullable<Panel["fieldConfig"]>["defaults"]>, "custom" | "unit"> & { unit: string; custom?: Plain<Custom> };
     overrides: Plain<NonNullable<Panel["fieldConfig"]>["overrides"]>;
   };
-};
+} & (Asks<PrometheusQuery> | Asks<ClickHouseQuery>);
 
 type InRow =
   | Of<"timeseries", TimeSeries.Options, GraphFieldConfig>
   | Of<"heatmap", Heatmap.Options, Heatmap.FieldConfig>
   | Of<"stat", Stat.Options, never>
   | Of<"gauge", Gauge.Options, never>
+  | Of<"barchart", BarChart.Options, Partial<BarChart.FieldConfig>>
   | Of<"bargauge", BarGauge.Options, never>
   | Of<"table", Partial<Table.Options>, Table.FieldConfig>;
 type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: InRow[] });
@@ -53,7 +65,7 @@ type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row
 // Grafana's package does not type the fields of Prometheus annotations. These are the fields that Grafana reads.
 type Marks = Plain<NonNullable<NonNullable<Dashboard["annotations"]>["list"]>[number]>;
 type PrometheusMarks = Omit<Marks, "datasource"> & {
-  datasource: Query["datasource"];
+  datasource: PrometheusQuery["datasource"];
   expr: string;
   step: string;
   tagKeys: string;

@@ -5,6 +5,7 @@ import { capsuleButton } from "./save.js";
 import { csvButton } from "./csv.js";
 import { h, keyed, text } from "./dom.js";
 import { plural, seconds, time } from "./format.js";
+import { missingPods } from "./pods.js";
 import { firingAlert, spentHref, stateOf } from "./objectives.js";
 
 const LIMIT = 1000;
@@ -36,8 +37,8 @@ export class Alerts {
         if (made.sign !== sign) fill(made, alert, slo);
         made.sign = sign;
       });
-      const where = store === "memory" ? " since the process started; a ledger keeps more" : " in the ledger";
-      text(this.note, rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`);
+      const where = pods ? " of the pods" : store === "memory" ? " since the process started; a ledger keeps more" : " in the ledger";
+      text(this.note, rows.length === 0 ? `No alert${where}. ${missingPods(pods)}`.trim() : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}. ${missingPods(pods)}`.trim());
     } catch (error) {
       this.note.textContent = `Could not load: ${error.message}`;
     }
