@@ -11,11 +11,13 @@ mod rows;
 mod sessions;
 mod source;
 mod sql;
+mod sums;
 mod timeseries;
 mod units;
 
 pub use source::Table;
 pub use sql::{instant, quoted, text};
+pub use sums::statements as statements_of_sums;
 
 use crate::ledger::QueryError;
 use rows::Row;
