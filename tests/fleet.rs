@@ -494,10 +494,7 @@ async fn a_fleet_and_a_process_name_requests_that_only_the_other_answers() {
     let fixture = Fixture::new().await;
     let pod = fixture.pod("agent-1", "left", "").await;
     let fleet = fixture.fleet(&[], &[]).await;
-    for path in [
-        "sinks",
-        "slos/fast/budget",
-    ] {
+    for path in ["sinks", "slos/fast/budget"] {
         let response = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
         assert_eq!(response.status, 404, "{path}");
         assert!(

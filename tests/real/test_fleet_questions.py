@@ -14,6 +14,7 @@ pytestmark = pytest.mark.part("stores")
 
 TESTS = [
     "warehouse_questions::every_question_has_the_answer_of_the_ledger",
+    "warehouse_questions::sums_answer_for_calls_that_need_not_be_read",
     "fleet::calls_of_all_pods_are_together_and_filters_tell_them_apart",
     "fleet::the_use_of_a_key_is_summed_over_all_pods",
 ]

@@ -35,7 +35,8 @@ pub struct PodsAsked {
 impl PodsAsked {
     fn missing(&mut self, pod: &Pod, error: &str) {
         if self.errors.len() < LISTED_ERRORS {
-            self.errors.push(format!("{}: {error}", pod.status().label()));
+            self.errors
+                .push(format!("{}: {error}", pod.status().label()));
         }
     }
 }
@@ -68,7 +69,8 @@ impl Fleet {
         let mut take = |pod: Arc<Pod>, answer: Result<Bytes, String>| {
             waiting.retain(|one| one.at != pod.at);
             let answer = answer.and_then(|body| {
-                serde_json::from_slice(&body).map_err(|error| format!("its answer cannot be read: {error}"))
+                serde_json::from_slice(&body)
+                    .map_err(|error| format!("its answer cannot be read: {error}"))
             });
             match answer {
                 Ok(answer) => found.push(answer),

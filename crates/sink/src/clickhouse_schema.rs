@@ -3,7 +3,7 @@
 use crate::table::fields;
 use std::time::Duration;
 use tokengauge_store::columns::ColumnKind;
-use tokengauge_store::warehouse::{quoted, text};
+use tokengauge_store::warehouse::{quoted, statements_of_sums, text};
 
 /// Text columns whose values differ from call to call; the other text columns are `LowCardinality`.
 const UNREPEATED: [&str; 6] = [
@@ -36,6 +36,9 @@ impl Schema {
         if self.cluster.is_some() {
             all.push(self.distributed());
             all.push(self.add_columns(&self.table));
+        } else {
+            let keep = self.keep_days();
+            all.extend(statements_of_sums(&self.database, &self.table, keep));
         }
         all
     }
@@ -77,7 +80,7 @@ impl Schema {
             None => "\nSETTINGS non_replicated_deduplication_window = 1000",
         };
         format!(
-            "CREATE TABLE IF NOT EXISTS {} (\n{},\n  {SESSION_INDEX}\n)\nENGINE = {engine}\n\
+            "CREATE TABLE IF NOT EXISTS {} (\n{},\n  {INSERTED},\n  {INSERTED_INDEX},\n  {SESSION_INDEX}\n)\nENGINE = {engine}\n\
              PARTITION BY toDate(started_at)\nORDER BY (started_at, id){settings}",
             self.name(&self.local()),
             columns.join(",\n")
@@ -86,8 +89,13 @@ impl Schema {
 
     /// Adds the columns and the index that an older version did not have.
     fn upgrade(&self, table: &str) -> String {
-        let index = SESSION_INDEX.replace("INDEX", "ADD INDEX IF NOT EXISTS");
-        format!("{},\n  {index}", self.add_columns(table))
+        let add = |index: &str| index.replace("INDEX", "ADD INDEX IF NOT EXISTS");
+        format!(
+            "{},\n  ADD COLUMN IF NOT EXISTS {INSERTED},\n  {},\n  {}",
+            self.add_columns(table),
+            add(INSERTED_INDEX),
+            add(SESSION_INDEX)
+        )
     }
 
     fn add_columns(&self, table: &str) -> String {
@@ -97,8 +105,12 @@ impl Schema {
         format!("ALTER TABLE {}\n{}", self.name(table), columns.join(",\n"))
     }
 
+    fn keep_days(&self) -> Option<u64> {
+        Some(self.keep?.as_secs().div_ceil(86_400))
+    }
+
     fn expire(&self) -> Option<String> {
-        let days = self.keep?.as_secs().div_ceil(86_400);
+        let days = self.keep_days()?;
         let table = self.name(&self.local());
         Some(format!(
             "ALTER TABLE {table} MODIFY TTL toDateTime(started_at) + INTERVAL {days} DAY"
@@ -123,6 +135,10 @@ impl Schema {
 
 /// Finds the calls of a session without reading every call.
 const SESSION_INDEX: &str = "INDEX session_index session TYPE bloom_filter GRANULARITY 4";
+
+/// When ClickHouse inserted the row: sums are computed again for times with new rows.
+const INSERTED: &str = "inserted_at DateTime('UTC') DEFAULT now()";
+const INSERTED_INDEX: &str = "INDEX inserted_index inserted_at TYPE minmax GRANULARITY 4";
 
 /// The names and types of all columns.
 fn columns() -> impl Iterator<Item = (String, &'static str)> {
@@ -159,7 +175,7 @@ mod tests {
     #[test]
     fn a_table_on_one_server_is_created_and_upgraded() {
         let statements = schema().statements();
-        assert_eq!(statements.len(), 2);
+        assert_eq!(statements.len(), 10, "two of the table, eight of its sums");
         assert!(
             statements[0]
                 .starts_with("CREATE TABLE IF NOT EXISTS `d`.`t` (\n  `schema_version` UInt16,")

@@ -4,6 +4,7 @@
 //! (a DDSketch), so that they are within 1 % of the exact value.
 
 mod calls;
+mod capacity;
 mod costs;
 mod distributions;
 mod groups;
@@ -11,11 +12,13 @@ mod rows;
 mod sessions;
 mod source;
 mod sql;
+mod sums;
 mod timeseries;
 mod units;
 
 pub use source::Table;
 pub use sql::{instant, quoted, text};
+pub use sums::statements as statements_of_sums;
 
 use crate::ledger::QueryError;
 use rows::Row;

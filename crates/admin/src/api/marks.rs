@@ -109,7 +109,8 @@ pub(super) async fn marks(
 
 /// The marks of several pods, the newest first. What all pods report at about the same time, such as an alert, is there once.
 fn together(mut marks: Vec<Mark>, limit: usize) -> Vec<Mark> {
-    let minute = |mark: &Mark| tokengauge_core::time::duration_since_1970(mark.time.time()).as_secs() / 60;
+    let minute =
+        |mark: &Mark| tokengauge_core::time::duration_since_1970(mark.time.time()).as_secs() / 60;
     marks.sort_by_key(|mark| std::cmp::Reverse(mark.time.time()));
     let mut seen = HashSet::new();
     marks.retain(|mark| seen.insert((mark.kind, mark.text.clone(), minute(mark))));

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn upstreams_of_pods_are_added_up() {
         let engine = serde_json::json!({"up": false, "queue_depth": null, "running": null, "kv_cache": null});
-        let other = serde_json::json!({"up": true, "queue_depth": 3.0, "running": 2.0, "kv_cache": 0.5});
+        let other =
+            serde_json::json!({"up": true, "queue_depth": 3.0, "running": 2.0, "kv_cache": 0.5});
         let one = |name: &str, in_flight: u64, ejected: Option<f64>, engine: &serde_json::Value| {
             pod(serde_json::json!({"upstreams": [{
                 "name": name, "connections": 2, "pending": 1, "refused": 4, "engine": engine,
@@ -197,7 +198,10 @@ mod tests {
         let all = serde_json::to_value(all).expect("JSON");
         assert_eq!(all[0]["name"], "a");
         assert_eq!(all[1]["connections"], 4);
-        assert_eq!(all[1]["endpoints"], serde_json::json!([{"name": "e", "in_flight": 3, "ejected_seconds": 1.5}]));
+        assert_eq!(
+            all[1]["endpoints"],
+            serde_json::json!([{"name": "e", "in_flight": 3, "ejected_seconds": 1.5}])
+        );
         assert_eq!(all[1]["engine"], other);
     }
 }

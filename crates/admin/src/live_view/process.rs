@@ -1,8 +1,8 @@
 //! A process: its calls in flight and objectives, and the services that a fleet does not have.
 
 use super::{CallInFlight, LiveView, SloList, Slos, Visit};
-use crate::api::{Problem, StreamFilter};
 use crate::Services;
+use crate::api::{Problem, StreamFilter};
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;

@@ -33,10 +33,7 @@ struct Evaluation {
     config: Arc<ArcSwap<Config>>,
 }
 
-pub(crate) fn start(
-    config: &Arc<ArcSwap<Config>>,
-    services: &Services,
-) -> Option<Periodic> {
+pub(crate) fn start(config: &Arc<ArcSwap<Config>>, services: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
         calls: services.call_source.stored()?.clone(),
         services: services.clone(),

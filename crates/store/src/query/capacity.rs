@@ -63,7 +63,9 @@ mod tests {
 
     #[test]
     fn many_streams_share_a_class() {
-        let classes: Vec<_> = [1, 32, 33, 35, 36, 63, 64, 71, 72, 1000].map(class_of_concurrency).into();
+        let classes: Vec<_> = [1, 32, 33, 35, 36, 63, 64, 71, 72, 1000]
+            .map(class_of_concurrency)
+            .into();
         assert_eq!(classes, [1, 32, 32, 32, 36, 60, 64, 64, 72, 960]);
     }
 }

@@ -3,6 +3,7 @@
 use super::Warehouse;
 use super::rows::call_row;
 use super::sql::{Span, at, conditions};
+use super::sums::{Kind, classes, measure, skipped};
 use crate::columns::{CallRow, Value};
 use crate::ledger::{ID_TOLERANCE, QueryError};
 use crate::query::{Coverage, Covered, Filter, Page, Paging};
@@ -118,11 +119,14 @@ impl Warehouse {
         let Some(filter) = filter.of_counted_classes() else {
             return Ok(coverage);
         };
-        let fields = "isNotNull(cost_usd) AS priced, cost_unavailable, \
-            isNotNull(output_tokens_per_second) AS timed, tps_unavailable, count(), sum(skipped_events)";
-        let rest = "GROUP BY priced, cost_unavailable, timed, tps_unavailable";
-        let (span, conditions) = (Span::of(&filter), conditions(&filter));
-        for row in self.rows(&self.select(fields, span, &conditions, rest)?)? {
+        let [_, keys @ ..] = classes();
+        let figures = [measure("calls"), skipped()];
+        let span = Span::of(&filter);
+        let from = self.summed(Kind::Calls, &filter, span, &keys, &figures, [&[]; 2])?;
+        let keys = "s.by_priced, s.by_cost_unavailable, s.by_timed, s.by_tps_unavailable";
+        let [calls, skipped] = figures.map(|figure| figure.merged());
+        let statement = format!("SELECT {keys}, {calls}, {skipped} FROM {from} GROUP BY {keys}");
+        for row in self.rows(&statement)? {
             let (cost, speed) = (row.text(1), row.text(3));
             let covered = Covered {
                 priced: row.flag(0),

@@ -7,15 +7,15 @@ use crate::ledger::QueryError;
 use crate::query::{CapacityRow, CapacitySums, Dimension, Filter, class_of_concurrency};
 use std::collections::BTreeMap;
 
-/// Of a longer time, in seconds, only some of the seconds are read.
+/// The longest time in seconds of which every second is read.
 const READ: i64 = 6 * 3_600;
 /// Calls that last longer count for this many seconds after their start.
 const LONGEST: i64 = 3_600;
 
 impl Warehouse {
     /// The throughput of each upstream by the number of concurrent generations of all processes. Only times and the upstream of
-    /// the filter count. The tokens of a call lie evenly over the time in which they were generated. Of more than six hours,
-    /// every n-th second is read and stands for n seconds.
+    /// the filter count. The tokens of a call lie evenly over the time in which they were generated. If the time is
+    /// longer than six hours, every n-th second is read and stands for n seconds.
     ///
     /// # Errors
     /// As with every question: see [`QueryError`].
@@ -35,15 +35,21 @@ impl Warehouse {
         let (first, last) = (first.div_euclid(1_000), last.div_euclid(1_000) + 1);
         let every = ((last - first) / READ).max(1);
         let within = |from: &str, to: &str| {
-            format!("greatest(least({to}, toFloat64(second + 1)) - greatest({from}, toFloat64(second)), 0)")
+            format!(
+                "greatest(least({to}, toFloat64(second + 1)) - greatest({from}, toFloat64(second)), 0)"
+            )
         };
         let begins = "started_ms / 1000";
         let share = |from: &str, to: &str| {
-            format!("if({to} > {from}, {} / ({to} - {from}), 1)", within(from, to))
+            format!(
+                "if({to} > {from}, {} / ({to} - {from}), 1)",
+                within(from, to)
+            )
         };
         let decode_from = "(started_ms / 1000 + assumeNotNull(ttft_seconds))";
         let decode_to = "(started_ms / 1000 + assumeNotNull(last_token_seconds))";
-        let decodes = "isNotNull(decode_us) AND isNotNull(ttft_seconds) AND isNotNull(last_token_seconds)";
+        let decodes =
+            "isNotNull(decode_us) AND isNotNull(ttft_seconds) AND isNotNull(last_token_seconds)";
         let seconds = format!(
             "arrayJoin(arrayMap(place -> toInt64(place * {every}), range(\
              toUInt64(ceil(greatest({first}, intDiv(started_ms, 1000)) / {every})), \
@@ -77,7 +83,9 @@ impl Warehouse {
         );
         let mut upstreams: BTreeMap<String, Vec<CapacityBucket>> = BTreeMap::new();
         for row in self.rows(&statement)? {
-            let hours = upstreams.entry(row.text(0).unwrap_or_default()).or_default();
+            let hours = upstreams
+                .entry(row.text(0).unwrap_or_default())
+                .or_default();
             let at = row.count(1);
             if hours.last().is_none_or(|hour| hour.at != at) {
                 let sums = BTreeMap::new();
@@ -97,6 +105,8 @@ impl Warehouse {
             }
         }
         let rows = upstreams.iter();
-        Ok(rows.map(|(name, hours)| capacity_since_change(name, hours)).collect())
+        Ok(rows
+            .map(|(name, hours)| capacity_since_change(name, hours))
+            .collect())
     }
 }

@@ -2,16 +2,23 @@
 
 use super::Warehouse;
 use super::rows::Row;
-use super::sql::{Span, conditions, text, value_of};
+use super::sql::{Span, text};
+use super::sums::{Figure, Key, Kind, measure};
 use crate::ledger::QueryError;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs, TokenSums};
 use std::collections::BTreeMap;
 
-/// What is added up: see [`sums`].
-const SUMS: &str = "count() AS calls, countIf(failed), sum(input_tokens) AS input_sum, \
-    sum(reported_cached_input_tokens), sum(output_tokens) AS output_sum, sum(reasoning_tokens), \
-    sum(cost_nano) AS cost_nano_sum, \
-    countIf(isNull(cost_nano) AND (isNotNull(input_tokens) OR isNotNull(output_tokens)))";
+/// What is added up, in the order of [`sums`].
+const SUMS: [&str; 8] = [
+    "calls",
+    "errors",
+    "input_sum",
+    "cached_input_sum",
+    "output_sum",
+    "reasoning_sum",
+    "cost_nano_sum",
+    "unpriced",
+];
 
 fn sums(row: &Row, first: usize) -> CostSums {
     let known = |at| row.whole(first + at).map(|sum| sum.max(0) as u64);
@@ -36,15 +43,20 @@ impl Warehouse {
     /// Returns a [`QueryError`] if the store cannot answer.
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         let step = query.step.as_secs().max(1);
-        let (span, conditions) = (Span::of(&query.filter), conditions(&query.filter));
-        let value = value_of(query.by);
-        let fields = format!("{value} AS name, {SUMS}, count() OVER () AS names");
-        let rest = format!(
-            "GROUP BY name ORDER BY cost_nano_sum DESC NULLS LAST, \
-             ifNull(input_sum, 0) + ifNull(output_sum, 0) DESC, calls DESC, name ASC NULLS FIRST LIMIT {}",
+        let figures = SUMS.map(measure);
+        let merged = figures.each_ref().map(Figure::merged).join(", ");
+        let from = |keys: &[Key]| {
+            let span = Span::of(&query.filter);
+            self.summed(Kind::Calls, &query.filter, span, keys, &figures, [&[]; 2])
+        };
+        let name = || Key::by("name".to_owned(), query.by);
+        let rows = self.rows(&format!(
+            "SELECT s.name, {merged}, count() OVER () AS names FROM {} GROUP BY s.name \
+             ORDER BY all_cost_nano_sum DESC NULLS LAST, \
+             ifNull(all_input_sum, 0) + ifNull(all_output_sum, 0) DESC, all_calls DESC, s.name ASC NULLS FIRST LIMIT {}",
+            from(&[name()])?,
             query.most
-        );
-        let rows = self.rows(&self.select(&fields, span, &conditions, &rest)?)?;
+        ))?;
         let shown: Vec<Option<String>> = rows.iter().map(|row| row.text(0)).collect();
         let names = rows.first().map_or(0, |row| row.count(9));
         let mut found = Costs {
@@ -60,14 +72,15 @@ impl Warehouse {
         let without_name = u8::from(shown.contains(&None));
         // The place of a series among those that are shown, from 1 on; 0 for all others together.
         let series = format!(
-            "if(isNull({value}), {without_name} * ({} + 1), indexOf(CAST({known}, 'Array(String)'), \
-             ifNull(toString({value}), ''))) AS series",
+            "if(isNull(s.name), {without_name} * ({} + 1), indexOf(CAST({known}, 'Array(String)'), \
+             ifNull(toString(s.name), ''))) AS series",
             shown.len()
         );
-        let fields = format!(
-            "{series}, intDiv(intDiv(started_ms, 1000), {step}) * {step} AS begins, {SUMS}"
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        let statement = format!(
+            "SELECT {series}, s.begins, {merged} FROM {} GROUP BY series, s.begins",
+            from(&[name(), Key::start("begins", step)])?
         );
-        let statement = self.select(&fields, span, &conditions, "GROUP BY series, begins")?;
         let mut steps: BTreeMap<u64, BTreeMap<u64, CostSums>> = BTreeMap::new();
         for row in self.rows(&statement)? {
             let series = steps.entry(row.count(0)).or_default();

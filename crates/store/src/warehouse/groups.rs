@@ -1,7 +1,8 @@
 //! Calls grouped by dimensions.
 
 use super::Warehouse;
-use super::sql::{SKETCHES, Span, conditions, measures, sketch_of, text, value_of};
+use super::sql::{Span, measures, text};
+use super::sums::{Figure, Key, Kind, measure, sketches};
 use crate::answer::group_row;
 use crate::ledger::QueryError;
 use crate::query::{Dimension, Filter, GroupRow, Page, Paging};
@@ -22,30 +23,36 @@ impl Warehouse {
             Some(cursor) => cursor.parse().map_err(|_| QueryError::cursor())?,
             None => 0_usize,
         };
-        let (span, mut conditions) = (Span::of(filter), conditions(filter));
         let names: Vec<String> = (0..by.len()).map(|at| format!("name_{at}")).collect();
-        let values: Vec<String> = by.iter().map(|by| value_of(*by)).collect();
-        let named = names.iter().zip(&values);
-        let mut fields: Vec<String> = named
-            .map(|(name, value)| format!("{value} AS {name}"))
-            .collect();
-        let measures = measures();
-        let sums = measures
+        let keys: Vec<Key> = names
             .iter()
-            .map(|sum| format!("{} AS {}", sum.sum, sum.name));
-        fields.extend(sums);
-        let order = names.iter().map(|name| format!("{name} ASC NULLS FIRST"));
-        let order: Vec<String> = std::iter::once("calls DESC".to_owned())
+            .zip(by)
+            .map(|(name, by)| Key::by(name.clone(), *by))
+            .collect();
+        let shown: Vec<String> = names.iter().map(|name| format!("s.{name}")).collect();
+        let grouped = match shown.as_slice() {
+            [] => String::new(),
+            names => format!("GROUP BY {}", names.join(", ")),
+        };
+        let ask = |figures: &[Figure], among: &[String], rest: &str| {
+            let span = Span::of(filter);
+            let from = self.summed(Kind::Calls, filter, span, &keys, figures, [among, among])?;
+            let fields = shown.iter().cloned();
+            let fields: Vec<String> = fields.chain(figures.iter().map(Figure::merged)).collect();
+            self.rows(&format!(
+                "SELECT {} FROM {from} {grouped} {rest}",
+                fields.join(", ")
+            ))
+        };
+        let order = shown.iter().map(|name| format!("{name} ASC NULLS FIRST"));
+        let order: Vec<String> = std::iter::once("all_calls DESC".to_owned())
             .chain(order)
             .collect();
         let more = page.limit.saturating_add(1);
-        let rest = format!(
-            "{} ORDER BY {} LIMIT {more} OFFSET {skip}",
-            grouped(&names),
-            order.join(", ")
-        );
+        let rest = format!("ORDER BY {} LIMIT {more} OFFSET {skip}", order.join(", "));
+        let figures: Vec<Figure> = measures().iter().map(|sum| measure(sum.name)).collect();
         let mut found = Vec::new();
-        for row in self.rows(&self.select(&fields.join(", "), span, &conditions, &rest)?)? {
+        for row in ask(&figures, &[], &rest)? {
             let names: Vec<Option<String>> = (0..by.len()).map(|at| row.text(at)).collect();
             // Without calls a group without names has one row of zeros.
             if row.count(by.len()) > 0 {
@@ -66,15 +73,8 @@ impl Warehouse {
             .enumerate()
             .map(|(at, (names, _))| (names.clone(), at))
             .collect();
-        conditions.extend(among(&values, places.keys()));
-        let fields: Vec<String> = names
-            .iter()
-            .zip(&values)
-            .map(|(name, value)| format!("{value} AS {name}"))
-            .chain(SKETCHES.iter().map(|(_, value)| sketch_of(value, "")))
-            .collect();
-        let statement = self.select(&fields.join(", "), span, &conditions, &grouped(&names))?;
-        for row in self.rows(&statement)? {
+        let among: Vec<String> = among(&names, places.keys()).into_iter().collect();
+        for row in ask(&sketches(), &among, "")? {
             let names: Vec<Option<String>> = (0..by.len()).map(|at| row.text(at)).collect();
             if let Some(at) = places.get(&names) {
                 row.sketches(by.len(), &mut found[*at].1);
@@ -86,14 +86,6 @@ impl Warehouse {
             next_cursor: rest.then(|| (skip + page.limit).to_string()),
         })
     }
-}
-
-/// `GROUP BY` some names; nothing without any.
-fn grouped(names: &[String]) -> String {
-    if names.is_empty() {
-        return String::new();
-    }
-    format!("GROUP BY {}", names.join(", "))
 }
 
 /// The condition that calls have one of some combinations of values. An unknown value stands for itself.

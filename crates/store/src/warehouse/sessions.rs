@@ -2,7 +2,8 @@
 
 use super::Warehouse;
 use super::rows::{Row, call_row};
-use super::sql::{Span, at, class_of, has, one_of, text, value_of};
+use super::sql::{Span, at, has, one_of, text, value_of};
+use super::sums::{Figure, Kind, Merge, any_of, measure, name_prefix, session_name, sketches};
 use crate::answer::{mean_speed, tokens};
 use crate::history::waterfall_row;
 use crate::ledger::QueryError;
@@ -23,18 +24,42 @@ pub const LOOKBACK: Duration = Duration::from_secs(86_400);
 /// Names of a kind that are shown of one session.
 const MAX_NAMES: usize = 16;
 
-/// The sums of a session, in the order in which [`Summed::of`] reads them.
-const SUMS: &str = "session, min(started_us) AS first_us, max(ended_us) AS last_us, count() AS calls, \
-    countIf(failed) AS errors, toInt64(sum(input_tokens)) AS input_sum, toInt64(sum(reported_cached_input_tokens)), \
-    toInt64(sum(output_tokens)) AS output_sum, toInt64(sum(reasoning_tokens)), sum(cost_nano) AS cost_nano_sum, \
-    countIf(isNull(cost_nano) AND (isNotNull(input_tokens) OR isNotNull(output_tokens))), \
-    sum(decode_tokens) AS decode_tokens_sum, sum(decode_us) AS decode_us_sum, \
-    argMax(workload, (ended_us, id)), argMax(user, (ended_us, id)), argMax(experiment, (ended_us, id)), \
-    argMax(variant, (ended_us, id))";
-
 /// The columns that the page shows of each session in addition to its sums.
 const DETAILS: &str =
     "session, arraySort(groupUniqArray(agent)), groupArray((started_us, ended_us))";
+/// The figures of a session that are sums, in the order in which [`Summed::of`] reads them.
+const SUMS: [&str; 10] = [
+    "calls",
+    "errors",
+    "input_sum",
+    "cached_input_sum",
+    "output_sum",
+    "reasoning_sum",
+    "cost_nano_sum",
+    "unpriced",
+    "decode_tokens_sum",
+    "decode_us_sum",
+];
+/// The figure of which the median time to first token is made.
+const TTFT: &str = "ttft_sketch";
+/// The columns of a session that are those of its last call.
+const LATEST: [&str; 4] = ["workload", "user", "experiment", "variant"];
+
+/// The figures of a session, in the order in which [`Summed::of`] reads them.
+pub(super) fn figures() -> Vec<Figure> {
+    let [_, _, ttft] = sketches();
+    let mut all = vec![
+        Figure::new("first_us", "min(started_us)".to_owned(), Merge::Min),
+        Figure::new("last_us", "max(ended_us)".to_owned(), Merge::Max),
+    ];
+    all.extend(SUMS.map(measure));
+    all.extend(LATEST.map(|name| {
+        let latest = format!("argMaxState({name}, (ended_us, id))");
+        Figure::new(&format!("last_{name}"), latest, Merge::Latest)
+    }));
+    all.push(ttft);
+    all
+}
 
 /// A session without its names and the time with a call in flight.
 struct Summed {
@@ -44,7 +69,15 @@ struct Summed {
 }
 
 impl Summed {
-    fn of(row: &Row, ttft: usize) -> Summed {
+    /// The time in which its calls began.
+    fn within(&self) -> Span {
+        Span {
+            since: Some(self.first_us.div_euclid(1_000)),
+            until: Some(self.last_us.div_euclid(1_000) + 1),
+        }
+    }
+
+    fn of(row: &Row) -> Summed {
         let (first_us, last_us) = (row.whole(1).unwrap_or(0), row.whole(2).unwrap_or(0));
         let sums = Sums {
             input: row.whole(5),
@@ -55,7 +88,7 @@ impl Summed {
             decode_us: row.whole(12).unwrap_or(0),
             ..Sums::default()
         };
-        let class = row.whole(ttft).and_then(|class| i32::try_from(class).ok());
+        let class = row.whole(18).and_then(|class| i32::try_from(class).ok());
         Summed {
             first_us,
             last_us,
@@ -87,11 +120,16 @@ impl Summed {
 }
 
 /// The class of the median time to first token, by nearest rank.
-fn median_ttft() -> String {
-    let class = class_of("assumeNotNull(ttft_seconds)");
-    let classes = format!("arraySort(groupArrayIf({class}, isNotNull(ttft_seconds)))");
+const MEDIAN_TTFT: &str = "if(empty(all_ttft_sketch), NULL, \
+    (arraySort(arrayFlatten(arrayMap((class, calls) -> arrayWithConstant(calls, class), \
+    mapKeys(all_ttft_sketch), mapValues(all_ttft_sketch)))) AS ttft_classes)[intDiv(length(ttft_classes) + 1, 2)])";
+
+/// What is shown of a session: [`Summed::of`] reads it.
+fn shown(figures: &[Figure]) -> String {
+    let merged: Vec<String> = figures.iter().map(Figure::merged).collect();
     format!(
-        "if(notEmpty({classes} AS ttft_classes), ttft_classes[intDiv(length(ttft_classes) + 1, 2)], NULL) AS ttft_class"
+        "s.session_name, {}, {MEDIAN_TTFT} AS ttft_class",
+        merged.join(", ")
     )
 }
 
@@ -102,41 +140,88 @@ impl Warehouse {
     /// Returns a [`QueryError`] if the store cannot answer.
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
         let (by, order) = sorted_by(query);
-        let mut having = having(query);
+        let (mut having, met) = having(query);
         if let Some(cursor) = &query.page.cursor {
             having.push(after(query, by, cursor)?);
         }
         let more = query.page.limit.saturating_add(1);
-        let fields = format!("{SUMS}, {}, {by} AS sorted_by", median_ttft());
-        let rest = format!(
-            "GROUP BY session HAVING {} ORDER BY {order} LIMIT {more}",
+        // First only what selects and sorts sessions: there may be millions of them.
+        let needed = format!("{by} {}", having.join(" "));
+        let ttft = query.sort == SessionSort::Ttft;
+        let mut needed: Vec<Figure> = figures()
+            .into_iter()
+            .filter(|figure| needed.contains(&figure.name) || ttft && figure.name == TTFT)
+            .collect();
+        let merged: Vec<String> = needed.iter().map(Figure::merged).collect();
+        let median = format!("{MEDIAN_TTFT} AS ttft_class");
+        let merged: Vec<String> = merged.into_iter().chain(ttft.then_some(median)).collect();
+        needed.extend(met);
+        let sessions = self.by_session(&query.filter, &needed, [&[]; 2])?;
+        let found = self.rows(&format!(
+            "SELECT s.session_name, {by} AS sorted_by, {} FROM {sessions} GROUP BY s.session_name HAVING {} \
+             ORDER BY {order} LIMIT {more}",
+            merged.join(", "),
             having.join(" AND ")
-        );
-        let statement = self.select(&fields, listed(&query.filter), &with_session(), &rest)?;
-        let mut rows = self.rows(&statement)?;
-        let there_is_more = rows.len() > query.page.limit;
-        rows.truncate(query.page.limit);
+        ))?;
         let place = |row: &Row| {
             let value = row
-                .whole(18)
+                .whole(1)
                 .map_or("-".to_owned(), |value| value.to_string());
             format!("{value}.{}", row.text(0).unwrap_or_default())
         };
-        let next_cursor = rows.last().filter(|_| there_is_more).map(place);
-        let sums: Vec<Summed> = rows.iter().map(|row| Summed::of(row, 17)).collect();
+        let there_is_more = found.len() > query.page.limit;
+        let found = &found[..found.len().min(query.page.limit)];
+        let next_cursor = found.last().filter(|_| there_is_more).map(place);
+        let names: Vec<String> = found.iter().filter_map(|row| row.text(0)).collect();
+        let mut sums = self.sums_of(&query.filter, &names)?;
+        let order: HashMap<&str, usize> = names.iter().map(String::as_str).zip(0..).collect();
+        sums.sort_by_key(|session| order.get(&*session.row.id).copied());
         Ok(Page {
-            rows: self.detailed(sums, listed(&query.filter))?,
+            rows: self.detailed(sums)?,
             next_cursor,
         })
     }
 
-    /// The sessions with their names, and the time with a call in flight.
-    fn detailed(&self, sums: Vec<Summed>, span: Span) -> Result<Vec<SessionRow>, QueryError> {
-        if sums.is_empty() {
+    /// The sums of some sessions.
+    fn sums_of(&self, filter: &Filter, names: &[String]) -> Result<Vec<Summed>, QueryError> {
+        let names = names.iter().map(String::as_str);
+        let of_calls: Vec<String> = one_of("session", names.clone()).into_iter().collect();
+        let of_rows: Vec<String> = one_of("session_name", names).into_iter().collect();
+        if of_calls.is_empty() {
             return Ok(Vec::new());
         }
-        let ids = sums.iter().map(|session| session.row.id.as_str());
-        let among: Vec<String> = one_of("session", ids).into_iter().collect();
+        let figures = figures();
+        let sessions = self.by_session(filter, &figures, [&of_calls, &of_rows])?;
+        let shown = shown(&figures);
+        let statement = format!("SELECT {shown} FROM {sessions} GROUP BY s.session_name");
+        Ok(self.rows(&statement)?.iter().map(Summed::of).collect())
+    }
+
+    /// The calls of sessions that a filter may select, by session.
+    fn by_session(
+        &self,
+        filter: &Filter,
+        figures: &[Figure],
+        conditions: [&[String]; 2],
+    ) -> Result<String, QueryError> {
+        let (kind, keys) = (Kind::Sessions, [session_name()]);
+        self.summed(kind, filter, listed(filter), &keys, figures, conditions)
+    }
+
+    /// The sessions with their names, and the time with a call in flight.
+    fn detailed(&self, sums: Vec<Summed>) -> Result<Vec<SessionRow>, QueryError> {
+        let since = sums.iter().map(|session| session.within().since).min();
+        let until = sums.iter().map(|session| session.within().until).max();
+        let (Some(since), Some(until)) = (since, until) else {
+            return Ok(Vec::new());
+        };
+        let calls_of = |session: &Summed| {
+            let mut all = session.within().conditions();
+            all.push(format!("session = {}", text(&session.row.id)));
+            all.join(" AND ")
+        };
+        let among: Vec<String> = sums.iter().map(calls_of).collect();
+        let (span, among) = (Span { since, until }, [any_of(&among)]);
         let models = format!("arraySort(groupUniqArray({}))", value_of(Dimension::Model));
         let fields = format!("{DETAILS}, {models}");
         let rows = self.rows(&self.select(&fields, span, &among, "GROUP BY session")?)?;
@@ -189,14 +274,20 @@ impl Warehouse {
             filter: filter.clone(),
             ..SessionQuery::default()
         };
-        let mut having = having(&query);
+        let (mut having, met) = having(&query);
         if let Some(until) = filter.until {
-            having.push(format!("max(ended_us) < {}", microseconds(until)));
+            having.push(format!("max(s.last_us) < {}", microseconds(until)));
         }
-        let rest = format!("GROUP BY session HAVING {}", having.join(" AND "));
-        let fields = "max(ended_us) - min(started_us)";
-        let statement = self.select(fields, listed(filter), &with_session(), &rest)?;
-        let rows = self.rows(&statement)?;
+        let mut times: Vec<Figure> = figures()
+            .into_iter()
+            .filter(|figure| figure.is_time())
+            .collect();
+        times.extend(met);
+        let rows = self.rows(&format!(
+            "SELECT max(s.last_us) - min(s.first_us) FROM {} GROUP BY s.session_name HAVING {}",
+            self.by_session(filter, &times, [&[]; 2])?,
+            having.join(" AND ")
+        ))?;
         Ok(rows
             .iter()
             .filter_map(|row| row.whole(0))
@@ -210,22 +301,17 @@ impl Warehouse {
     /// Returns a [`QueryError`] if the store cannot answer.
     pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
         let is = vec![format!("session = {}", text(id))];
-        let fields = format!("{SUMS}, {}", median_ttft());
-        let always = Span::default();
-        let statement = self.select(&fields, always, &is, "GROUP BY session")?;
-        let Some(sums) = self
-            .rows(&statement)?
-            .first()
-            .map(|row| Summed::of(row, 17))
-        else {
+        let filter = Filter {
+            session: Some(id.to_owned()),
+            ..Filter::default()
+        };
+        let sums = self.sums_of(&filter, &[id.to_owned()])?;
+        let Some(sums) = sums.into_iter().next() else {
             return Ok(None);
         };
-        let (first_us, last_us) = (sums.first_us, sums.last_us);
-        let within = Span {
-            since: Some(first_us.div_euclid(1_000)),
-            until: Some(last_us.div_euclid(1_000) + 1),
-        };
-        let session = self.detailed(vec![sums], within)?.into_iter().next();
+        let first_us = sums.first_us;
+        let within = sums.within();
+        let session = self.detailed(vec![sums])?.into_iter().next();
         let (calls, next_cursor) = self.waterfall(is, within, first_us, page)?;
         Ok(session.map(|session| SessionDetail {
             session,
@@ -288,69 +374,81 @@ fn listed(filter: &Filter) -> Span {
     }
 }
 
-fn with_session() -> [String; 1] {
-    ["isNotNull(session)".to_owned()]
-}
-
 fn microseconds(at: std::time::SystemTime) -> i64 {
     milliseconds(at).saturating_mul(1_000)
 }
 
-/// The conditions on sessions. Different calls of a session may meet different parts of the filter.
-fn having(query: &SessionQuery) -> Vec<String> {
+/// The conditions on sessions, and the figures that they need. Different calls of a session may meet different parts of the filter.
+fn having(query: &SessionQuery) -> (Vec<String>, Vec<Figure>) {
     let filter = &query.filter;
-    let mut all = vec!["count() > 0".to_owned()];
+    let mut all = vec!["1".to_owned()];
     if let Some(since) = filter.since {
-        all.push(format!("max(ended_us) >= {}", microseconds(since)));
+        all.push(format!("max(s.last_us) >= {}", microseconds(since)));
     }
     if let Some(until) = filter.until {
-        all.push(format!("min(started_us) < {}", microseconds(until)));
+        all.push(format!("min(s.first_us) < {}", microseconds(until)));
     }
-    let any = |condition: String| format!("countIf({condition}) > 0");
-    if let Some(session) = &filter.session {
-        all.push(format!("session = {}", text(session)));
-    }
-    let names = filter.names.iter();
-    all.extend(names.map(|(by, wanted)| any(has(by, wanted))));
-    let outcomes = filter.outcomes.iter().map(|outcome| outcome.as_str());
-    all.extend(one_of(&value_of(Dimension::Outcome), outcomes).map(any));
-    if let Some(search) = query.search.as_deref().filter(|search| !search.is_empty()) {
-        let within = |value: &str| {
-            format!(
-                "positionCaseInsensitiveUTF8(ifNull(toString({value}), ''), {}) > 0",
-                text(search)
-            )
-        };
-        all.push(format!(
-            "({} OR {})",
-            within("session"),
-            any(within("agent"))
+    let mut met = Vec::new();
+    let mut any = |of_call: String, of_row: String| {
+        let name = format!("met_{}", met.len());
+        let figure = Figure::new(&name, format!("countIf({of_call}) > 0"), Merge::Max);
+        met.push(figure.of_row(of_row));
+        format!("max(s.{name}) = 1")
+    };
+    for (by, wanted) in filter.names.iter() {
+        let name = text(&format!("{}{wanted}", name_prefix(by)));
+        all.push(any(
+            has(by, &value_of(by), wanted),
+            format!("has(names, {name})"),
         ));
     }
-    all
+    let outcomes = filter.outcomes.iter().map(|outcome| outcome.as_str());
+    if let Some(of_call) = one_of(&value_of(Dimension::Outcome), outcomes.clone()) {
+        let names =
+            outcomes.map(|outcome| text(&format!("{}{outcome}", name_prefix(Dimension::Outcome))));
+        let names: Vec<String> = names.collect();
+        all.push(any(
+            of_call,
+            format!("hasAny(names, [{}])", names.join(", ")),
+        ));
+    }
+    if let Some(search) = query.search.as_deref().filter(|search| !search.is_empty()) {
+        let within =
+            |value: &str| format!("positionCaseInsensitiveUTF8({value}, {}) > 0", text(search));
+        let prefix = name_prefix(Dimension::Agent);
+        let agent = any(
+            within("ifNull(toString(agent), '')"),
+            format!(
+                "arrayExists(name -> startsWith(name, '{prefix}') AND {}, names)",
+                within(&format!("substring(name, {})", prefix.len() + 1))
+            ),
+        );
+        all.push(format!("({} OR {agent})", within("s.session_name")));
+    }
+    (all, met)
 }
 
 /// The sort expression, as a whole number, and the order.
 fn sorted_by(query: &SessionQuery) -> (&'static str, String) {
     let by = match query.sort {
-        SessionSort::LastAt => "max(ended_us)",
-        SessionSort::StartedAt => "min(started_us)",
-        SessionSort::Cost => "cost_nano_sum",
+        SessionSort::LastAt => "all_last_us",
+        SessionSort::StartedAt => "all_first_us",
+        SessionSort::Cost => "all_cost_nano_sum",
         SessionSort::Tokens => {
-            "if(isNull(input_sum) AND isNull(output_sum), NULL, ifNull(input_sum, 0) + ifNull(output_sum, 0))"
+            "if(isNull(all_input_sum) AND isNull(all_output_sum), NULL, ifNull(all_input_sum, 0) + ifNull(all_output_sum, 0))"
         }
-        SessionSort::Calls => "toInt64(count())",
-        SessionSort::Duration => "(max(ended_us) - min(started_us))",
-        SessionSort::Errors => "toInt64(countIf(failed))",
+        SessionSort::Calls => "toInt64(all_calls)",
+        SessionSort::Duration => "(all_last_us - all_first_us)",
+        SessionSort::Errors => "toInt64(all_errors)",
         SessionSort::Ttft => "toInt64(ttft_class)",
         SessionSort::Tps => {
-            "if(ifNull(decode_us_sum, 0) > 0, toInt64(decode_tokens_sum * 1e9 / decode_us_sum), NULL)"
+            "if(ifNull(all_decode_us_sum, 0) > 0, toInt64(all_decode_tokens_sum * 1e9 / all_decode_us_sum), NULL)"
         }
     };
     let direction = if query.ascending { "ASC" } else { "DESC" };
     (
         by,
-        format!("sorted_by {direction} NULLS LAST, session {direction}"),
+        format!("sorted_by {direction} NULLS LAST, s.session_name {direction}"),
     )
 }
 
@@ -360,10 +458,10 @@ fn after(query: &SessionQuery, by: &str, cursor: &str) -> Result<String, QueryEr
     let than = if query.ascending { ">" } else { "<" };
     let id = text(id);
     if value == "-" {
-        return Ok(format!("isNull({by}) AND session {than} {id}"));
+        return Ok(format!("isNull({by}) AND s.session_name {than} {id}"));
     }
     let value: i64 = value.parse().map_err(|_| QueryError::cursor())?;
     Ok(format!(
-        "(isNull({by}) OR {by} {than} {value} OR ({by} = {value} AND session {than} {id}))"
+        "(isNull({by}) OR {by} {than} {value} OR ({by} = {value} AND s.session_name {than} {id}))"
     ))
 }

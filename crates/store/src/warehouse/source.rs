@@ -1,6 +1,6 @@
 //! Where calls are read from, and which of the columns are there.
 
-use super::sql::{FIGURES, Span, quoted, text};
+use super::sql::{Span, quoted, text, with_figures};
 use super::{Warehouse, lines, parsed};
 use crate::columns::{COLUMNS, ColumnKind};
 use crate::ledger::QueryError;
@@ -40,7 +40,7 @@ impl Table {
         }
     }
 
-    fn relation(&self) -> String {
+    pub(super) fn relation(&self) -> String {
         match self {
             Table::Calls { database, table } => format!("{}.{}", quoted(database), quoted(table)),
             Table::S3 { url } => format!("s3({}, 'Parquet')", text(url)),
@@ -54,6 +54,8 @@ type Columns = Arc<BTreeSet<String>>;
 pub(super) struct Source {
     pub(super) table: Table,
     columns: Mutex<Option<(Instant, Columns)>>,
+    /// Whether the table has sums, and when that was looked up.
+    pub(super) sums: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Source {
@@ -61,6 +63,7 @@ impl Source {
         Source {
             table,
             columns: Mutex::new(None),
+            sums: Mutex::new(None),
         }
     }
 }
@@ -91,7 +94,7 @@ impl Warehouse {
     }
 
     /// `SELECT fields` over the calls of a time that meet the conditions, each call once; `rest` is what follows `WHERE`. Fields
-    /// and conditions may name columns of the table and [`FIGURES`]. Columns that an older table lacks are unknown.
+    /// and conditions may name columns of the table and [`FIGURES`](super::sql::FIGURES). Columns that an older table lacks are unknown.
     pub(super) fn select(
         &self,
         fields: &str,
@@ -101,8 +104,7 @@ impl Warehouse {
     ) -> Result<String, QueryError> {
         let there = self.columns()?;
         let missing = missing(&there);
-        let figures = FIGURES.iter().map(|(name, is)| format!("{is} AS {name}"));
-        let with: Vec<String> = missing.chain(figures).collect();
+        let with: Vec<String> = missing.chain([with_figures()]).collect();
         let from = self.from(span);
         let mut all = match self.source.table {
             Table::Calls { .. } => span.conditions(),
@@ -161,7 +163,7 @@ impl Warehouse {
 }
 
 /// `WHERE` with all conditions; nothing without any.
-fn all_of(conditions: &[String]) -> String {
+pub(super) fn all_of(conditions: &[String]) -> String {
     if conditions.is_empty() {
         return String::new();
     }

@@ -35,7 +35,7 @@ pub fn instant(ms: i64) -> String {
 }
 
 /// 2200-01-01: DateTime64 ends before 2300.
-const LATEST: i64 = 7_258_118_400_000;
+pub(super) const LATEST: i64 = 7_258_118_400_000;
 
 /// An instant in milliseconds since 1970 as an expression.
 pub(super) fn at(ms: i64) -> String {
@@ -67,13 +67,21 @@ impl Span {
 
 /// The conditions for the calls that match a filter, except conditions on times.
 pub(super) fn conditions(filter: &Filter) -> Vec<String> {
-    let mut found: Vec<String> = filter
-        .names
-        .iter()
-        .map(|(by, wanted)| has(by, wanted))
+    conditions_of(filter, value_of, "")
+}
+
+/// The same conditions for rows that have the `value` of a dimension, and whose other columns begin with `prefix`.
+pub(super) fn conditions_of(
+    filter: &Filter,
+    value: impl Fn(Dimension) -> String,
+    prefix: &str,
+) -> Vec<String> {
+    let names = filter.names.iter();
+    let mut found: Vec<String> = names
+        .map(|(by, wanted)| has(by, &value(by), wanted))
         .collect();
     let mut is = |column: &str, value: Option<&str>| {
-        found.extend(value.map(|value| format!("{column} = {}", text(value))));
+        found.extend(value.map(|value| format!("{prefix}{column} = {}", text(value))));
     };
     is("session", filter.session.as_deref());
     is(
@@ -85,15 +93,14 @@ pub(super) fn conditions(filter: &Filter) -> Vec<String> {
         filter.tps_unavailable.map(|reason| reason.as_str()),
     );
     let outcomes = filter.outcomes.iter().map(|outcome| outcome.as_str());
-    found.extend(one_of(&value_of(Dimension::Outcome), outcomes));
+    found.extend(one_of(&value(Dimension::Outcome), outcomes));
     let classes = filter.operation_classes.iter().map(|class| class.as_str());
-    found.extend(one_of("operation_class", classes));
+    found.extend(one_of(&format!("{prefix}operation_class"), classes));
     found
 }
 
-/// The condition that a call has a name; see [`Dimension::selects`].
-pub(super) fn has(by: Dimension, wanted: &str) -> String {
-    let value = value_of(by);
+/// The condition that `value` of a dimension has a name; see [`Dimension::selects`].
+pub(super) fn has(by: Dimension, value: &str, wanted: &str) -> String {
     if by == Dimension::Tool && !wanted.contains(TOOLS_BETWEEN) {
         return format!(
             "has(splitByChar('{TOOLS_BETWEEN}', ifNull(toString({value}), '')), {})",
@@ -197,7 +204,39 @@ pub(super) const FIGURES: &[(&str, &str)] = &[
         "reported_us",
         "if(isNull(reported_tokens_per_second), NULL, toInt64(round(decode_seconds * 1e6)))",
     ),
+    (
+        "came_whole",
+        "ifNull(streamed = 0, 0) OR ifNull(tps_unavailable = 'buffered', 0)",
+    ),
+    // A response that a server sends as a whole was generated after the upload. In seconds since 1970.
+    (
+        "generated_whole",
+        "came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds)",
+    ),
+    (
+        "uploaded_seconds",
+        "ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0)",
+    ),
+    (
+        "generated_from",
+        "assumeNotNull(started_ms / 1000 + if(generated_whole, uploaded_seconds, ttft_seconds))",
+    ),
+    (
+        "generated_to",
+        "greatest(assumeNotNull(started_ms / 1000 + if(generated_whole, \
+         ifNull(duration_seconds, uploaded_seconds), last_token_seconds)), generated_from)",
+    ),
 ];
+
+/// The figures of a call for the beginning of a statement: `WITH` and these.
+pub(super) fn with_figures() -> String {
+    let figures = FIGURES.iter().map(|(name, is)| format!("{is} AS {name}"));
+    figures.collect::<Vec<_>>().join(", ")
+}
+
+/// The tokens that a call generated, preferably by the project's count.
+pub(super) const GENERATED: &str =
+    "if(isNull(normalised_output_tokens), reported_output_tokens, normalised_output_tokens)";
 
 /// The finish reasons of a call as [`FinishClass::of`] reads them: in lower case, without `incomplete:` and without the name of
 /// the filter that has the reason.

@@ -1,7 +1,8 @@
 //! Calls over time.
 
 use super::Warehouse;
-use super::sql::{SKETCHES, Span, conditions, sketch_of};
+use super::sql::{GENERATED, Span, conditions};
+use super::sums::{Figure, Key, Kind, Level, Merge, measure, sketches};
 use crate::answer::point;
 use crate::history::MAX_POINTS;
 use crate::ledger::aggregates::Sums;
@@ -12,16 +13,10 @@ use std::time::Duration;
 
 /// How long before a time calls may have begun that generated in it, in milliseconds.
 const EARLIER: i64 = 3_600_000;
-/// The SQL of the time at which a call began to generate, in seconds since 1970. A response that a server sends as a
-/// whole was generated after the upload.
-const FROM: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
-    ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0), ttft_seconds)";
-/// The SQL of the time at which a call stopped generating, in seconds since 1970.
-const TO: &str = "started_ms / 1000 + if(came_whole OR isNull(ttft_seconds) OR isNull(last_token_seconds), \
-    ifNull(duration_seconds, ifNull(connect_seconds, 0) + ifNull(upload_seconds, 0)), last_token_seconds)";
-const CAME_WHOLE: &str = "ifNull(streamed = 0, 0) OR ifNull(tps_unavailable = 'buffered', 0)";
-const GENERATED: &str =
-    "if(isNull(normalised_output_tokens), reported_output_tokens, normalised_output_tokens)";
+/// The steps of sums in seconds.
+const GRAIN: i64 = Level::Fine.seconds();
+/// The tokens of a call lie in at most this many steps after the first.
+const MOST: i64 = 600;
 
 impl Warehouse {
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970; of more than 1,000 the
@@ -96,19 +91,21 @@ impl Warehouse {
         (from, width): (i64, i64),
         sums: &mut [Sums],
     ) -> Result<(), QueryError> {
-        let value = match metric {
-            SeriesMetric::Tps => SKETCHES[0].1,
-            SeriesMetric::Ttft => SKETCHES[2].1,
+        let [tps, _, ttft] = sketches();
+        let sketch = match metric {
+            SeriesMetric::Tps => tps,
+            SeriesMetric::Ttft => ttft,
         };
-        let fields = format!(
-            "intDiv(intDiv(started_ms, 1000) - {from}, {width}) AS step, count(), countIf(failed), {}",
-            sketch_of(value, "")
-        );
+        let figures = [measure("calls"), measure("errors"), sketch];
         let span = Span {
             since: Some(from * 1_000),
             until: Some((from + width * sums.len() as i64) * 1_000),
         };
-        let statement = self.select(&fields, span, &conditions(filter), "GROUP BY step")?;
+        let keys = [Key::start("begins", width)];
+        let calls = self.summed(Kind::Calls, filter, span, &keys, &figures, [&[]; 2])?;
+        let merged = figures.each_ref().map(Figure::merged).join(", ");
+        let step = format!("intDiv(s.begins - {from}, {width})");
+        let statement = format!("SELECT {step}, {merged} FROM {calls} GROUP BY s.begins");
         for row in self.rows(&statement)? {
             let step = row.whole(0).and_then(|step| usize::try_from(step).ok());
             let Some(sums) = step.and_then(|step| sums.get_mut(step)) else {
@@ -133,6 +130,49 @@ impl Warehouse {
         count: usize,
     ) -> Result<Vec<(f64, f64)>, QueryError> {
         let mut tokens = vec![(0.0, 0.0); count];
+        let statement = match width % GRAIN {
+            0 => self.generated_by_step(filter, (from, to), width)?,
+            _ => self.generated_by_call(filter, (from, to), width, count)?,
+        };
+        for row in self.rows(&statement)? {
+            let step = row.whole(0).and_then(|step| usize::try_from(step).ok());
+            if let Some(tokens) = step.and_then(|step| tokens.get_mut(step)) {
+                *tokens = (row.number(1).unwrap_or(0.0), row.number(2).unwrap_or(0.0));
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The statement for steps that sums can tell apart.
+    fn generated_by_step(
+        &self,
+        filter: &Filter,
+        (from, to): (i64, i64),
+        width: i64,
+    ) -> Result<String, QueryError> {
+        let span = Span {
+            since: Some(from * 1_000 - EARLIER),
+            until: Some(to * 1_000),
+        };
+        let (keys, figures) = ([Key::start("begins", GRAIN)], [generated()]);
+        let calls = self.summed(Kind::Calls, filter, span, &keys, &figures, [&[]; 2])?;
+        Ok(format!(
+            "SELECT intDiv(s.begins + intDiv(place, 2) * {GRAIN} - {from}, {width}) AS step, \
+             sumIf(tokens, place % 2 = 0), sumIf(tokens, place % 2 = 1) \
+             FROM (SELECT begins, generated FROM {calls}) AS s \
+             ARRAY JOIN mapKeys(s.generated) AS place, mapValues(s.generated) AS tokens \
+             WHERE s.begins + intDiv(place, 2) * {GRAIN} >= {from} GROUP BY step"
+        ))
+    }
+
+    /// The statement for all steps.
+    fn generated_by_call(
+        &self,
+        filter: &Filter,
+        (from, to): (i64, i64),
+        width: i64,
+        count: usize,
+    ) -> Result<String, QueryError> {
         let last = count as i64 - 1;
         // The part of the call's time that lies in the step; everything of a call that took no time.
         let share = format!(
@@ -140,8 +180,7 @@ impl Warehouse {
              greatest(toFloat64({from} + step * {width}), begins), 0) / (ends - begins), 1)"
         );
         let fields = format!(
-            "{CAME_WHOLE} AS came_whole, {FROM} AS begins, greatest({TO}, begins) AS ends, \
-             arrayJoin(range(toUInt64(greatest(floor((begins - {from}) / {width}), 0)), \
+            "came_whole, generated_from AS begins, generated_to AS ends, arrayJoin(range(toUInt64(greatest(floor((begins - {from}) / {width}), 0)), \
              toUInt64(greatest(least(floor((ends - {from}) / {width}), {last}) + 1, 0)))) AS step, \
              {GENERATED} * ({share}) AS part"
         );
@@ -152,15 +191,31 @@ impl Warehouse {
         let mut all = conditions(filter);
         all.push(format!("isNotNull({GENERATED})"));
         let parts = self.select(&fields, span, &all, "")?;
-        let statement = format!(
+        Ok(format!(
             "SELECT step, sumIf(part, NOT came_whole), sumIf(part, came_whole) FROM ({parts}) GROUP BY step"
-        );
-        for row in self.rows(&statement)? {
-            let step = row.whole(0).and_then(|step| usize::try_from(step).ok());
-            if let Some(tokens) = step.and_then(|step| tokens.get_mut(step)) {
-                *tokens = (row.number(1).unwrap_or(0.0), row.number(2).unwrap_or(0.0));
-            }
-        }
-        Ok(tokens)
+        ))
     }
+}
+
+/// The tokens that calls generated in each step of [`GRAIN`] seconds: the key is twice the number of steps since the one in which
+/// the call began, plus one for a response that arrived whole.
+pub(super) fn generated() -> Figure {
+    let (first, last) = (
+        format!("toUInt64(greatest(floor(generated_from / {GRAIN}), 0))"),
+        format!("toUInt64(greatest(floor(generated_to / {GRAIN}), 0))"),
+    );
+    let steps = format!("range({first}, least({last}, {first} + {MOST}) + 1)");
+    let share = format!(
+        "if(generated_to > generated_from, greatest(least(toFloat64((step + 1) * {GRAIN}), generated_to) - \
+         greatest(toFloat64(step * {GRAIN}), generated_from), 0) / (generated_to - generated_from), 1)"
+    );
+    let key = format!("toInt32((step - intDiv(started_ms, {GRAIN} * 1000)) * 2 + came_whole)");
+    Figure::new(
+        "generated",
+        format!(
+            "sumMapIf(mapFromArrays(arrayMap(step -> {key}, {steps}), \
+             arrayMap(step -> assumeNotNull({GENERATED}) * ({share}), {steps})), isNotNull({GENERATED}))"
+        ),
+        Merge::Map,
+    )
 }
