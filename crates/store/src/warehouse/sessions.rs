@@ -42,7 +42,7 @@ const SUMS: [&str; 10] = [
 ];
 /// The figure of which the median time to first token is made.
 const TTFT: &str = "ttft_sketch";
-/// The columns of a session that are those of its last call.
+/// The columns of a session that come from its last call.
 const LATEST: [&str; 4] = ["workload", "user", "experiment", "variant"];
 
 /// The figures of a session, in the order in which [`Summed::of`] reads them.
