@@ -9,7 +9,6 @@ use crate::objectives::Objectives;
 use crate::operators::{Operators, Watchers};
 use crate::output;
 use crate::oversight::Oversight;
-use crate::periodic::Periodic;
 use crate::reload::{self, Source};
 use crate::reload_status::Reloads;
 use crate::running_proxy::RunningProxy;
@@ -94,7 +93,7 @@ impl Proxy {
         let mut watchers = operators.watchers(&calls.prometheus, &meter, restarts);
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = about(&config, &bound, commit);
-        let process = process_services(&config, &forwarder, meter, &oversight, calls.sinks);
+        let process = process_services(&forwarder, meter, &oversight, calls.sinks);
         let services = Services {
             live: process.clone(),
             call_source: CallSource::new(calls.reader, &calls.recent),
@@ -277,7 +276,6 @@ fn about(config: &Config, bound: &[BoundListener], commit: &'static str) -> Proc
 }
 
 fn process_services(
-    config: &Config,
     forwarder: &Arc<Forwarder>,
     meter: Arc<Meter>,
     oversight: &Oversight,

@@ -24,7 +24,7 @@ pub use units::{
     UnitQuery, UnitSums,
 };
 
-pub(crate) use capacity::CapacitySums;
+pub(crate) use capacity::{CapacitySums, class_of_concurrency};
 pub(crate) use coverage::Covered;
 pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};
 pub(crate) use units::COUNTS;

@@ -3,7 +3,6 @@
 use crate::periodic::Periodic;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
 use tokengauge_admin::{Gates, Services};

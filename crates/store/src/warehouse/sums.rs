@@ -611,12 +611,8 @@ impl Warehouse {
             .unwrap_or(Level::Day.seconds());
         of_calls.extend_from_slice(on_keys[0]);
         of_rows.extend_from_slice(on_keys[1]);
-        let parts = match in_sums {
-            true => self
-                .freshness(kind)?
-                .and_then(|fresh| fresh.parts(span, grain)),
-            false => None,
-        };
+        let fresh = if in_sums { self.freshness(kind)? } else { None };
+        let parts = fresh.and_then(|fresh| fresh.parts(span, grain));
         let names: Vec<&str> = keys.iter().map(|key| key.name.as_str()).collect();
         let fields = |key: &dyn Fn(&Key) -> String, figure: &dyn Fn(&Figure) -> String| {
             let keys = keys
