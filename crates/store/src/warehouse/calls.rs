@@ -11,6 +11,9 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
+/// Where the parts of a time end in which calls are looked for, in milliseconds before the newest: an hour, a day, a week.
+const PARTS: [i64; 3] = [3_600_000, 86_400_000, 7 * 86_400_000];
+
 impl Warehouse {
     /// The calls that match, the newest first.
     ///
@@ -68,8 +71,17 @@ impl Warehouse {
             conditions.push(format!("(started_at, id) < ({}, toUUID('{id}'))", at(ms)));
         }
         let more = page.limit.saturating_add(1);
-        let rest = format!("ORDER BY started_at DESC, id DESC LIMIT {more}");
-        let mut rows = self.objects(&self.select("*", span, &conditions, &rest)?)?;
+        let mut rows = Vec::new();
+        for span in self.backwards(span)? {
+            let rest = format!(
+                "ORDER BY started_at DESC, id DESC LIMIT {}",
+                more - rows.len()
+            );
+            rows.extend(self.objects(&self.select("*", span, &conditions, &rest)?)?);
+            if rows.len() >= more {
+                break;
+            }
+        }
         let there_is_more = rows.len() > page.limit;
         rows.truncate(page.limit);
         let rows: Vec<CallRow> = rows.iter().map(call_row).collect();
@@ -78,6 +90,35 @@ impl Warehouse {
             rows: rows.into_iter().map(read).collect(),
             next_cursor,
         })
+    }
+
+    /// The parts of a time, the newest first. ClickHouse sorts all calls of a part, so the first parts are short.
+    fn backwards(&self, span: Span) -> Result<Vec<Span>, QueryError> {
+        let newest = match span.until {
+            Some(until) => Some(until),
+            None => self.last_ms()?.map(|last| last.saturating_add(1)),
+        };
+        let Some(newest) = newest else {
+            return Ok(vec![span]);
+        };
+        let mut until = span.until;
+        let mut parts = Vec::new();
+        for length in PARTS {
+            let since = newest.saturating_sub(length);
+            if span.since.is_some_and(|first| first >= since) {
+                break;
+            }
+            parts.push(Span {
+                since: Some(since),
+                until,
+            });
+            until = Some(since);
+        }
+        parts.push(Span {
+            since: span.since,
+            until,
+        });
+        Ok(parts)
     }
 
     /// The call with this id; `None` if it is not known.

@@ -5,6 +5,7 @@ use super::sql::{Span, measures, text};
 use super::sums::{Figure, Key, Kind, measure, sketches};
 use crate::answer::group_row;
 use crate::ledger::QueryError;
+use crate::ledger::aggregates::Sums;
 use crate::query::{Dimension, Filter, GroupRow, Page, Paging};
 use std::collections::HashMap;
 
@@ -48,42 +49,40 @@ impl Warehouse {
         let order: Vec<String> = std::iter::once("all_calls DESC".to_owned())
             .chain(order)
             .collect();
-        let more = page.limit.saturating_add(1);
-        let rest = format!("ORDER BY {} LIMIT {more} OFFSET {skip}", order.join(", "));
-        let figures: Vec<Figure> = measures().iter().map(|sum| measure(sum.name)).collect();
-        let mut found = Vec::new();
-        for row in ask(&figures, &[], &rest)? {
-            let names: Vec<Option<String>> = (0..by.len()).map(|at| row.text(at)).collect();
-            // Without calls a group without names has one row of zeros.
-            if row.count(by.len()) > 0 {
-                found.push((names, row.sums(by.len())));
-            }
-        }
-        let rest = found.len() > page.limit;
-        found.truncate(page.limit);
-        if found.is_empty() {
-            return Ok(Page {
-                rows: Vec::new(),
-                next_cursor: None,
-            });
-        }
-        // Only groups of the page get sketches, because sketches of all groups would take much memory.
-        let places: HashMap<Vec<Option<String>>, usize> = found
+        let limit = page.limit.saturating_add(1);
+        let rest = format!("ORDER BY {} LIMIT {limit} OFFSET {skip}", order.join(", "));
+        // First only which groups are on the page: there may be as many as users.
+        let mut found: Vec<Vec<Option<String>>> = ask(&[measure("calls")], &[], &rest)?
             .iter()
-            .enumerate()
-            .map(|(at, (names, _))| (names.clone(), at))
+            // Without calls a group without names has one row of zeros.
+            .filter(|row| row.count(by.len()) > 0)
+            .map(|row| (0..by.len()).map(|at| row.text(at)).collect())
             .collect();
-        let among: Vec<String> = among(&names, places.keys()).into_iter().collect();
-        for row in ask(&sketches(), &among, "")? {
-            let names: Vec<Option<String>> = (0..by.len()).map(|at| row.text(at)).collect();
-            if let Some(at) = places.get(&names) {
-                row.sketches(by.len(), &mut found[*at].1);
+        let more = found.len() > page.limit;
+        found.truncate(page.limit);
+        let places: HashMap<&[Option<String>], usize> =
+            found.iter().map(Vec::as_slice).zip(0..).collect();
+        let mut sums = vec![Sums::default(); found.len()];
+        if !found.is_empty() {
+            let measures = measures();
+            let figures: Vec<Figure> = measures
+                .iter()
+                .map(|sum| measure(sum.name))
+                .chain(sketches())
+                .collect();
+            let among: Vec<String> = among(&names, found.iter()).into_iter().collect();
+            for row in ask(&figures, &among, "")? {
+                let names: Vec<Option<String>> = (0..by.len()).map(|at| row.text(at)).collect();
+                if let Some(at) = places.get(names.as_slice()) {
+                    sums[*at] = row.sums(by.len());
+                    row.sketches(by.len() + measures.len(), &mut sums[*at]);
+                }
             }
         }
-        let rows = found.into_iter();
+        let rows = found.iter().cloned().zip(&sums);
         Ok(Page {
-            rows: rows.map(|(names, sums)| group_row(names, &sums)).collect(),
-            next_cursor: rest.then(|| (skip + page.limit).to_string()),
+            rows: rows.map(|(names, sums)| group_row(names, sums)).collect(),
+            next_cursor: more.then(|| (skip + page.limit).to_string()),
         })
     }
 }
