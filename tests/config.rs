@@ -86,7 +86,7 @@ fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
         (
             "\n[[route]]",
             "upgrades = [\"websocket\", \"h2c\"]",
-            "`h2c` would carry",
+            "`h2c` would bypass",
         ),
         (
             "\n[[route]]",

@@ -355,7 +355,7 @@ async fn a_ledger_of_an_older_version_is_refused_with_what_to_do() {
     let said = folder.of_ledger(&[]).await;
     assert_eq!(said.status.code(), Some(1));
     assert!(
-        text(&said.stderr).contains("to upgrade the file"),
+        text(&said.stderr).contains("to upgrade it"),
         "{}",
         text(&said.stderr)
     );

@@ -93,7 +93,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let path = older(folder.path(), version);
         let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
         let message = before.expect_err("nobody brought it forward").to_string();
-        assert!(message.contains("to upgrade the file"), "{message}");
+        assert!(message.contains("to upgrade it"), "{message}");
         let mut ledger = LedgerDatabase::open(&path).expect("opens");
         assert_eq!(calls(&path), expected, "from version {version}");
         // The upgraded file can be written to.

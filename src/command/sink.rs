@@ -73,18 +73,24 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
         let statements = schema.statements();
         output::print(&format!("{};\n", statements.join(";\n\n")))?;
         if args.apply {
-            apply(settings, &statements)?;
+            apply(settings, &schema)?;
         }
     }
     Ok(())
 }
 
-fn apply(settings: &ClickHouseSettings, statements: &[String]) -> Result<(), Error> {
+fn apply(settings: &ClickHouseSettings, schema: &Schema) -> Result<(), Error> {
     let client = ClickHouse::new(settings.clone(), &origin())
         .map_err(|error| CommandError::refused(&settings.url, error))?;
     api_client::runtime()?.block_on(async {
+        let has_old_rows = client.run(&schema.has_old_rows()).await?;
+        let statements = if has_old_rows.starts_with(b"1") {
+            schema.statements_with_old_rows()
+        } else {
+            schema.statements()
+        };
         for statement in statements {
-            client.run(statement).await?;
+            client.run(&statement).await?;
         }
         Ok(())
     })

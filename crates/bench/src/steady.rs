@@ -520,7 +520,7 @@ mod tests {
             };
             let found = reasons(&throttled, &CLOSED);
             let quota = |it: &Withheld| {
-                it.reason == Reason::ClientLag && it.message.contains("paused this client 20 times")
+                it.reason == Reason::ClientLag && it.message.contains("paused the client 20 times")
             };
             assert_eq!(found.iter().any(quota), late, "{found:?}");
         }

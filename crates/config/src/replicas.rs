@@ -96,7 +96,7 @@ mod tests {
         let of_process = "limits.requests_per_minute: each replica counts";
         let said = shared("");
         assert!(said[0].starts_with(of_process), "{said:?}");
-        assert!(said[1].contains("since `replicas` is 1"), "{said:?}");
+        assert!(said[1].contains("because `replicas` is 1"), "{said:?}");
         for keys in ["replicas = 5\n", "on_error = \"closed\"\n"] {
             let said = shared(keys);
             assert_eq!(said.len(), 1, "{said:?}");

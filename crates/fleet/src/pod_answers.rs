@@ -16,8 +16,6 @@ use tokio::time::timeout;
 const AT_ONE_TIME: usize = 64;
 /// The time limit for all pods together.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum size of an answer in bytes.
-pub(super) const MAX_ANSWER: usize = 4 << 20;
 /// Maximum number of errors that are listed.
 const LISTED_ERRORS: usize = 10;
 

@@ -2,7 +2,6 @@
 
 use super::event_parser::{EventParser, Parsed};
 use super::pod::Pod;
-use super::pod_answers::MAX_ANSWER;
 use super::{Dropped, Fleet};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
@@ -24,6 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const GOOD: Duration = Duration::from_secs(10);
 /// Maximum size in bytes of a pod's response about itself.
 const MAX_ABOUT: usize = 1 << 20;
+
+/// Maximum size in bytes of a pod's answer to a request.
+const MAX_ANSWER: usize = 4 << 20;
 
 #[derive(Deserialize)]
 struct About {

@@ -43,6 +43,28 @@ impl Schema {
         all
     }
 
+    /// A query that returns `1` if the table exists without `inserted_at`, otherwise `0`.
+    pub fn has_old_rows(&self) -> String {
+        format!(
+            "SELECT count() > 0 AND countIf(name = 'inserted_at') = 0 FROM system.columns \
+             WHERE database = {} AND table = {} FORMAT TSV",
+            text(&self.database),
+            text(&self.local())
+        )
+    }
+
+    /// The statements for a table without `inserted_at`. Its rows get the present time. Otherwise each of them would
+    /// look new whenever it is read, so sums would be computed again and again.
+    pub fn statements_with_old_rows(&self) -> Vec<String> {
+        let mut all = self.statements();
+        let table = self.name(&self.local());
+        all.insert(
+            2,
+            format!("ALTER TABLE {table} MATERIALIZE COLUMN inserted_at"),
+        );
+        all
+    }
+
     /// The table that has the rows.
     fn local(&self) -> String {
         match self.cluster {

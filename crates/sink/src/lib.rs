@@ -23,4 +23,5 @@ pub use sink::{SendError, SendErrorKind, Sink};
 pub use status::{SinkMetrics, SinkStatus};
 pub use table::{Origin, SCHEMA_VERSION};
 pub use threads::{AnySink, SinkQueues, Sinks};
+pub use tokengauge_store::warehouse::INSERTION_LIMIT;
 pub use warehouse_url::{WarehouseUnusable, WarehouseUrl};

@@ -7,6 +7,7 @@ mod calls;
 mod capacity;
 mod costs;
 mod distributions;
+mod figure;
 mod groups;
 mod rows;
 mod sessions;
@@ -16,6 +17,7 @@ mod sums;
 mod timeseries;
 mod units;
 
+pub use figure::INSERTION_LIMIT;
 pub use source::Table;
 pub use sql::{instant, quoted, text};
 pub use sums::statements as statements_of_sums;

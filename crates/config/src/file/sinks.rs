@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokengauge_sink::SinkKind;
+use tokengauge_sink::{INSERTION_LIMIT, SinkKind};
 
 pub(crate) const DEFAULT_DATABASE: &str = "default";
 pub(crate) const DEFAULT_QUEUE: usize = 10_000;
@@ -65,7 +65,11 @@ pub(crate) struct Sink {
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) batch_wait: Option<Span>,
     /// How long one request to the warehouse may take.
-    #[schemars(extend("default" = Span(SINK_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    #[schemars(extend(
+        "default" = Span(SINK_TIMEOUT),
+        "x-exclusiveMinimum" = Span(Duration::ZERO),
+        "x-maximum" = Span(INSERTION_LIMIT),
+    ))]
     pub(crate) timeout: Option<Span>,
     /// The largest number of calls that wait in memory, with about 2 KB each. Calls wait in memory if there is no
     /// ledger, or if the ledger cannot be written.

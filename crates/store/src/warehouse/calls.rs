@@ -1,9 +1,9 @@
 //! Pages of calls, and one call.
 
 use super::Warehouse;
+use super::figure::{Kind, classes, measure, skipped};
 use super::rows::call_row;
 use super::sql::{Span, at, conditions};
-use super::sums::{Kind, classes, measure, skipped};
 use crate::columns::{CallRow, Value};
 use crate::ledger::{ID_TOLERANCE, QueryError};
 use crate::query::{Coverage, Covered, Filter, Page, Paging};

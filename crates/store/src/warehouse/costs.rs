@@ -1,9 +1,9 @@
 //! The cost of calls over time, by a dimension.
 
 use super::Warehouse;
+use super::figure::{Figure, Key, Kind, measure};
 use super::rows::Row;
 use super::sql::{Span, text};
-use super::sums::{Figure, Key, Kind, measure};
 use crate::ledger::QueryError;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs, TokenSums};
 use std::collections::BTreeMap;

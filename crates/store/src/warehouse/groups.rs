@@ -1,8 +1,8 @@
 //! Calls grouped by dimensions.
 
 use super::Warehouse;
+use super::figure::{Figure, Key, Kind, measure, sketches};
 use super::sql::{Span, measures, text};
-use super::sums::{Figure, Key, Kind, measure, sketches};
 use crate::answer::group_row;
 use crate::ledger::QueryError;
 use crate::ledger::aggregates::Sums;

@@ -1,9 +1,9 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
 use super::Warehouse;
+use super::figure::{Figure, Kind, Merge, any_of, measure, name_prefix, session_name, sketches};
 use super::rows::{Row, call_row};
 use super::sql::{Span, at, has, one_of, text, value_of};
-use super::sums::{Figure, Kind, Merge, any_of, measure, name_prefix, session_name, sketches};
 use crate::answer::{mean_speed, tokens};
 use crate::history::waterfall_row;
 use crate::ledger::QueryError;

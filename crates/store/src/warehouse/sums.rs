@@ -5,11 +5,12 @@
 //! when calls of the step were inserted. Until then a question reads the calls of that step themselves. So each call counts once.
 
 use super::Warehouse;
-use super::source::{Table, all_of};
-use super::sql::{
-    LATEST, SKETCHES, Span, at, conditions_of, measures, quoted, sketch_of, text, value_of,
-    with_figures,
+use super::figure::{
+    FINE_WITHIN, Figure, Key, Kind, Level, Merge, ROW_PREFIX, any_of, classes, is_summed,
+    name_prefix, names, row_column, session_name, sketches, skipped,
 };
+use super::source::{Table, all_of};
+use super::sql::{LATEST, Span, at, conditions_of, measures, quoted, text, value_of, with_figures};
 use crate::ledger::QueryError;
 use crate::query::{Dimension, Filter};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,63 +19,12 @@ use tokengauge_core::dimension::{DIMENSIONS, Kept, TOOLS_BETWEEN};
 
 /// The version of the tables of sums, a part of their names. A table of another version is a new table.
 const VERSION: u32 = 1;
-/// A call can be read at most this many seconds after its insertion began. Sinks give up earlier.
-const INSERTED_WITHIN: i64 = 600;
-/// Sums by day are computed from sums by five minutes that are at most this many seconds old.
-const FINE_WITHIN: i64 = 600;
 /// Two computations of the same sums begin at least this many seconds apart.
 const APART: i64 = 30;
 /// More steps with new calls than this do not fit into a statement.
 const MAX_STALE: usize = 4_000;
 /// After this time the existence of the tables is checked again.
 const CHECKED_FOR: Duration = Duration::from_secs(60);
-
-/// The length of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
-    Fine,
-    Day,
-}
-
-impl Level {
-    const ALL: [Level; 2] = [Level::Fine, Level::Day];
-
-    pub(super) const fn seconds(self) -> i64 {
-        match self {
-            Level::Fine => 300,
-            Level::Day => 86_400,
-        }
-    }
-
-    /// Calls that were inserted this many seconds before a computation began, or earlier, are in its sums.
-    const fn margin(self) -> i64 {
-        match self {
-            Level::Fine => INSERTED_WITHIN,
-            Level::Day => INSERTED_WITHIN + FINE_WITHIN,
-        }
-    }
-
-    fn start_of(self, second: i64) -> i64 {
-        second - second.rem_euclid(self.seconds())
-    }
-
-    /// The start of the step of an instant, as an expression.
-    fn start(self, instant: &str) -> String {
-        match self {
-            Level::Fine => format!("toStartOfFiveMinutes({instant})"),
-            Level::Day => format!("toStartOfDay({instant})"),
-        }
-    }
-}
-
-/// What is added up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    /// All calls, by dimensions with few values.
-    Calls,
-    /// The calls of each session.
-    Sessions,
-}
 
 impl Kind {
     const ALL: [Kind; 2] = [Kind::Calls, Kind::Sessions];
@@ -119,7 +69,7 @@ impl Kind {
                 .collect(),
             Kind::Sessions => super::sessions::figures()
                 .into_iter()
-                .chain([names()])
+                .chain([all_names()])
                 .collect(),
         }
     }
@@ -133,62 +83,8 @@ impl Kind {
     }
 }
 
-/// Whether sums tell the values of a dimension apart: if it has few values in five minutes of a whole fleet.
-fn is_summed(by: Dimension) -> bool {
-    let few = matches!(by.definition().kept, Kept::Series | Kept::OpenSeries);
-    few && !matches!(by, Dimension::Pod | Dimension::ServedBy)
-}
-
-/// The column that has a dimension in sums.
-fn row_column(by: Dimension) -> String {
-    format!("{ROW_PREFIX}{}", by.column())
-}
-
-/// What columns of sums begin with that also calls have.
-const ROW_PREFIX: &str = "by_";
-
-/// The classes of calls that sums tell apart in addition to dimensions.
-pub(super) fn classes() -> [Key; 5] {
-    [
-        Key::column("by_operation_class", "operation_class"),
-        Key::column("by_priced", "isNotNull(cost_usd)"),
-        Key::column("by_cost_unavailable", "cost_unavailable"),
-        Key::column("by_timed", "isNotNull(output_tokens_per_second)"),
-        Key::column("by_tps_unavailable", "tps_unavailable"),
-    ]
-}
-
-/// The session of a call.
-pub(super) fn session_name() -> Key {
-    Key::column("session_name", "assumeNotNull(session)")
-}
-
-/// A figure of [`measures`].
-pub(super) fn measure(name: &str) -> Figure {
-    let sum = measures().into_iter().find(|sum| sum.name == name);
-    Figure::new(name, sum.map(|sum| sum.sum).unwrap_or_default(), Merge::Sum)
-}
-
-/// Figures of calls that are counted in classes.
-pub(super) fn sketches() -> [Figure; SKETCHES.len()] {
-    SKETCHES.map(|(name, value)| Figure::new(name, sketch_of(value, ""), Merge::Map))
-}
-
-/// Events that were not measured.
-pub(super) fn skipped() -> Figure {
-    Figure::new(
-        "skipped_sum",
-        "toInt64(sum(skipped_events))".to_owned(),
-        Merge::Sum,
-    )
-}
-
-/// The distinct names of several lists, as an expression without the lists. Most names are in many rows.
-const NAMES: &str = "CAST(groupUniqArrayArray";
-const NAME_LIST: &str = "'Array(LowCardinality(String))'";
-
 /// Everything with a name that the calls of a row had, as `dimension=name`.
-fn names() -> Figure {
+fn all_names() -> Figure {
     let named = DIMENSIONS.iter().filter(|row| row.kept != Kept::Class);
     let named = named.map(|row| {
         let value = value_of(row.dimension);
@@ -203,113 +99,8 @@ fn names() -> Figure {
         }
     });
     let named: Vec<String> = named.collect();
-    let all = format!("{NAMES}(arrayConcat({})), {NAME_LIST})", named.join(", "));
+    let all = names(&format!("arrayConcat({})", named.join(", ")));
     Figure::new("names", all, Merge::Names)
-}
-
-/// What the names of a dimension begin with in `names`.
-pub(super) fn name_prefix(by: Dimension) -> String {
-    format!("{}=", by.column())
-}
-
-/// Something by which calls are grouped.
-pub(super) struct Key {
-    name: String,
-    of_call: String,
-    of_row: String,
-    /// The seconds that it tells apart.
-    step: Option<i64>,
-}
-
-impl Key {
-    pub(super) fn by(name: String, by: Dimension) -> Key {
-        Key {
-            name,
-            of_call: value_of(by),
-            of_row: row_column(by),
-            step: None,
-        }
-    }
-
-    fn column(name: &str, of_call: &str) -> Key {
-        Key {
-            name: name.to_owned(),
-            of_call: of_call.to_owned(),
-            of_row: name.to_owned(),
-            step: None,
-        }
-    }
-
-    /// The start of the step in which a call began, in seconds since 1970.
-    pub(super) fn start(name: &str, width: i64) -> Key {
-        Key {
-            name: name.to_owned(),
-            of_call: format!("intDiv(intDiv(started_ms, 1000), {width}) * {width}"),
-            of_row: format!("intDiv(toInt64(toUnixTimestamp(start)), {width}) * {width}"),
-            step: Some(width),
-        }
-    }
-}
-
-/// Something that is worked out of calls.
-pub(super) struct Figure {
-    pub(super) name: String,
-    of_calls: String,
-    of_row: String,
-    merge: Merge,
-}
-
-/// How the figures of two rows become one.
-#[derive(Clone, Copy)]
-pub(super) enum Merge {
-    Sum,
-    Min,
-    Max,
-    Map,
-    Latest,
-    Names,
-}
-
-impl Figure {
-    pub(super) fn new(name: &str, of_calls: String, merge: Merge) -> Figure {
-        Figure {
-            name: name.to_owned(),
-            of_calls,
-            of_row: name.to_owned(),
-            merge,
-        }
-    }
-
-    pub(super) fn is_time(&self) -> bool {
-        matches!(self.merge, Merge::Min | Merge::Max)
-    }
-
-    /// A figure that is another expression over the columns of sums.
-    pub(super) fn of_row(self, of_row: String) -> Figure {
-        Figure { of_row, ..self }
-    }
-
-    /// The figure of all rows of `s` as `all_NAME`.
-    pub(super) fn merged(&self) -> String {
-        let merged = match self.merge {
-            Merge::Latest => format!("argMaxMerge(s.{})", self.name),
-            _ => self.merged_again(),
-        };
-        format!("{merged} AS all_{}", self.name)
-    }
-
-    /// The figure of all rows of `s`, as a row has it.
-    fn merged_again(&self) -> String {
-        let function = match self.merge {
-            Merge::Sum => "sum",
-            Merge::Min => "min",
-            Merge::Max => "max",
-            Merge::Map => "sumMap",
-            Merge::Latest => "argMaxMergeState",
-            Merge::Names => return format!("{NAMES}(s.{}), {NAME_LIST})", self.name),
-        };
-        format!("{function}(s.{})", self.name)
-    }
 }
 
 /// How new the sums of a kind are; instants in seconds since 1970.
@@ -402,17 +193,6 @@ impl Freshness {
             second(from),
             second(to)
         )
-    }
-}
-
-pub(super) fn any_of(conditions: &[String]) -> String {
-    let all: Vec<String> = conditions
-        .iter()
-        .map(|condition| format!("({condition})"))
-        .collect();
-    match all.as_slice() {
-        [] => "0".to_owned(),
-        all => format!("({})", all.join(" OR ")),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Calls over time.
 
 use super::Warehouse;
+use super::figure::{Figure, Key, Kind, Level, Merge, measure, sketches};
 use super::sql::{GENERATED, Span, conditions};
-use super::sums::{Figure, Key, Kind, Level, Merge, measure, sketches};
 use crate::answer::point;
 use crate::history::MAX_POINTS;
 use crate::ledger::aggregates::Sums;
