@@ -428,7 +428,7 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
 async fn a_store_that_does_not_answer_delays_no_call() {
     let fixture = Fixture::new().await;
     fixture.warehouse.fault(Fault::Silent, usize::MAX);
-    let sink = "kind = \"clickhouse\"\ntimeout = \"1h\"\nbatch_rows = 1\nbatch_wait = \"10ms\"";
+    let sink = "kind = \"clickhouse\"\ntimeout = \"5m\"\nbatch_rows = 1\nbatch_wait = \"10ms\"";
     let process = Process::start(&fixture.config(true, sink)).await;
     calls(&process, 100, "s").await;
     recorded(&process, 100.0).await;
