@@ -735,7 +735,7 @@ async function runbooks(world) {
     const heading = page.locator("h2#tokengaugeerrorbudgetburn");
     await heading.waitFor();
     assert.equal(await heading.evaluate((heading) => heading.matches(":target") && heading.getBoundingClientRect().top >= 0 && heading.getBoundingClientRect().top < innerHeight), true);
-    const rows = await page.locator("h2#tokengaugeerrorbudgetburn ~ table").first().locator("tbody tr").count();
+    const rows = await page.locator("h2#sloerrorbudgetburn ~ table").first().locator("tbody tr").count();
     assert.ok(rows >= 8, `${rows} mitigations`);
     await page.getByRole("navigation", { name: "Alerts" }).getByRole("link", { name: "TokengaugeSpending" }).click();
     assert.equal(new URL(page.url()).hash, "#tokengaugespending");
