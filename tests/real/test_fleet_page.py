@@ -22,7 +22,7 @@ pytestmark = pytest.mark.part("stores")
 PODS = 10
 # A separate folder, because tests of a proxy's page begin by clearing theirs.
 SHOTS = test_page.PROJECT / "target/fleet-page"
-SCENARIOS = ["streams", "pods", "session", "filters", "teams"]
+SCENARIOS = ["streams", "pods", "upstreams", "session", "filters", "teams"]
 
 
 def chat(proxy, session, behave):

@@ -28,8 +28,9 @@ async function streams() {
   assert.ok(!(await shown()).includes(world.killed), "none of the killed pod");
   const nav = page.locator("header nav");
   assert.equal(await nav.getByRole("link", { name: "Pods" }).isVisible(), true);
-  assert.equal(await nav.getByRole("link", { name: "Upstreams" }).isVisible(), false, "of one process");
-  assert.equal(await page.getByRole("region", { name: "Capacity", exact: true }).isVisible(), false);
+  for (const view of ["Upstreams", "Alerts"]) assert.equal(await nav.getByRole("link", { name: view }).isVisible(), true, view);
+  assert.equal(await nav.getByRole("link", { name: "Connect" }).isVisible(), false, "of one process");
+  assert.equal(await page.getByRole("region", { name: "Capacity", exact: true }).isVisible(), true);
   await until("the killed pod is named", async () => (await texts(page, "#health li")).some((line) => line.includes("cannot be reached") && line.includes(world.killed)));
   assert.ok((await page.locator("#slos").textContent()).includes("each pod's own"), "whose objectives these are");
   await until("finished calls with their pods", async () => (await texts(page, "#last-calls tbody tr")).some((row) => row.includes("agents/agent-")));
@@ -46,6 +47,18 @@ async function pods() {
   await until("the store is up to date", async () => (await page.locator("#pods").textContent()).includes("up to date"));
   await shot(page, "fleet-pods");
   assert.deepEqual(await inaccessible(page), []);
+  assert.deepEqual(wrong, []);
+}
+
+async function upstreams() {
+  const { page, wrong } = await open(browser, world.admin, { path: "upstreams" });
+  await until("the upstream of all pods", async () => (await page.locator("#upstreams tbody tr").count()) === 1);
+  const said = await page.locator("#upstreams").textContent();
+  assert.ok(said.includes(`1 of ${world.alive.length + 1} pods did not answer`) && said.includes(world.killed), said);
+  await shot(page, "fleet-upstreams");
+  assert.deepEqual(await inaccessible(page), []);
+  await page.getByRole("link", { name: "Alerts" }).click();
+  await until("alerts of the pods", async () => (await page.locator("#alerts").textContent()).includes("of the pods"));
   assert.deepEqual(wrong, []);
 }
 
@@ -93,7 +106,7 @@ async function teams() {
 }
 
 const told = {};
-for (const [name, play] of Object.entries({ streams, pods, session, filters, teams })) {
+for (const [name, play] of Object.entries({ streams, pods, upstreams, session, filters, teams })) {
   try {
     await play();
     told[name] = null;
