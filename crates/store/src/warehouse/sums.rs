@@ -360,8 +360,8 @@ fn day(kind: Kind, database: &str, table: &str) -> String {
 
 impl Warehouse {
     /// The calls that match, grouped by `keys`, as a relation `(…) AS s` with a column for each key and figure. Several rows may have
-    /// the same keys: [`Figure::merged`] makes one of them. Sums are read where they answer the question. `on_keys` are conditions on
-    /// the names of keys.
+    /// the same keys: [`Figure::merged`] makes one of them. Sums are read where they answer the question. `on_keys` has further
+    /// conditions: first those on calls, then those on rows of sums.
     pub(super) fn summed(
         &self,
         kind: Kind,
