@@ -88,6 +88,12 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         "tools",
         "served_by",
         "reasoning_effort",
+        "prompt",
+        "wait",
+        "cache_break",
+        "retry_of",
+        "repetition",
+        "prompt_blocks",
     ] {
         should[absent] = Value::Null;
     }
@@ -138,6 +144,12 @@ fn what_is_unknown_is_null_and_never_zero() {
         "/cost_usd",
         "/cost_source",
         "/engine",
+        "/prompt",
+        "/wait",
+        "/cache_break",
+        "/retry_of",
+        "/repetition",
+        "/prompt_blocks",
     ];
     for pointer in unknown {
         assert_eq!(record.pointer(pointer), Some(&Value::Null), "{pointer}");

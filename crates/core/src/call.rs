@@ -2,6 +2,7 @@
 
 pub use crate::dialect::Dialect;
 use crate::pod::PodName;
+use crate::prompt::{PromptBreak, PromptParts, Repetition, Wait};
 use crate::time::Timestamp;
 use crate::upstream_facts::UpstreamFacts;
 use schemars::JsonSchema;
@@ -764,6 +765,25 @@ pub struct CallRecord {
     pub cost_unavailable: Option<CostUnavailable>,
     /// The engine's own measurement of the call, if the response contains one.
     pub engine: Option<EngineReport>,
+    /// What the prompt consists of. `null` if it was not analyzed.
+    #[serde(default)]
+    pub prompt: Option<Box<PromptParts>>,
+    /// The time since the previous turn of the conversation. `null` for a first turn.
+    #[serde(default)]
+    pub wait: Option<Box<Wait>>,
+    /// Why the prompt cache missed. `null` if it did not miss.
+    #[serde(default)]
+    pub cache_break: Option<Box<PromptBreak>>,
+    /// The id of the earlier call with the same request, which failed.
+    #[serde(default)]
+    pub retry_of: Option<String>,
+    /// The text that the response repeats until its end. `null` if there is none.
+    #[serde(default)]
+    pub repetition: Option<Box<Repetition>>,
+    /// Keyed hashes of the prompt's blocks of 64 tokens. Each hash includes all earlier blocks.
+    /// `null` unless `prompt_blocks` is enabled.
+    #[serde(default)]
+    pub prompt_blocks: Option<Vec<u64>>,
     /// The pod that measured the call. Only present where calls of several pods are combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,

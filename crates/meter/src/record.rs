@@ -280,6 +280,12 @@ fn record(
         cost_source: None,
         cost_unavailable: None,
         engine: generation.engine.as_deref().copied(),
+        prompt: None,
+        wait: None,
+        cache_break: None,
+        retry_of: None,
+        repetition: None,
+        prompt_blocks: None,
         pod: None,
     }
 }

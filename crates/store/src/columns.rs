@@ -673,6 +673,12 @@ pub fn record(values: &[Value]) -> CallRecord {
         cost_source: row.word("cost_source"),
         cost_unavailable: row.word("cost_unavailable"),
         engine: engine_report(row),
+        prompt: None,
+        wait: None,
+        cache_break: None,
+        retry_of: None,
+        repetition: None,
+        prompt_blocks: None,
         pod: None,
     }
 }
