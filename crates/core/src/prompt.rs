@@ -27,6 +27,22 @@ macro_rules! parts {
             /// Every part, in the order of tables.
             pub const ALL: &[PromptPart] = &[$(PromptPart::$part,)*];
 
+            /// The column of tables.
+            pub const fn column(self) -> &'static str {
+                match self {
+                    $(PromptPart::$part => concat!("prompt_", stringify!($field)),)*
+                }
+            }
+
+            /// The attribute of spans.
+            pub const fn attribute(self) -> &'static str {
+                match self {
+                    $(PromptPart::$part => {
+                        concat!("tokengauge.prompt.", stringify!($field), "_tokens")
+                    })*
+                }
+            }
+
             /// The description for people.
             pub fn about(self) -> &'static str {
                 match self {
@@ -47,6 +63,31 @@ macro_rules! parts {
             /// The tools that the prompt defines or has results of: at most 64, the largest first.
             /// The rest are summed up under the name `other`.
             pub tools: Vec<PromptTool>,
+        }
+
+        /// Tokens of each part of several prompts.
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize,
+        )]
+        #[serde(default)]
+        pub struct PromptTokens {
+            $($(#[doc = $about])+ pub $field: u64,)*
+        }
+
+        impl PromptTokens {
+            /// Tokens of a part.
+            pub fn get(&self, part: PromptPart) -> u64 {
+                match part {
+                    $(PromptPart::$part => self.$field,)*
+                }
+            }
+
+            /// The tokens of a part, to change them.
+            pub fn part_mut(&mut self, part: PromptPart) -> &mut u64 {
+                match part {
+                    $(PromptPart::$part => &mut self.$field,)*
+                }
+            }
         }
 
         impl PromptParts {
@@ -101,6 +142,91 @@ impl PromptParts {
         parts.fold(0, u64::saturating_add)
     }
 }
+
+impl PromptTokens {
+    /// Tokens of all parts.
+    pub fn total(&self) -> u64 {
+        let parts = PromptPart::ALL.iter().map(|part| self.get(*part));
+        parts.fold(0, u64::saturating_add)
+    }
+}
+
+/// The parts of several prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct PromptSums {
+    /// Calls whose prompt was analyzed.
+    pub calls: u64,
+    /// Tokens of each part, by the count of the proxy.
+    pub tokens: PromptTokens,
+    /// Number of images, sounds and files.
+    pub media: u64,
+    /// Decoded size of the media in the prompts, in bytes.
+    pub media_bytes: u64,
+}
+
+impl PromptSums {
+    /// The sums of one prompt.
+    pub fn of(parts: &PromptParts) -> PromptSums {
+        let mut tokens = PromptTokens::default();
+        for part in PromptPart::ALL {
+            *tokens.part_mut(*part) = parts.get(*part);
+        }
+        PromptSums {
+            calls: 1,
+            tokens,
+            media: parts.media,
+            media_bytes: parts.media_bytes,
+        }
+    }
+
+    /// Adds the sums of other prompts.
+    pub fn merge(&mut self, other: &PromptSums) {
+        for (sum, more) in self.counts_mut().into_iter().zip(other.counts()) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// All counts, in an order that never changes: new ones are appended.
+    pub fn counts(&self) -> [u64; PROMPT_SUMS] {
+        let mut copy = *self;
+        copy.counts_mut().map(|count| *count)
+    }
+
+    /// The places of [`counts`](PromptSums::counts).
+    pub fn counts_mut(&mut self) -> [&mut u64; PROMPT_SUMS] {
+        let PromptTokens {
+            system,
+            tool_schemas,
+            user,
+            assistant,
+            reasoning,
+            tool_calls,
+            tool_results,
+            other,
+        } = &mut self.tokens;
+        [
+            &mut self.calls,
+            &mut self.media,
+            &mut self.media_bytes,
+            system,
+            tool_schemas,
+            user,
+            assistant,
+            reasoning,
+            tool_calls,
+            tool_results,
+            other,
+        ]
+    }
+
+    /// `None` if no prompt was analyzed.
+    pub fn known(self) -> Option<PromptSums> {
+        (self.calls > 0).then_some(self)
+    }
+}
+
+/// Number of counts in [`PromptSums`].
+pub const PROMPT_SUMS: usize = 11;
 
 /// What one tool takes of a prompt, in o200k_base tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -273,6 +399,24 @@ mod tests {
             assert_eq!(json[part.as_str()], parts.get(*part), "{}", part.as_str());
             assert_eq!(serde_json::to_value(part).expect("JSON"), part.as_str());
         }
+    }
+
+    #[test]
+    fn sums_have_the_parts_in_their_order() {
+        let mut parts = PromptParts {
+            media: 101,
+            media_bytes: 102,
+            ..PromptParts::default()
+        };
+        for (at, part) in (1..).zip(PromptPart::ALL) {
+            *parts.part_mut(*part) = at;
+        }
+        let mut sums = PromptSums::of(&parts);
+        let counts = [1, 101, 102, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(sums.counts(), counts);
+        sums.merge(&PromptSums::of(&parts));
+        assert_eq!(sums.counts(), counts.map(|count| 2 * count));
+        assert_eq!(sums.tokens.total(), 2 * parts.total());
     }
 
     #[test]

@@ -2,10 +2,16 @@
 //! are the columns of the view `calls_readable` without the pod. Values come from the call record,
 //! with the ledger's rounding.
 
+mod analysis;
+mod named;
+mod value;
+
+
+use self::named::Named;
+pub use self::value::Value;
+use self::value::{count, flag, list, number, optional, seconds, speed, text, whole_of};
 use crate::ledger::LedgerCall;
-use crate::ledger::row::{
-    micros, millis, milliseconds, nanos, segments, started_ms, timestamp, whole, word,
-};
+use crate::ledger::row::{milliseconds, nanos, segments, started_ms, timestamp, whole, word};
 use rusqlite::Row;
 use std::sync::Arc;
 use tokengauge_core::call::{
@@ -14,6 +20,7 @@ use tokengauge_core::call::{
 };
 use tokengauge_core::dimension::Dimension;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::prompt::PromptPart;
 
 /// The type of a column. Every value may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,33 +50,32 @@ enum Source {
     /// The name whose id is in this column.
     Name(&'static str),
     Of(Dimension),
+    /// The column with this name in the row of the call's analysis, `a`.
+    Analysis,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
     Is(fn(&LedgerCall<'_>) -> Value),
     Of(Dimension),
+    Part(PromptPart),
 }
 
 impl Column {
     pub fn field(&self) -> (&'static str, ColumnKind) {
         (self.name, self.kind)
     }
-}
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    Null,
-    Text(Box<str>),
-    /// A count, or milliseconds since 1970.
-    Whole(i64),
-    Flag(bool),
-    Number(f64),
-}
-
-impl Value {
-    pub fn text(text: impl Into<Box<str>>) -> Value {
-        Value::Text(text.into())
+    /// The value of a call.
+    pub(crate) fn of(&self, call: &LedgerCall<'_>) -> Value {
+        match self.value {
+            CallValue::Is(value) => value(call),
+            CallValue::Of(by) => optional(by.of(call.record).as_deref()),
+            CallValue::Part(part) => {
+                let prompt = call.record.prompt.as_ref();
+                count(prompt.map(|prompt| prompt.get(part)))
+            }
+        }
     }
 }
 
@@ -114,6 +120,30 @@ const fn dimension(by: Dimension) -> Column {
     }
 }
 
+/// A column that only calls with an analysis have. The ledger stores its values as they are here.
+const fn analysis(
+    name: &'static str,
+    kind: ColumnKind,
+    value: fn(&LedgerCall<'_>) -> Value,
+) -> Column {
+    let (source, value) = (Source::Analysis, CallValue::Is(value));
+    Column {
+        name,
+        kind,
+        source,
+        value,
+    }
+}
+
+const fn prompt_part(part: PromptPart) -> Column {
+    Column {
+        name: part.column(),
+        kind: ColumnKind::Count,
+        source: Source::Analysis,
+        value: CallValue::Part(part),
+    }
+}
+
 const UUID: &str = "lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) \
     || '-' || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21))";
 const STARTED_AT: &str = "strftime('%Y-%m-%dT%H:%M:%S', c.started_ms / 1000, 'unixepoch') \
@@ -137,6 +167,10 @@ pub(crate) fn view() -> String {
                 columns.push(format!("{sql} AS {name}"));
                 continue;
             }
+            Source::Analysis => {
+                columns.push(format!("a.{name} AS {name}"));
+                continue;
+            }
             Source::Name(id) => id.to_owned(),
             Source::Of(by) if by.is_in_series() => format!("s.{name}"),
             Source::Of(_) => format!("c.{name}"),
@@ -148,6 +182,7 @@ pub(crate) fn view() -> String {
     format!(
         "DROP VIEW IF EXISTS calls_readable;\nCREATE VIEW calls_readable AS SELECT\n  {columns}\nFROM calls c
 LEFT JOIN series s ON s.id = c.series
+LEFT JOIN analyses a ON a.key = c.key
 LEFT JOIN sessions session ON session.id = c.session
 LEFT JOIN names model_of_series ON model_of_series.id = s.model{joins};"
     )
@@ -486,15 +521,81 @@ pub const COLUMNS: &[Column] = &[
         "c.engine_total_us / 1e6",
         |call| seconds(engine(call).total_seconds),
     ),
+    prompt_part(PromptPart::System),
+    prompt_part(PromptPart::ToolSchemas),
+    prompt_part(PromptPart::User),
+    prompt_part(PromptPart::Assistant),
+    prompt_part(PromptPart::Reasoning),
+    prompt_part(PromptPart::ToolCalls),
+    prompt_part(PromptPart::ToolResults),
+    prompt_part(PromptPart::Other),
+    analysis("prompt_media", ColumnKind::Count, |call| {
+        count(call.record.prompt.as_ref().map(|prompt| prompt.media))
+    }),
+    analysis("prompt_media_bytes", ColumnKind::Count, |call| {
+        count(call.record.prompt.as_ref().map(|prompt| prompt.media_bytes))
+    }),
+    analysis("prompt_tools", ColumnKind::Text, |call| {
+        analysis::tools(call.record)
+    }),
+    analysis("wait_kind", ColumnKind::Text, |call| {
+        optional(call.record.wait.as_ref().map(|wait| wait.kind.as_str()))
+    }),
+    analysis("wait_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.wait.as_ref().map(|wait| wait.seconds))
+    }),
+    analysis("wait_tools", ColumnKind::Text, |call| {
+        analysis::wait_tools(call.record)
+    }),
+    analysis("cache_break_cause", ColumnKind::Text, |call| {
+        analysis::of_break(call.record, |found| text(found.cause.as_str()))
+    }),
+    analysis("cache_break_section", ColumnKind::Text, |call| {
+        analysis::of_break(call.record, |found| optional(found.section.as_deref()))
+    }),
+    analysis("cache_break_tokens", ColumnKind::Count, |call| {
+        analysis::of_break(call.record, |found| count(Some(found.tokens)))
+    }),
+    analysis("cache_break_cost_usd", ColumnKind::Number, |call| {
+        analysis::of_break(call.record, |found| {
+            number(found.cost_usd.and_then(nanos), 1e9)
+        })
+    }),
+    analysis("cache_break_block", ColumnKind::Count, |call| {
+        analysis::of_break(call.record, |found| count(found.block))
+    }),
+    analysis("cache_break_change", ColumnKind::Text, |call| {
+        analysis::of_break(call.record, |found| optional(found.change.as_deref()))
+    }),
+    analysis("retry_of", ColumnKind::Text, |call| {
+        optional(call.record.retry_of.as_deref())
+    }),
+    analysis("repetition_start", ColumnKind::Count, |call| {
+        count(call.record.repetition.as_ref().map(|found| found.start))
+    }),
+    analysis("repetition_period", ColumnKind::Count, |call| {
+        count(call.record.repetition.as_ref().map(|found| found.period))
+    }),
+    analysis("repetition_tokens", ColumnKind::Count, |call| {
+        count(call.record.repetition.as_ref().map(|found| found.tokens))
+    }),
+    analysis("repetition_share", ColumnKind::Number, |call| {
+        seconds(call.record.repetition.as_ref().map(|found| found.share))
+    }),
+    analysis("prompt_blocks", ColumnKind::Text, |call| {
+        analysis::blocks(call.record)
+    }),
 ];
+
+/// The columns of the ledger's table `analyses`.
+pub(crate) fn analysis_columns() -> impl Iterator<Item = &'static Column> {
+    let columns = COLUMNS.iter();
+    columns.filter(|column| matches!(column.source, Source::Analysis))
+}
 
 /// The values of a call, in the order of [`COLUMNS`].
 pub fn values(call: &LedgerCall<'_>) -> Vec<Value> {
-    let value = |column: &Column| match column.value {
-        CallValue::Is(value) => value(call),
-        CallValue::Of(by) => optional(by.of(call.record).as_deref()),
-    };
-    COLUMNS.iter().map(value).collect()
+    COLUMNS.iter().map(|column| column.of(call)).collect()
 }
 
 pub(crate) fn values_of_row(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
@@ -515,45 +616,6 @@ fn value_of_row(row: &Row<'_>, at: usize, kind: ColumnKind) -> rusqlite::Result<
     Ok(value.unwrap_or(Value::Null))
 }
 
-fn text(text: &str) -> Value {
-    Value::text(text)
-}
-
-fn optional(text: Option<&str>) -> Value {
-    text.map_or(Value::Null, Value::text)
-}
-
-fn list(list: &[String]) -> Value {
-    match list {
-        [] => Value::Null,
-        list => Value::text(serde_json::to_string(list).unwrap_or_default()),
-    }
-}
-
-fn flag(flag: Option<bool>) -> Value {
-    flag.map_or(Value::Null, Value::Flag)
-}
-
-fn count(count: Option<u64>) -> Value {
-    count.map_or(Value::Null, |count| Value::Whole(whole(count)))
-}
-
-fn whole_of(number: Option<impl Into<i64>>) -> Value {
-    number.map_or(Value::Null, |number| Value::Whole(number.into()))
-}
-
-fn number(parts: Option<i64>, of: f64) -> Value {
-    parts.map_or(Value::Null, |parts| Value::Number(parts as f64 / of))
-}
-
-fn seconds(seconds: Option<f64>) -> Value {
-    number(seconds.and_then(micros), 1e6)
-}
-
-fn speed(speed: Option<f64>) -> Value {
-    number(speed.and_then(millis), 1e3)
-}
-
 fn trace_id(call: &LedgerCall<'_>) -> Value {
     call.trace_id
         .map_or(Value::Null, |id| Value::text(format!("{id:032x}")))
@@ -563,58 +625,15 @@ fn engine(call: &LedgerCall<'_>) -> EngineReport {
     call.record.engine.unwrap_or_default()
 }
 
-#[derive(Clone, Copy)]
-struct Named<'a>(&'a [Value]);
-
-impl<'a> Named<'a> {
-    fn value(self, name: &str) -> &'a Value {
-        let at = COLUMNS.iter().position(|column| column.name == name);
-        at.and_then(|at| self.0.get(at)).unwrap_or(&Value::Null)
-    }
-
-    fn text(self, name: &str) -> Option<String> {
-        match self.value(name) {
-            Value::Text(text) => Some(text.to_string()),
-            _ => None,
-        }
-    }
-
-    fn word<T: serde::de::DeserializeOwned>(self, name: &str) -> Option<T> {
-        serde_json::from_value(serde_json::Value::String(self.text(name)?)).ok()
-    }
-
-    fn json<T: serde::de::DeserializeOwned + Default>(self, name: &str) -> T {
-        let text = self.text(name);
-        text.and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default()
-    }
-
-    fn flag(self, name: &str) -> Option<bool> {
-        match self.value(name) {
-            Value::Flag(flag) => Some(*flag),
-            _ => None,
-        }
-    }
-
-    fn count<T: TryFrom<i64>>(self, name: &str) -> Option<T> {
-        match self.value(name) {
-            Value::Whole(number) => T::try_from(*number).ok(),
-            _ => None,
-        }
-    }
-
-    fn number(self, name: &str) -> Option<f64> {
-        match self.value(name) {
-            Value::Number(number) => Some(*number),
-            _ => None,
-        }
-    }
+fn by_name(values: &[Value]) -> Named<'_> {
+    let place = |name: &str| COLUMNS.iter().position(|column| column.name == name);
+    Named { values, place }
 }
 
 /// The call record of a row. Unknown values of fields that a record always has are replaced by
 /// their defaults.
 pub fn record(values: &[Value]) -> CallRecord {
-    let row = Named(values);
+    let row = by_name(values);
     let operation: Operation = row.word("operation").unwrap_or_default();
     CallRecord {
         id: row.text("id").unwrap_or_default(),
@@ -673,12 +692,12 @@ pub fn record(values: &[Value]) -> CallRecord {
         cost_source: row.word("cost_source"),
         cost_unavailable: row.word("cost_unavailable"),
         engine: engine_report(row),
-        prompt: None,
-        wait: None,
-        cache_break: None,
-        retry_of: None,
-        repetition: None,
-        prompt_blocks: None,
+        prompt: analysis::prompt(row),
+        wait: analysis::wait(row),
+        cache_break: analysis::cache_break(row),
+        retry_of: row.text("retry_of"),
+        repetition: analysis::repetition(row),
+        prompt_blocks: row.optional_json("prompt_blocks"),
         pod: None,
     }
 }
@@ -732,7 +751,7 @@ impl CallRow {
 }
 
 pub fn concurrency(values: &[Value]) -> Option<u32> {
-    Named(values).count("concurrency")
+    by_name(values).count("concurrency")
 }
 
 fn tokens(row: Named<'_>) -> Tokens {
@@ -823,6 +842,55 @@ mod tests {
         );
         let ours: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
         assert_eq!(names, ours);
+    }
+
+    #[test]
+    fn an_analysis_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut ledger = LedgerDatabase::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let analyzed: CallRecord = serde_json::from_value(serde_json::json!({
+            "id": "01980a1e-0000-7000-8000-000000000001", "started_at": "2026-01-31T09:30:00.000Z",
+            "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+            "outcome": "complete", "finish_reasons": [], "warm_up": false,
+            "tokens": {"normalised": {}, "reported": {}, "source": null},
+            "seconds": {}, "tps": {}, "frames": 1, "stalls": 0, "bytes": {"request": 1, "response": 1},
+            "prompt": {
+                "system": 1, "tool_schemas": 2, "user": 3, "assistant": 4, "reasoning": 5,
+                "tool_calls": 6, "tool_results": 7, "other": 8, "media": 9, "media_bytes": 10,
+                "tools": [
+                    {"name": "a \"b\"", "schema": 1, "new_results": 2, "resent_results": 3, "calls": 4, "failures": 5},
+                    {"name": "c", "server": "docs", "schema": 0},
+                    {"name": "d", "schema": 7},
+                ],
+            },
+            "wait": {"kind": "tools", "seconds": 0.25, "tools": ["c", "d"]},
+            "cache_break": {"cause": "changed", "section": "system", "tokens": 9, "cost_usd": 0.001,
+                "block": 3, "change": "00c0ffee00c0ffee"},
+            "retry_of": "01980a1e-0000-7000-8000-000000000000",
+            "repetition": {"start": 5, "period": 2, "tokens": 600, "share": 0.75},
+            "prompt_blocks": [0, 9_007_199_254_740_991_u64],
+        }))
+        .expect("a record");
+        let mut plain = analyzed.clone();
+        plain.id = "01980a1e-0000-7000-8000-000000000002".to_owned();
+        (plain.prompt, plain.wait, plain.cache_break) = (None, None, None);
+        (plain.retry_of, plain.repetition, plain.prompt_blocks) = (None, None, None);
+        for call in [&analyzed, &plain] {
+            let stored = LedgerCall::of_record(call, None).expect("valid");
+            assert_eq!(record(&values(&stored)).prompt, call.prompt);
+            ledger.write(&[stored]).expect("written");
+            let sql = "SELECT * FROM calls_readable WHERE id = ?";
+            let connection = ledger.connection();
+            let read =
+                connection.query_row(sql, [&call.id], |row| Ok(record(&values_of_row(row)?)));
+            let read = read.expect("a row");
+            assert_eq!(read.prompt, call.prompt);
+            assert_eq!(read.wait, call.wait);
+            assert_eq!(read.cache_break, call.cache_break);
+            assert_eq!(read.retry_of, call.retry_of);
+            assert_eq!(read.repetition, call.repetition);
+            assert_eq!(read.prompt_blocks, call.prompt_blocks);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! delays traffic: calls that cannot be written are counted and dropped.
 
 pub(crate) mod aggregates;
+mod analyses;
 mod backlog;
 mod capacity;
 mod condition;
@@ -19,6 +20,7 @@ mod ledger_call;
 mod ledger_figures;
 mod marks;
 mod names;
+mod prompt_blob;
 mod reader;
 mod retention;
 mod retention_clock;

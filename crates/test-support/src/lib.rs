@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod agent;
+mod analysis;
 pub mod canned;
 pub mod certificates;
 pub mod connection;

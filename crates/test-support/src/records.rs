@@ -1,6 +1,7 @@
 //! Call records as working agents produce them: sessions of several calls, a few models on a few
 //! upstreams, some reasoning, some errors. The records are always equal.
 
+use crate::analysis;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{
@@ -232,7 +233,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
     let cost = price
         .filter(|_| answered)
         .map(|price| (session.context as f64 * price / 5.0 + output as f64 * price) / 1e6);
-    CallRecord {
+    let mut record = CallRecord {
         id: id.to_string(),
         started_at: started.into(),
         route: upstream.to_owned(),
@@ -364,8 +365,18 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         cost_center: (session.workload == "chat").then(|| "4711".to_owned()),
         tenant: Some(format!("tenant-of-{}", session.agent)),
         key_hash: session.user.clone(),
+        prompt: None,
+        wait: None,
+        cache_break: None,
+        retry_of: None,
+        repetition: None,
+        prompt_blocks: None,
         pod: None,
+    };
+    if answered {
+        analysis::analyze(&mut record, session.context, output);
     }
+    record
 }
 
 fn bytes(low: u64, high: u64) -> [u8; 10] {

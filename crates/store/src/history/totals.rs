@@ -1,6 +1,7 @@
 use super::timed_call::TimedCall;
 use crate::query::TokenSums;
 use tokengauge_core::call::{CallRecord, OperationClass};
+use tokengauge_core::prompt::PromptSums;
 
 /// The tokens of a call, as reported by the provider, otherwise as counted.
 pub fn tokens(call: &CallRecord) -> TokenSums {
@@ -29,6 +30,7 @@ pub(super) struct Totals {
     /// Times to first token and total durations of calls with a first token.
     ttft_seconds: f64,
     waited_seconds: f64,
+    pub(super) prompt: PromptSums,
 }
 
 impl Totals {
@@ -36,6 +38,9 @@ impl Totals {
         let of_call = tokens(past.record);
         self.calls += 1;
         self.errors += u64::from(past.failed());
+        if let Some(prompt) = past.record.prompt.as_deref() {
+            self.prompt.merge(&PromptSums::of(prompt));
+        }
         add(&mut self.tokens.input, of_call.input);
         add(&mut self.tokens.cached_input, of_call.cached_input);
         add(&mut self.tokens.output, of_call.output);

@@ -3,6 +3,7 @@
 use super::interval_union::IntervalUnion;
 use super::row::{BANDS, Share, micros};
 use crate::sketch::Sketch;
+use tokengauge_core::prompt::PromptSums;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sums {
@@ -30,6 +31,8 @@ pub(crate) struct Sums {
     pub(crate) tps: Sketch,
     pub(crate) reported: Sketch,
     pub(crate) ttft: Sketch,
+    /// The parts of the prompts that were analyzed.
+    pub(crate) prompt: PromptSums,
 }
 
 fn plus(sum: &mut Option<i64>, more: Option<i64>) {
@@ -43,6 +46,9 @@ impl Sums {
         self.calls += 1;
         self.errors += i64::from(call.error);
         self.tokens(call.input, call.cached_input, call.output, call.reasoning);
+        if let Some(prompt) = &call.prompt {
+            self.prompt.merge(prompt);
+        }
         plus(&mut self.cost_nano, call.cost_nano);
         match call.cost_nano {
             Some(cost) if call.generates => {
@@ -95,6 +101,7 @@ impl Sums {
             .reported_millitokens
             .saturating_add(other.reported_millitokens);
         self.reported_us = self.reported_us.saturating_add(other.reported_us);
+        self.prompt.merge(&other.prompt);
         for (sum, more) in self.bands.iter_mut().zip(other.bands) {
             *sum += more;
         }

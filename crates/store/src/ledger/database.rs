@@ -2,6 +2,7 @@
 //! experiments, the rollups, the spending by day and the distributions.
 
 use super::Shared;
+use super::analyses::Analyses;
 use super::capacity;
 use super::daily_spending::{DailySpending, RowCounts, SpendingKey};
 use super::dictionary::Dictionary;
@@ -197,6 +198,7 @@ impl LedgerDatabase {
         let mut sums = SumsOfBatch::default();
         {
             let mut insert = transaction.prepare_cached(&insert_sql())?;
+            let mut analyses = Analyses::of(&transaction)?;
             for call in batch {
                 if records > 0 && is_late() {
                     break;
@@ -207,6 +209,7 @@ impl LedgerDatabase {
                 let session = sessions.add(entry, &names, &mut self.dictionary, &transaction)?;
                 rollups.add(entry, names.series);
                 let key = insert_call(&mut insert, entry, &names, session)?;
+                analyses.add(key, call)?;
                 if !self.cursors.is_empty() {
                     undelivered::add(&transaction, key)?;
                 }

@@ -110,7 +110,15 @@ fn newest_ms(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 fn forget_calls(connection: &Connection, key: i64) -> rusqlite::Result<usize> {
     let sql = "DELETE FROM calls WHERE key IN \
         (SELECT key FROM calls WHERE key < ? ORDER BY key LIMIT ?)";
-    connection.prepare_cached(sql)?.execute((key, STEP as i64))
+    let gone = connection
+        .prepare_cached(sql)?
+        .execute((key, STEP as i64))?;
+    if gone > 0 {
+        let rest = "DELETE FROM analyses WHERE key < \
+            coalesce((SELECT min(key) FROM calls), 9223372036854775807)";
+        connection.prepare_cached(rest)?.execute([])?;
+    }
+    Ok(gone)
 }
 
 fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {

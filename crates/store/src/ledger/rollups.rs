@@ -2,6 +2,7 @@
 //! millions of calls.
 
 use super::aggregates::Sums;
+use super::prompt_blob;
 use super::row::Entry;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ pub(super) const FINE_FOR: i64 = 8 * 86_400;
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
     reasoning_tokens, cost_nano_usd, unpriced_calls, priced_output_tokens, decode_tokens, \
     decode_us, tps_below_5, tps_below_15, tps_below_30, tps_below_60, tps_from_60, tps, ttft, \
-    ttft_us, waited_us, reported_millitokens, reported_us, tps_reported";
+    ttft_us, waited_us, reported_millitokens, reported_us, tps_reported, prompt";
 
 #[derive(Debug, Default)]
 pub(super) struct Rollups {
@@ -39,10 +40,10 @@ impl Rollups {
         ))?;
         let mut put = connection.prepare_cached(&format!(
             "INSERT OR REPLACE INTO rollups (level, start, series, {COLUMNS}) VALUES (?, ?, ?, \
-             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+             ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         ))?;
         for ((level, start, series), mut sums) in self.sums {
-            let found = |row: &Row<'_>| read(row, &mut sums, [true; 3]);
+            let found = |row: &Row<'_>| read(row, &mut sums, [true; 4]);
             find.query_row([level, start, series], found).optional()?;
             write(&mut put, [level, start, series], &sums)?;
         }
@@ -51,9 +52,9 @@ impl Rollups {
 }
 
 /// Adds a row that begins with [`COLUMNS`] to `sums`. `wanted` selects the sketches of TPS, TTFT
-/// and reported TPS.
-pub(super) fn read(row: &Row<'_>, sums: &mut Sums, wanted: [bool; 3]) -> rusqlite::Result<()> {
-    let [tps, ttft, reported] = wanted;
+/// and reported TPS, and the parts of prompts.
+pub(super) fn read(row: &Row<'_>, sums: &mut Sums, wanted: [bool; 4]) -> rusqlite::Result<()> {
+    let [tps, ttft, reported, prompt] = wanted;
     let mut found = Sums {
         calls: row.get(0)?,
         errors: 0,
@@ -85,6 +86,9 @@ pub(super) fn read(row: &Row<'_>, sums: &mut Sums, wanted: [bool; 3]) -> rusqlit
         if let Some(bytes) = row.get_ref(at)?.as_blob_or_null()?.filter(|_| wanted) {
             sketch.merge_encoded(bytes);
         }
+    }
+    if let Some(bytes) = row.get_ref(22)?.as_blob_or_null()?.filter(|_| prompt) {
+        prompt_blob::merge(&mut sums.prompt, bytes);
     }
     Ok(())
 }
@@ -118,5 +122,6 @@ fn write(put: &mut CachedStatement<'_>, key: [i64; 3], sums: &Sums) -> rusqlite:
         sums.reported_millitokens,
         sums.reported_us,
         sums.reported.encode(),
+        prompt_blob::encode(&sums.prompt),
     ])
 }

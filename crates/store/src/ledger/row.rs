@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::dimension::SPENDING;
+use tokengauge_core::prompt::PromptSums;
 use tokengauge_core::time::{Timestamp, duration_since_1970};
 
 /// Milliseconds from 1970 to 2020, the origin of keys.
@@ -100,6 +101,7 @@ pub(crate) struct Share {
     /// parts of a report are rarely whole, and microseconds.
     pub(crate) reported: Option<f64>,
     pub(crate) reported_decode: Option<(i64, i64)>,
+    pub(crate) prompt: Option<PromptSums>,
 }
 
 /// The columns of `calls` for [`Share::read`]; the last are [`SPENDING`].
@@ -130,6 +132,7 @@ impl Share {
             duration_us: None,
             reported: None,
             reported_decode: None,
+            prompt: None,
             ..self
         }
     }
@@ -154,6 +157,7 @@ impl Share {
             tps,
             ttft: record.seconds.ttft,
             duration_us: record.seconds.duration.and_then(micros),
+            prompt: record.prompt.as_deref().map(PromptSums::of),
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::prompt::PromptSums;
 use tokengauge_core::time::Timestamp;
 
 /// A session, summed over all its calls.
@@ -243,6 +244,9 @@ pub struct GroupRow {
     /// Calls per second of the requested time, as far as its calls are stored.
     #[serde(default)]
     pub requests_per_second: Option<f64>,
+    /// The parts of the prompts that were analyzed. `null` without any.
+    #[serde(default)]
+    pub prompt: Option<PromptSums>,
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.

@@ -67,7 +67,7 @@ impl Warehouse {
             let measures = measures();
             let figures: Vec<Figure> = measures
                 .iter()
-                .map(|sum| measure(sum.name))
+                .map(|sum| measure(&sum.name))
                 .chain(sketches())
                 .collect();
             let among: Vec<String> = among(&names, found.iter()).into_iter().collect();

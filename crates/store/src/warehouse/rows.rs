@@ -95,6 +95,8 @@ impl Row {
         sums.bands
             .iter_mut()
             .for_each(|band| *band = known().unwrap_or(0));
+        (sums.prompt.counts_mut().into_iter())
+            .for_each(|count| *count = known().unwrap_or(0).unsigned_abs());
         debug_assert_eq!(next - first, measures().len());
         sums
     }
@@ -201,6 +203,8 @@ mod tests {
         let sums = Row::of(values.collect()).sums(0);
         assert_eq!((sums.calls, sums.errors, sums.input), (0, 1, Some(2)));
         assert_eq!(sums.bands, [16, 17, 18, 19, 20]);
+        let prompt = std::array::from_fn(|at| 21 + at as u64);
+        assert_eq!(sums.prompt.counts(), prompt);
         let mut sketch = Sketch::default();
         Row::of(vec![serde_json::json!({"-3": 2, "5": "1"})]).sketch(0, &mut sketch);
         assert_eq!(sketch.len(), 3);

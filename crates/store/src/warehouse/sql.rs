@@ -2,10 +2,12 @@
 
 use crate::ledger::row::{BANDS, milliseconds};
 use crate::query::{Dimension, Filter};
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::dimension::TOOLS_BETWEEN;
 use tokengauge_core::finish_class::{FINISH_REASONS, FinishClass};
 use tokengauge_core::lengths::{OUTPUT_BOUNDS, OUTPUT_LENGTHS, PROMPT_BOUNDS, PROMPT_LENGTHS};
+use tokengauge_core::prompt::PromptPart;
 use tokengauge_core::time::rfc3339_millis;
 
 /// Returns `value` as a quoted SQL string literal.
@@ -284,18 +286,18 @@ pub(super) fn sketch_of(value: &str, condition: &str) -> String {
 /// A figure that is added up over calls.
 pub(super) struct Measure {
     /// The name of the figure in results.
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     /// The SQL expression that adds the figure up over calls.
     pub(super) sum: String,
 }
 
 /// The figures that are added up over calls, in the order in which `rows::Row::sums` reads them.
 pub(super) fn measures() -> Vec<Measure> {
-    let measure = |name, sum: &str| Measure {
-        name,
+    let measure = |name: &'static str, sum: &str| Measure {
+        name: name.into(),
         sum: sum.to_owned(),
     };
-    let sum = |name, figure: &str| measure(name, &format!("toInt64(sum({figure}))"));
+    let sum = |name: &'static str, figure: &str| measure(name, &format!("toInt64(sum({figure}))"));
     let mut all = vec![
         measure("calls", "count()"),
         measure("errors", "countIf(failed)"),
@@ -330,7 +332,25 @@ pub(super) fn measures() -> Vec<Measure> {
         let condition = between.join(" AND ");
         all.push(measure(name, &format!("countIf({condition})")));
     }
+    all.extend(prompt_measures());
     all
+}
+
+/// The counts of [`PromptSums`](tokengauge_core::prompt::PromptSums), in its order.
+fn prompt_measures() -> impl Iterator<Item = Measure> {
+    let calls = Measure {
+        name: "prompt_calls".into(),
+        sum: format!("countIf(isNotNull({}))", PromptPart::System.column()),
+    };
+    let parts = PromptPart::ALL.iter().map(|part| part.column());
+    let columns = ["prompt_media", "prompt_media_bytes"]
+        .into_iter()
+        .chain(parts);
+    let sums = columns.map(|column| Measure {
+        name: format!("{column}_sum").into(),
+        sum: format!("toInt64(sum({column}))"),
+    });
+    std::iter::once(calls).chain(sums)
 }
 
 /// The number of calls in each band of decode speed.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokengauge_core::dimension::{DIMENSIONS, Kept, TOOLS_BETWEEN};
 
 /// The version of the tables of sums, a part of their names. A table of another version is a new table.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Two computations of the same sums begin at least this many seconds apart.
 const APART: i64 = 30;
 /// More steps with new calls than this do not fit into a statement.
@@ -61,7 +61,7 @@ impl Kind {
     /// What is known of the calls of a row.
     fn figures(self) -> Vec<Figure> {
         let sums = measures().into_iter();
-        let sums = sums.map(|sum| Figure::new(sum.name, sum.sum, Merge::Sum));
+        let sums = sums.map(|sum| Figure::new(&sum.name, sum.sum, Merge::Sum));
         match self {
             Kind::Calls => sums
                 .chain(sketches())

@@ -188,6 +188,7 @@ pub(super) fn timeseries(
             tps: metric == SeriesMetric::Tps,
             ttft: metric == SeriesMetric::Ttft,
             reported: false,
+            prompt: false,
         };
         let slot = |ms: i64, _: &_, _: Option<&_>| ((ms.div_euclid(1000) - from) / step) as usize;
         visit(connection, &matching, (part, want), slot, &mut slots)?;

@@ -15,25 +15,34 @@ use crate::query::Dimension;
 use rusqlite::{Connection, Row, params_from_iter};
 use std::collections::HashSet;
 use tokengauge_core::call::{OperationClass, Outcome};
+use tokengauge_core::prompt::{PromptPart, PromptSums};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SketchSelection {
     pub(super) tps: bool,
     pub(super) ttft: bool,
     pub(super) reported: bool,
+    /// The parts of prompts.
+    pub(super) prompt: bool,
 }
 
 impl SketchSelection {
+    fn columns(self) -> [bool; 4] {
+        [self.tps, self.ttft, self.reported, self.prompt]
+    }
+
     pub(super) const ALL: SketchSelection = SketchSelection {
         tps: true,
         ttft: true,
         reported: true,
+        prompt: true,
     };
     /// Only tokens and costs: the columns of times and speeds are not read from calls.
     pub(super) const NONE: SketchSelection = SketchSelection {
         tps: false,
         ttft: false,
         reported: false,
+        prompt: false,
     };
 }
 
@@ -148,16 +157,15 @@ pub(super) fn visit(
         errors: error_names(connection)?,
         generation: generation_name(connection)?,
     };
-    let timed = want != SketchSelection::NONE;
     match part.source {
         Source::Rollups(level) => scan.rollups(part.starts(), level, want, slot, slots),
-        Source::Calls => scan.calls(part.keys(), timed, slot, slots),
+        Source::Calls => scan.calls(part.keys(), want, slot, slots),
         Source::DailySpending => {
             scan.spending(part.starts(), &mut slot, slots)?;
             // Calls that are not in the spending by day yet.
             let [from, to] = part.keys();
             let to = to.min(Marks::load(connection)?.spending);
-            scan.calls([from, to], timed, slot, slots)
+            scan.calls([from, to], want, slot, slots)
         }
     }
 }
@@ -196,12 +204,12 @@ impl Scan<'_> {
         let mut statement = self.connection.prepare_cached(&sql)?;
         let mut rows = statement.query([level, from, to])?;
         while let Some(row) = rows.next()? {
-            let Some(common) = self.matching.series.get(&row.get(23)?) else {
+            let Some(common) = self.matching.series.get(&row.get(24)?) else {
                 continue;
             };
-            let sums = slots.at(slot(row.get::<_, i64>(22)? * 1000, common, None));
+            let sums = slots.at(slot(row.get::<_, i64>(23)? * 1000, common, None));
             let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
-            rollups::read(row, sums, [want.tps, want.ttft, want.reported])?;
+            rollups::read(row, sums, want.columns())?;
             if self.is_error(common) {
                 sums.errors += sums.calls - before;
             }
@@ -252,17 +260,24 @@ impl Scan<'_> {
     fn calls(
         &self,
         keys: [i64; 2],
-        timed: bool,
+        want: SketchSelection,
         mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
         slots: &mut Slots,
     ) -> Result<(), QueryError> {
+        let timed = want != SketchSelection::NONE;
         let times = if timed {
             ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us"
         } else {
             ""
         };
+        let (prompt, analyses) = if want.prompt {
+            (prompt_columns(), "LEFT JOIN analyses USING (key)")
+        } else {
+            (String::new(), "")
+        };
         let mut sql = format!(
-            "SELECT key, series, {SHARE_COLUMNS} {times} FROM calls WHERE key >= ? AND key < ?"
+            "SELECT key, series, {SHARE_COLUMNS} {times} {prompt} FROM calls {analyses}
+             WHERE key >= ? AND key < ?"
         );
         let mut values = keys.to_vec();
         self.matching.restrict(&mut sql, &mut values);
@@ -275,6 +290,9 @@ impl Scan<'_> {
             let mut share = Share::read(row, 2)?;
             if timed {
                 read_times(row, &mut share)?;
+            }
+            if want.prompt {
+                share.prompt = read_prompt(row, 15)?;
             }
             share.error = self.is_error(common);
             share.generates = self.generates(common);
@@ -341,6 +359,27 @@ fn read_times(row: &Row<'_>, share: &mut Share) -> rusqlite::Result<()> {
     share.ttft = ttft;
     share.duration_us = row.get(14)?;
     Ok(())
+}
+
+/// The counts of [`PromptSums`] without the number of calls.
+fn prompt_columns() -> String {
+    let parts = PromptPart::ALL.iter().map(|part| part.column());
+    let columns = ["prompt_media", "prompt_media_bytes"]
+        .into_iter()
+        .chain(parts);
+    columns.map(|column| format!(", {column}")).collect()
+}
+
+/// Reads [`prompt_columns`], which begin at column `at`; `None` if the prompt was not analyzed.
+fn read_prompt(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PromptSums>> {
+    let mut sums = PromptSums::default();
+    let [calls, counts @ ..] = sums.counts_mut();
+    for (at, sum) in (at..).zip(counts) {
+        if let Some(tokens) = row.get::<_, Option<i64>>(at)? {
+            (*calls, *sum) = (1, tokens.unsigned_abs());
+        }
+    }
+    Ok(sums.known())
 }
 
 #[cfg(test)]
