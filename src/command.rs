@@ -50,7 +50,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokengauge_config::environment::ADMIN_TOKEN;
+use tokengauge_config::environment::{ADMIN_TOKEN, BLOCK_KEY};
 use tokengauge_config::{self as config, Config, Secret, Token};
 use tokengauge_files::private as private_file;
 use tokengauge_net::address;
@@ -190,17 +190,27 @@ fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
 }
 
 fn take_admin_token(config: &mut Config) -> Result<(), Error> {
-    let Some(token) = std::env::var(ADMIN_TOKEN)
-        .ok()
-        .filter(|token| !token.is_empty())
-    else {
-        return Ok(());
-    };
-    let token = token.trim();
-    config::check_token(token)
-        .map_err(|reason| Error::Configuration(format!("{ADMIN_TOKEN}: {reason}")))?;
-    config.admin.token = Some(Token::Text(Secret::new(token)));
+    config.admin.token = secret_of(ADMIN_TOKEN)?.or(config.admin.token.take());
     Ok(())
+}
+
+fn take_block_key(config: &mut Config) -> Result<(), Error> {
+    config.block_key = secret_of(BLOCK_KEY)?.or(config.block_key.take());
+    Ok(())
+}
+
+/// The secret in an environment variable. An empty variable is ignored.
+fn secret_of(variable: &str) -> Result<Option<Token>, Error> {
+    let Some(secret) = std::env::var(variable)
+        .ok()
+        .filter(|secret| !secret.is_empty())
+    else {
+        return Ok(None);
+    };
+    let secret = secret.trim();
+    config::check_token(secret)
+        .map_err(|reason| Error::Configuration(format!("{variable}: {reason}")))?;
+    Ok(Some(Token::Text(Secret::new(secret))))
 }
 
 fn text(args: &ConfigArgs) -> Result<(String, String), Error> {

@@ -92,6 +92,7 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     admin.address = args.admin.or(admin.address);
     admin.metrics_address = args.metrics_listen.or(admin.metrics_address);
     super::take_admin_token(&mut config)?;
+    super::take_block_key(&mut config)?;
     if let Ok(name) = std::env::var(AGENT) {
         Arc::make_mut(&mut config.measure.attribution).set_default_agent(&name);
     }

@@ -3,6 +3,9 @@
 /// The token of the admin address, for `run` and for commands that call it.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 
+/// The key of the hashes of prompt blocks.
+pub const BLOCK_KEY: &str = "TOKENGAUGE_BLOCK_KEY";
+
 /// The name of agents that send only a user agent.
 pub const AGENT: &str = "TOKENGAUGE_AGENT";
 

@@ -4,6 +4,7 @@
 //! description, and `extend` gives its default and bounds. The JSON Schema, the reference and the error messages are
 //! generated from that.
 
+mod analysis;
 mod drift;
 mod experiments;
 mod gate;
@@ -15,6 +16,7 @@ mod runaway;
 mod sinks;
 mod traffic;
 
+pub(super) use analysis::*;
 pub(super) use drift::*;
 pub(super) use experiments::*;
 pub(super) use gate::*;
@@ -59,8 +61,8 @@ pub(super) struct File {
     /// time than the grace period of the pod.
     #[schemars(extend("default" = Span(DEFAULT_DRAIN)))]
     pub(super) drain_timeout: Option<Span>,
-    /// A directory for data that must survive a restart, such as `/var/lib/tokengauge`: the ledger, and the counts of
-    /// objectives and budgets. Without a directory, counts start from zero after a restart.
+    /// A directory for data that must survive a restart, such as `/var/lib/tokengauge`: the ledger, the counts of
+    /// objectives and budgets, and the key of block hashes. Without a directory, counts start from zero after a restart.
     pub(super) state_dir: Option<PathBuf>,
     /// Whether the list prices in the binary apply to models that have no other price.
     #[schemars(extend("default" = true))]
@@ -73,6 +75,8 @@ pub(super) struct File {
     pub(super) limits: Limits,
     #[serde(default)]
     pub(super) measure: Measure,
+    #[serde(default)]
+    pub(super) analysis: Analysis,
     #[serde(default)]
     pub(super) attribution: Attribution,
     #[serde(default)]

@@ -2,6 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+mod analysis;
 mod attribution;
 mod bounds;
 mod common;
@@ -56,6 +57,7 @@ use tokengauge_proxy::settings::{
 use tokengauge_slo::{Objective, Pattern, Receiver};
 use tokengauge_telemetry::export::cost::Labelled;
 
+pub use analysis::block_key;
 pub use file::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub use limited::{may_guard_metrics, may_have_token, may_limit};
 pub use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
@@ -86,6 +88,8 @@ pub struct Config {
     pub scrapes: Vec<Scrape>,
     pub limits: Limits,
     pub measure: Measure,
+    /// The configured key of block hashes.
+    pub block_key: Option<Token>,
     /// Supplements the standard OTLP environment variables.
     pub otlp: Otlp,
     /// How long streams may continue after a SIGTERM.

@@ -5,8 +5,9 @@ use std::fs::File;
 use toml::de::{DeTable, DeValue};
 
 /// Keys whose values are files that must exist.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "access_key_id_file",
+    "block_key_file",
     "ca",
     "certificate",
     "client_ca",

@@ -31,7 +31,12 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
         metrics_token: written.metrics_token,
         native_histograms_alone: !written.classic_histograms.unwrap_or(true),
         restricted: false,
-        token: token(written.token, written.token_file, problems),
+        token: token(
+            written.token,
+            written.token_file,
+            ("token", "token_file"),
+            problems,
+        ),
         hosts: hosts(written.hosts, problems),
         url: written
             .url
@@ -132,13 +137,15 @@ fn leads_to(endpoint: &Endpoint, address: SocketAddr) -> bool {
     port.unwrap_or(if secure { 443 } else { 80 }) == address.port() && ip.is_some_and(here)
 }
 
-fn token(
+pub(super) fn token(
     text: Option<Spanned<String>>,
     file: Option<Spanned<PathBuf>>,
+    (text_name, file_name): (&str, &str),
     problems: &mut Problems<'_>,
 ) -> Option<Token> {
     if let (Some(text), Some(_)) = (&text, &file) {
-        problems.at(text, "give either `token` or `token_file`, not both");
+        let reason = format!("give either `{text_name}` or `{file_name}`, not both");
+        problems.at(text, reason);
     }
     if let Some(written) = text {
         if let Err(reason) = check_token(written.get_ref()) {

@@ -15,6 +15,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         scrapes: _,
         limits: _,
         measure,
+        block_key: _,
         otlp,
         drain_timeout: _,
         slos: _,

@@ -11,6 +11,7 @@ use super::unreachable;
 use super::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use tokengauge_meter::settings::Analysis;
 
 pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let mut problems = Problems::of(text);
@@ -42,7 +43,8 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     );
     let limits = limits(file.limits);
     let hash_users = file.measure.hash_users;
-    let mut measure = measure(file.measure);
+    let (analysis, block_key) = analysis::analysis(file.analysis, &mut problems);
+    let mut measure = measure(file.measure, analysis);
     measure.attribution =
         attribution::rules(hash_users, file.attribution, (given, payers), &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
@@ -91,6 +93,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         scrapes,
         limits,
         measure,
+        block_key,
         otlp: Otlp {
             call_records: file.otlp.call_records,
             conventions: file.otlp.conventions,
@@ -173,7 +176,7 @@ fn limits(written: file::Limits) -> Limits {
     }
 }
 
-fn measure(written: file::Measure) -> Measure {
+fn measure(written: file::Measure, analysis: Analysis) -> Measure {
     let default = Measure::default();
     Measure {
         min_output_tokens: written
@@ -197,6 +200,7 @@ fn measure(written: file::Measure) -> Measure {
         workloads: default.workloads,
         think_tags: default.think_tags,
         upstream_facts: default.upstream_facts,
+        analysis,
     }
 }
 

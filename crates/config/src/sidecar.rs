@@ -42,6 +42,7 @@ impl Config {
             scrapes: Vec::new(),
             limits: Limits::default(),
             measure: Measure::default(),
+            block_key: None,
             otlp: Otlp::default(),
             drain_timeout: DEFAULT_DRAIN,
             slos: Vec::new(),

@@ -31,6 +31,42 @@ pub struct Measure {
     /// What `<think>` in an answer means, by upstream. The default is [`ThinkTags::Auto`].
     pub think_tags: Arc<HashMap<Arc<str>, ThinkTags>>,
     pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
+    pub analysis: Analysis,
+}
+
+/// How prompts and answers are analyzed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Analysis {
+    pub enabled: bool,
+    /// Whether call records have the hashes of their prompt's blocks.
+    pub prompt_blocks: bool,
+    /// The key of the hashes of blocks. It is secret: with it, a guessed text can be confirmed.
+    pub block_key: [u8; 32],
+    /// The limit for the memory of the analysis, which is part of the memory of all measurement, in
+    /// bytes.
+    pub memory_bytes: usize,
+}
+
+impl std::fmt::Debug for Analysis {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Analysis")
+            .field("enabled", &self.enabled)
+            .field("prompt_blocks", &self.prompt_blocks)
+            .field("memory_bytes", &self.memory_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Analysis {
+    fn default() -> Self {
+        Analysis {
+            enabled: true,
+            prompt_blocks: false,
+            block_key: [0; 32],
+            memory_bytes: 32 << 20,
+        }
+    }
 }
 
 impl Measure {
@@ -68,6 +104,7 @@ impl Default for Measure {
             workloads: Arc::default(),
             think_tags: Arc::default(),
             upstream_facts: Arc::default(),
+            analysis: Analysis::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+mod block_key;
 pub mod check;
 mod error;
 pub mod evaluations;

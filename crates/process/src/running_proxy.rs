@@ -1,6 +1,7 @@
 //! The parts of a running proxy that a reload changes.
 
 use crate::ProcessError;
+use crate::block_key;
 use crate::marks;
 use crate::notify::Receivers;
 use crate::objectives;
@@ -116,7 +117,8 @@ impl RunningProxy {
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
         let price = cache_price(&accounting.prices);
         self.process.session_watch.change(&next.runaway, price);
-        self.process.meter.change(next.measure.clone(), accounting);
+        let measure = block_key::measure(next);
+        self.process.meter.change(measure, accounting);
         // Runs after the meter has the new accounting. Otherwise a scrape in between would add the series again.
         cost::forget(
             self.services.prometheus.registry(),

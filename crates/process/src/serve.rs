@@ -2,6 +2,7 @@
 //! it.
 
 use crate::ProcessError;
+use crate::block_key;
 use crate::finished_calls::FinishedCalls;
 use crate::ledger;
 use crate::marks::{self, AlertMarks};
@@ -255,7 +256,7 @@ fn start_meter(
     subscribers.extend(otlp.subscribers());
     let accounting = oversight.spending.accounting.clone();
     let meter = Meter::with(
-        config.measure.clone(),
+        block_key::measure(config),
         accounting,
         subscribers,
         otlp.tracer(),
