@@ -2,6 +2,7 @@
 
 use tokengauge_accounting::quota::{Resource, SharedReason};
 use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
+use tokengauge_core::prompt::PromptPart;
 
 /// A set of labels, and the values of one series.
 pub trait LabelSet {
@@ -41,6 +42,7 @@ typed_values!(
     Outcome,
     OperationClass,
     TpsUnavailable,
+    PromptPart,
     Resource,
     SharedReason
 );
@@ -194,6 +196,8 @@ label_sets_of_a_model! {
     ModelOutcome { outcome: Outcome }
     /// Tokens by direction, channel and source of the count.
     ModelTokens { direction: &'a str, channel: &'a str, source: &'a str }
+    /// A part of prompts.
+    ModelPromptPart { part: PromptPart }
     /// Why calls have no decode speed.
     ModelReason { reason: TpsUnavailable }
     /// Cost by source of the token count and source of the price.

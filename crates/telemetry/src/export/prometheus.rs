@@ -69,7 +69,7 @@ impl Prometheus {
     }
 
     /// Adds the series of `routes` that exist before the first call: gauges that an autoscaler
-    /// needs, and counters of refusals before the model is known. The series of a model, about 180,
+    /// needs, and counters of refusals before the model is known. The series of a model, about 190,
     /// exist from its first call on. Existing series keep their counts.
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;

@@ -4,8 +4,8 @@
 use super::exemplar::Trace;
 use super::label_values::{concurrency, context, status_class};
 use super::labels::{
-    Model, ModelConcurrency, ModelContext, ModelCost, ModelOutcome, ModelReason, ModelTokens,
-    Request,
+    Model, ModelConcurrency, ModelContext, ModelCost, ModelOutcome, ModelPromptPart, ModelReason,
+    ModelTokens, Request,
 };
 use super::names::{self, Family};
 use super::registry::{Counter, Gauge, Histogram, Registry, Sum};
@@ -15,6 +15,7 @@ use std::time::Instant;
 use tokengauge_core::call::{
     CallRecord, Channel, OperationClass, Outcome, Source, TpsUnavailable, Usage,
 };
+use tokengauge_core::prompt::PromptPart;
 use tokengauge_meter::FinishedCall;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,8 @@ pub struct Series {
     output: [Counter; 3],
     /// Token counters that are updated when a call ends, in the order of [`AT_END`].
     at_end: [Counter; AT_END.len()],
+    /// Tokens of prompts, in the order of [`PromptPart::ALL`].
+    prompt: [Counter; PromptPart::ALL.len()],
     /// Counted tokens that are in no record of this model.
     retracted: Counter,
     requests: Handles<RequestKind, Counter>,
@@ -146,6 +149,10 @@ impl Series {
         Series {
             output,
             at_end,
+            prompt: std::array::from_fn(|at| {
+                let part = PromptPart::ALL[at];
+                registry.series(&names::PROMPT_TOKENS, &ModelPromptPart { of, part })
+            }),
             retracted: tokens(["output", "any", "retracted"]),
             requests: Handles::new(),
             unavailable: Handles::new(),
@@ -178,6 +185,11 @@ impl Series {
         self.request(registry, record, trace);
         self.speed(registry, finished_call, trace);
         self.input_and_reported(&record.tokens.reported, record.tokens.normalised.input);
+        if let Some(prompt) = &record.prompt {
+            for (series, part) in self.prompt.iter().zip(PromptPart::ALL) {
+                series.increment(prompt.get(*part));
+            }
+        }
         self.stalls.increment(record.stalls);
         let normalised = record.tokens.normalised.output.filter(|tokens| *tokens > 0);
         if record.outcome == Outcome::Complete

@@ -48,6 +48,10 @@ families! {
     /// added when the call ends. The direction cached_input is a part of input. The channel is any
     /// if it is not reported. Counted minus retracted output equals the output in call records.
     TOKENS: Counter[ModelTokens] = "tokengauge_tokens_total", Tokens;
+    /// Tokens of prompts by the count of the proxy, by the part of the prompt: system,
+    /// tool_schemas, user, assistant, reasoning, tool_calls, tool_results or other. Only prompts
+    /// that were analyzed count.
+    PROMPT_TOKENS: Counter[ModelPromptPart] = "tokengauge_prompt_tokens_total", Tokens;
     /// Output tokens after the first chunk, of calls with a decode speed. Divided by
     /// tokengauge_decode_seconds_total, this is the average decode speed.
     DECODE_TOKENS: Counter[Model] = "tokengauge_decode_tokens_total", Tokens;

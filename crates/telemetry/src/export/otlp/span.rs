@@ -14,6 +14,7 @@ use std::str::FromStr;
 use std::time::Instant;
 use tokengauge_core::call::{CallRecord, Dialect, Outcome};
 use tokengauge_core::dimension::DIMENSIONS;
+use tokengauge_core::prompt::PromptPart;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::{CallTrace, TraceContext};
 use tokengauge_meter::FinishedCall;
@@ -224,6 +225,10 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.cost_usd", record.cost_usd);
     let priced = record.cost_source.map(|source| source.as_str());
     attributes.ours("tokengauge.cost_source", priced);
+    attributes.ours("tokengauge.retry_of", record.retry_of.clone());
+    let wait = record.wait.as_deref();
+    attributes.ours("tokengauge.wait.kind", wait.map(|wait| wait.kind.as_str()));
+    attributes.ours("tokengauge.wait.seconds", wait.map(|wait| wait.seconds));
     let overhead = finished_call.head_overhead.map(|cost| cost.as_secs_f64());
     attributes.ours("tokengauge.overhead", overhead);
 }
@@ -270,6 +275,11 @@ fn tokens(attributes: &mut Attributes, record: &CallRecord) {
     attributes.convention(names::CACHE_CREATION_TOKENS, count(reported.cache_write));
     attributes.convention(names::REASONING_TOKENS, count(reported.reasoning));
     attributes.ours("tokengauge.tokens.normalised", count(ours.output));
+    if let Some(prompt) = &record.prompt {
+        for part in PromptPart::ALL {
+            attributes.ours(part.attribute(), count(Some(prompt.get(*part))));
+        }
+    }
 }
 
 fn asked(attributes: &mut Attributes, finished_call: &FinishedCall) {
