@@ -13,8 +13,8 @@ use tokengauge_core::time::Timestamp;
 use tokengauge_store::history::{self, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, QueryError, Reader};
 use tokengauge_store::query::{
-    CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
-    SessionRow, SessionSort,
+    CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, InputPrices, Paging, PromptPlace,
+    SeriesMetric, SessionQuery, SessionRow, SessionSort, priced,
 };
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -141,6 +141,13 @@ pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
         }
     }
     records
+}
+
+fn input_price(place: &PromptPlace) -> Option<InputPrices> {
+    (place.model.as_deref() != Some("llama-3.3-70b")).then_some(InputPrices {
+        uncached: 2e-6,
+        cached: 2e-7,
+    })
 }
 
 fn all(records: &[CallRecord]) -> impl Iterator<Item = TimedCall<'_>> {
@@ -445,6 +452,10 @@ proptest! {
         filters.push(Filter { names: [(Dimension::Tool, Some("search".into()))].into(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
+            let selected = all(&ledger.records).filter(|past| history::matches(filter, past));
+            let should = priced(history::prompt_tools(selected), input_price);
+            let found = ledger.reader.prompt_tools(filter).expect("an answer");
+            prop_assert_eq!(priced(found, input_price), should, "{:?}", filter);
             let mut any = || DIMENSIONS[random.below(DIMENSIONS.len() as u64) as usize].dimension;
             for by in [
                 &[any()][..],
@@ -460,6 +471,7 @@ proptest! {
                     let found = found.iter().find(|row| row.names == should.names).expect("the same names");
                     prop_assert_eq!((found.calls, found.errors), (should.calls, should.errors));
                     prop_assert_eq!(found.tokens, should.tokens);
+                    prop_assert_eq!(found.prompt, should.prompt);
                     prop_assert_eq!(&found.bands, &should.bands);
                     prop_assert_eq!(found.unpriced_calls, should.unpriced_calls);
                     prop_assert!(close(found.cost_usd, should.cost_usd, 1e-6));

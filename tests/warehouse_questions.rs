@@ -21,8 +21,8 @@ use tokengauge_store::columns::values;
 use tokengauge_store::history::{self, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Reader};
 use tokengauge_store::query::{
-    CallUnitQuery, CostQuery, Dimension, DistributionSelector, Distributions, Filter, Paging,
-    SeriesMetric, SessionQuery, SessionSort, Signal, UnitKind, UnitQuery,
+    CallUnitQuery, CostQuery, Dimension, DistributionSelector, Distributions, Filter, InputPrices,
+    Paging, SeriesMetric, SessionQuery, SessionSort, Signal, UnitKind, UnitQuery, priced,
 };
 use tokengauge_store::stored_calls::StoredCalls;
 use tokengauge_test_support::records::SplitMix64;
@@ -195,7 +195,7 @@ async fn sum(client: &ClickHouse, table: &str, statements: &[String]) {
     );
     run_all(client, &[age]).await;
     run_all(client, statements).await;
-    let done = format!("SELECT uniqExact(view) FROM {table}_done_1 FORMAT TSV");
+    let done = format!("SELECT uniqExact(view) FROM {table}_done_2 FORMAT TSV");
     let (limit, began) = (Duration::from_secs(60), Instant::now());
     while client.run(&done).await.expect(&done) != "4\n" {
         assert!(began.elapsed() < limit, "the sums are not complete");
@@ -368,6 +368,16 @@ fn ask(engines: &mut Engines, filter: &Filter) {
     };
     let costs = |calls: &StoredCalls| calls.costs(&query).expect("costs");
     alike(&costs(warehouse), &costs(ledger), &what);
+    let tools = |calls: &StoredCalls| {
+        let uses = calls.prompt_tools(filter).expect("tools");
+        priced(uses, |place| {
+            (place.upstream != "vllm").then_some(InputPrices {
+                uncached: 1e-3,
+                cached: 1e-4,
+            })
+        })
+    };
+    alike(&tools(warehouse), &tools(ledger), &what);
     let coverage = |calls: &StoredCalls| calls.coverage(filter).expect("coverage");
     alike(&coverage(warehouse), &coverage(ledger), &what);
     timeseries(engines, filter, metric);

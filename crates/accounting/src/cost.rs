@@ -9,6 +9,7 @@ mod tariff;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokengauge_core::call::{CallRecord, CostSource, CostUnavailable, Dialect, Outcome, Usage};
 use tokengauge_core::pattern::Pattern;
 
@@ -159,6 +160,37 @@ impl Prices {
         cost.ok().map(|(usd, _)| usd)
     }
 
+    /// The prices of input tokens in US dollars per token: not cached, and read from a cache. `None`
+    /// unless the price is per token. Prices of long prompts and of service tiers are left out.
+    pub fn input_prices(
+        &self,
+        upstream: &str,
+        endpoint: Option<&str>,
+        model: &str,
+        at: SystemTime,
+    ) -> Option<(f64, f64)> {
+        let of_upstream = |price: &&Price| {
+            let wanted = price.upstream.as_deref();
+            wanted.is_none_or(|wanted| wanted == upstream)
+                && price.model.matches(model)
+                && price.above.is_none()
+        };
+        let configured = self.configured.iter().find(of_upstream);
+        let tariff = match configured {
+            Some(price) => price.tariff,
+            None if !self.shipped || self.gpus.contains_key(upstream) => return None,
+            None => {
+                let lines = shipped::lines_for(host_of(endpoint), model)?;
+                let mut lines = lines.iter();
+                let line = lines.find(|line| line.is_at(at) && line.above.is_none())?;
+                line.tariff
+            }
+        };
+        let input = tariff.input?;
+        let cached = tariff.cached_input.unwrap_or(input);
+        Some((input / 1e6, cached / 1e6))
+    }
+
     fn configured(&self, record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
         let matches = |price: &&Price| {
             let upstream = price.upstream.as_deref();
@@ -174,7 +206,11 @@ impl Prices {
 }
 
 fn host(record: &CallRecord) -> &str {
-    let endpoint = record.endpoint.as_deref().unwrap_or_default();
+    host_of(record.endpoint.as_deref())
+}
+
+fn host_of(endpoint: Option<&str>) -> &str {
+    let endpoint = endpoint.unwrap_or_default();
     endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)
 }
 

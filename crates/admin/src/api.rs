@@ -19,6 +19,7 @@ mod marks;
 mod openapi;
 mod own_use;
 mod problem;
+mod prompt_tools;
 mod query_params;
 mod runaways;
 mod sessions;

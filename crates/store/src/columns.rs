@@ -6,7 +6,7 @@ mod analysis;
 mod named;
 mod value;
 
-
+pub(crate) use self::analysis::tools_of;
 use self::named::Named;
 pub use self::value::Value;
 use self::value::{count, flag, list, number, optional, seconds, speed, text, whole_of};

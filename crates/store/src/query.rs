@@ -7,6 +7,7 @@ mod coverage;
 mod distributions;
 mod filter;
 mod marks;
+mod prompt_tools;
 mod rows;
 mod units;
 
@@ -17,6 +18,10 @@ pub use distributions::{
 };
 pub use filter::*;
 pub use marks::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
+pub use prompt_tools::{
+    InputCost, InputPrices, PromptPlace, PromptToolRow, PromptToolSums, PromptToolUse, PromptTools,
+    priced,
+};
 pub use rows::*;
 pub use tokengauge_core::dimension::Dimension;
 pub use units::{
@@ -27,4 +32,5 @@ pub use units::{
 pub(crate) use capacity::{CapacitySums, class_of_concurrency};
 pub(crate) use coverage::Covered;
 pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};
+pub(crate) use prompt_tools::MAX_TOOLS;
 pub(crate) use units::COUNTS;

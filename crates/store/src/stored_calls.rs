@@ -5,8 +5,8 @@ use crate::ledger::{QueryError, Reader};
 use crate::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
-    Timeseries, UnitQuery,
+    Mark, MarkQuery, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::Warehouse;
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ questions! {
     timeseries(filter: &Filter, metric: SeriesMetric, step: Duration) -> Timeseries;
     /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
     costs(query: &CostQuery) -> Costs;
+    /// What each tool took of the prompts of the calls that match.
+    prompt_tools(filter: &Filter) -> Vec<PromptToolUse>;
     /// How many calls have a cost and a speed, and why the others have none.
     coverage(filter: &Filter) -> Coverage;
     /// The throughput of each upstream by concurrency. Only times and the upstream of the filter count. A ledger measured how many

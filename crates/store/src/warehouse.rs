@@ -9,6 +9,7 @@ mod costs;
 mod distributions;
 mod figure;
 mod groups;
+mod prompt_tools;
 mod rows;
 mod sessions;
 mod source;

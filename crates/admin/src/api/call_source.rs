@@ -15,8 +15,8 @@ use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, Timeseries, UnitQuery,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use tokengauge_store::stored_calls::StoredCalls;
 
@@ -257,6 +257,17 @@ impl CallSource {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    pub(super) fn prompt_tools(&self, filter: &Filter) -> QueryResult<Vec<PromptToolUse>> {
+        match self {
+            CallSource::Stored(calls) => calls.prompt_tools(filter).map_err(problem),
+            CallSource::Memory(recent, _) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
+                Ok(history::prompt_tools(calls))
             }
         }
     }

@@ -23,6 +23,7 @@ use super::marks::{self, AllMarks, OF_MARKS};
 use super::openapi;
 use super::own_use::{self, OF_OWN_USE, OwnUse};
 use super::problem::JsonResponse;
+use super::prompt_tools::{self, OF_TOOLS, ToolsOfPrompts};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
@@ -133,6 +134,14 @@ fn of_groups() -> Vec<Endpoint> {
         )
         .json::<TasksOf>()
         .asks(&[&FILTERS]),
+        get(
+            "/api/v1/prompt-tools",
+            "prompt_tools",
+            "What tools take of prompts: tokens of definitions and results, their cost, calls, failures and time.",
+            prompt_tools::prompt_tools,
+        )
+        .json::<ToolsOfPrompts>()
+        .asks(&[&FILTERS, &OF_TOOLS]),
         get(
             "/api/v1/models",
             "models",

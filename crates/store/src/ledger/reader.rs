@@ -12,6 +12,7 @@ mod distributions;
 mod experiment_units;
 mod groups;
 mod matching;
+mod prompt_tools;
 mod scan;
 mod sessions;
 mod throughput;
@@ -24,8 +25,8 @@ use crate::columns::{CallRow, Value, values_of_row};
 use crate::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
-    Timeseries, UnitQuery,
+    Mark, MarkQuery, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::WarehouseError;
 use connections::Connections;
@@ -206,6 +207,14 @@ impl Reader {
     /// See [`QueryError`].
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         self.ask(|connection| costs::costs(connection, query))
+    }
+
+    /// What each tool took of the prompts of the calls that match.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn prompt_tools(&self, filter: &Filter) -> Result<Vec<PromptToolUse>, QueryError> {
+        self.ask(|connection| prompt_tools::prompt_tools(connection, filter))
     }
 
     /// How many calls have a cost and a speed, and why the others have none.
