@@ -174,6 +174,9 @@ pub struct ReportArgs {
         default_value = "model"
     )]
     pub by: Vec<By>,
+    /// Print what each tool takes of prompts, at list prices with and without a prompt cache, instead of groups
+    #[arg(long, conflicts_with_all = ["by", "baseline"])]
+    pub tools: bool,
     /// Row that the others are compared with, such as gpt-5.2, or gpt-5.2,chat for two dimensions in --by [default: the
     /// row with the most calls]
     #[arg(long, value_name = "NAME")]

@@ -10,11 +10,13 @@ mod grid;
 mod html;
 mod notes;
 mod observations;
+mod prompt_grid;
 mod showback;
 mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tools;
 mod user_names;
 mod variants;
 
@@ -38,6 +40,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
     let text = match args.format.chosen() {
+        _ if args.tools => tools::tools(args, now)?,
         ReportFormat::Csv => csv(args, now)?,
         _ => comparison(args, now)?,
     };
@@ -174,6 +177,8 @@ enum ReportCommandError {
     NoInstant(String),
     #[error("--baseline {name}: no row has this name; the rows are: {rows}")]
     NoRow { name: String, rows: String },
+    #[error("--tools works only with --format text, markdown or json")]
+    ToolsFormat,
     #[error("cannot read the user names in {path}: {1}", path = .0.display())]
     UserNames(PathBuf, #[source] std::io::Error),
 }

@@ -1,6 +1,7 @@
 //! A report as JSON.
 
 use super::figures::{Report, Row};
+use super::prompt_grid::prompt_json;
 use crate::command::measured_by::measured_by;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -57,6 +58,9 @@ pub(super) fn document(report: &Report) -> Value {
 fn group(dimensions: &[&'static str], row: &Row) -> Value {
     let mut value = json!(row.group);
     value["by"] = by(dimensions, &row.group.names);
+    if let Some(prompt) = &row.group.prompt {
+        value["prompt"] = prompt_json(prompt);
+    }
     value["judged"] = judged(&row.judged);
     value["fingerprint"] = json!(row.fingerprint);
     value["sessions"] = json!(row.sessions);

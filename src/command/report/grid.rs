@@ -136,20 +136,20 @@ fn difference(found: &Difference) -> Cell {
     }
 }
 
-fn names(names: &[Option<String>]) -> impl Iterator<Item = Cell> {
+pub(super) fn names(names: &[Option<String>]) -> impl Iterator<Item = Cell> {
     names
         .iter()
         .map(|name| plain(printable(name.as_deref().unwrap_or(UNKNOWN)).into_owned()))
 }
 
-fn plain(text: String) -> Cell {
+pub(super) fn plain(text: String) -> Cell {
     Cell {
         text,
         ..Cell::default()
     }
 }
 
-fn count(count: u64) -> Cell {
+pub(super) fn count(count: u64) -> Cell {
     Cell {
         value: Some(count as f64),
         ..plain(count.to_string())
@@ -224,7 +224,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn share(share: f64) -> String {
+pub(super) fn share(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
@@ -249,7 +249,7 @@ fn tokens(count: Option<u64>) -> Cell {
     shown(count.map(|count| count as f64), show)
 }
 
-fn dollars(value: f64) -> String {
+pub(super) fn dollars(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.01 {
         format!("${value:.5}")
     } else {

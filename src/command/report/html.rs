@@ -3,6 +3,7 @@
 use super::figures::{Quantiles, Report, Row};
 use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
+use super::prompt_grid::{TITLE, prompt_grid};
 use super::text::plain;
 use crate::command::experiment;
 use maud::{Markup, html};
@@ -25,6 +26,10 @@ pub(super) fn page(report: &Report) -> String {
         @for (title, figures) in &PARTS {
             h2 { (title) }
             (table(&grid.part(figures)))
+        }
+        @if let Some(prompts) = prompt_grid(report, &rows) {
+            h2 { (TITLE) }
+            (table(&prompts))
         }
         @if let Some(found) = report.differences(&rows) {
             h2 { "Differences" }

@@ -3,6 +3,7 @@
 use super::figures::Report;
 use super::grid::{Grid, difference_grid, grid, shortened};
 use super::notes::{about, about_differences, mark_lines};
+use super::prompt_grid::prompt_grid;
 use crate::command::experiment;
 use std::fmt::Write;
 use tokengauge_process::output::{markdown as escaped, printable};
@@ -22,6 +23,9 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
         }
         text.push('\n');
         text += &aligned(&difference_grid(report, &found), width);
+    }
+    if let Some(prompts) = prompt_grid(report, &rows) {
+        text += &aligned(&prompts, width);
     }
     for note in about(report, &rows, plain) {
         text += &wrapped(&note, width);
@@ -43,7 +47,7 @@ pub(super) fn plain(name: &str) -> String {
     printable(name).into_owned()
 }
 
-fn aligned(grid: &Grid, width: Option<usize>) -> String {
+pub(super) fn aligned(grid: &Grid, width: Option<usize>) -> String {
     let named = grid.named;
     let mut lines: Vec<Vec<String>> =
         vec![grid.heads.iter().map(|head| head.to_uppercase()).collect()];
@@ -136,6 +140,9 @@ pub(super) fn markdown(report: &Report) -> String {
         );
         text += &markdown_table(&difference_grid(report, &found));
     }
+    if let Some(prompts) = prompt_grid(report, &rows) {
+        let _ = writeln!(text, "\n{}", markdown_table(&prompts).trim_end());
+    }
     let _ = writeln!(text, "\n{}", about(report, &rows, escaped).join("\n"));
     for experiment in report.experiments() {
         text += &format!("\n{}", experiment::markdown(&experiment));
@@ -148,7 +155,7 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
-fn markdown_table(grid: &Grid) -> String {
+pub(super) fn markdown_table(grid: &Grid) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = line(grid.heads.iter().map(|head| escaped(head)).collect());
     let rule = (0..grid.heads.len()).map(|at| if at < grid.named { "---" } else { "---:" });
