@@ -1,10 +1,11 @@
 // The view of one call: its figures, its phases, and links to other calls around it.
 import { get } from "./api.js";
-import { FILTERS, href, other, sessionHref } from "./address.js";
+import { FILTERS, callHref, href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
 import { heading, valueOf } from "./filters.js";
 import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
+import { analysisFacts, promptParts } from "./prompt.js";
 import { PHASES, outcome, unavailable } from "./words.js";
 
 const AROUND = 300; // seconds before and after the call
@@ -58,10 +59,11 @@ function parts({ call, phases, store }, measure) {
     ["Trace", call.trace_id ? h("code", {}, call.trace_id) : null],
     ["Response", call.response_id ? h("code", {}, call.response_id) : null],
     ["Bytes", `${count(call.bytes.request)} in, ${count(call.bytes.response)} out`],
+    ...analysisFacts(call, (id) => h("a", { href: callHref(id) }, h("code", {}, id))),
     ["Warm-up", call.warm_up ? "the upstream had just started" : null],
   ];
   const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
-  return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), around(call, store)];
+  return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), ...promptParts(call.prompt), around(call, store)];
 }
 
 /** Filters that have a separate line. */
