@@ -70,7 +70,10 @@ pub use members::Members;
 pub use ollama::reads_forms_as_json;
 pub use own_error::{OwnError, openai_error};
 pub use registration::{BeyondText, Dialects, OverruledBy, Registration};
-pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
+pub use request::{
+    Part, Section, SectionKind, TextKind, conversation_texts, generation_settings, request_facts,
+    request_sections, request_texts,
+};
 pub use socket_protocol::{SocketProtocol, SocketRequest};
 pub use socket_requests::SocketRequests;
 pub use strict::{BodyHead, ModellessMember};

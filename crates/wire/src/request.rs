@@ -1,8 +1,15 @@
 //! Reads facts from a request body, such as model, stream, user and session.
 
+mod part;
+mod parts;
+mod raw;
+mod sections;
 mod settings;
 mod texts;
+mod tool_definitions;
 
+pub use part::{Part, TextKind};
+pub use sections::{Section, SectionKind, request_sections};
 pub use settings::generation_settings;
 pub use texts::{conversation_texts, request_texts};
 
