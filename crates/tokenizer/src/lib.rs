@@ -16,6 +16,7 @@ mod oracle;
 mod pending;
 mod piece_counter;
 mod pieces;
+mod split;
 #[allow(
     dead_code,
     reason = "only the build script uses the rest of this module"
@@ -25,6 +26,7 @@ mod utf8;
 mod vocabulary;
 
 pub use counter::Counter;
+pub use split::pieces;
 
 /// The o200k_base tokens of a complete text.
 pub fn count(text: &str) -> u64 {
