@@ -30,6 +30,7 @@ pub mod payer;
 pub mod pod;
 pub mod printable;
 pub mod prompt;
+pub mod prompt_cache;
 pub mod selector;
 pub mod subscriber;
 pub mod throughput;

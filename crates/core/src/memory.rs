@@ -101,6 +101,11 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Whether more than half of the limit is in use, so that only what is needed should be kept.
+    pub fn is_short(&self) -> bool {
+        self.used() > self.limit.load(Ordering::Relaxed) / 2
+    }
+
     /// Changes the limit. Memory in use above the limit is not revoked.
     pub fn resize(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);

@@ -10,6 +10,21 @@ pub const MAX_TOOLS: usize = 64;
 /// The name of the entry that sums up the tools beyond [`MAX_TOOLS`].
 pub const OTHER_TOOLS: &str = "other";
 
+/// Maximum length of a tool's name, in characters. OpenAI and Bedrock have the same limit.
+pub const MAX_TOOL_NAME: usize = 64;
+
+/// A valid name of a tool: at most 64 characters, and `_` for each one outside of `[A-Za-z0-9_.-]`.
+pub fn tool_name(sent: &str) -> String {
+    let letters = sent.chars().take(MAX_TOOL_NAME);
+    letters
+        .map(|letter| match letter {
+            '_' | '.' | '-' => letter,
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        })
+        .collect()
+}
+
 macro_rules! parts {
     ($($(#[doc = $about:literal])+ $part:ident, $field:ident;)*) => {
         /// A part of a prompt that is counted in tokens.

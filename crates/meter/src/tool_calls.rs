@@ -7,11 +7,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::sync::LazyLock;
 use tokengauge_core::call::Segment;
+use tokengauge_core::prompt::{MAX_TOOL_NAME, tool_name};
 
 /// The limit for calls of one response that are hashed.
 const MAX_CALLS: usize = 32;
-/// The limit for a tool's name, in characters. OpenAI and Bedrock have the same limit.
-const MAX_NAME: usize = 64;
 /// The limit for all names together, in characters. The API has this limit for a name.
 const MAX_NAMES: usize = 200;
 /// Replaces the names beyond the limit.
@@ -31,7 +30,7 @@ struct ToolCall {
 impl ToolCalls {
     pub(crate) fn name(&mut self, segment: Segment, name: &str) {
         if let Some(call) = self.call(segment) {
-            remember(&mut call.name, name, MAX_NAME);
+            remember(&mut call.name, name, MAX_TOOL_NAME);
         }
     }
 
@@ -74,7 +73,7 @@ impl ToolCalls {
     /// Names beyond the limit become one `other`.
     pub(crate) fn names(&self) -> Option<String> {
         let names = self.0.iter().filter_map(|call| call.name.as_deref());
-        let names: BTreeSet<String> = names.map(function_name).collect();
+        let names: BTreeSet<String> = names.map(tool_name).collect();
         let mut joined = String::new();
         for name in names {
             let between = usize::from(!joined.is_empty());
@@ -89,18 +88,6 @@ impl ToolCalls {
         }
         (!joined.is_empty()).then_some(joined)
     }
-}
-
-/// A valid function name: every character outside of `[A-Za-z0-9_.-]` becomes `_`.
-fn function_name(name: &str) -> String {
-    let letters = name.chars();
-    letters
-        .map(|letter| match letter {
-            '_' | '.' | '-' => letter,
-            letter if letter.is_ascii_alphanumeric() => letter,
-            _ => '_',
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -179,7 +166,10 @@ mod tests {
             Some("a_b_c__+mcp__git.status-1")
         );
         let long = "x".repeat(1_000);
-        assert_eq!(names(&[&long]).map(|names| names.len()), Some(MAX_NAME));
+        assert_eq!(
+            names(&[&long]).map(|names| names.len()),
+            Some(MAX_TOOL_NAME)
+        );
         let many: Vec<String> = (10..40).map(|at| format!("{at}{long}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let joined = names(&many).expect("names");
