@@ -51,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
+    ("analysis", &["core", "tokenizer", "wire"]),
     ("tokenizer", &[]),
     ("wire", &["core"]),
     ("sim", &["core"]),
@@ -108,7 +109,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("accounting", &["core", "files", "wire"]),
-    ("meter", &["accounting", "core", "tokenizer", "wire"]),
+    (
+        "meter",
+        &["accounting", "analysis", "core", "tokenizer", "wire"],
+    ),
     (
         "bench",
         &["core", "meter", "net", "stats", "store", "tokenizer"],
