@@ -166,8 +166,12 @@ impl CallState {
         }
     }
 
-    /// Drops the copy of the request body as soon as the provider has reported the input tokens.
+    /// Drops the copy of the request body as soon as the provider has reported the input tokens,
+    /// unless the end of the call analyzes the prompt. If memory is short, the analysis is skipped.
     pub(crate) fn release_request(&mut self, context: &CallContext) {
+        if context.measure.analysis.enabled && !context.shared.memory.is_short() {
+            return;
+        }
         let is_reported = self
             .run
             .generation

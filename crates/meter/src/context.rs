@@ -47,7 +47,7 @@ pub(crate) struct CallContext {
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
     pub(crate) payer: Arc<Payer>,
-    pub(super) key_hash: Option<Box<str>>,
+    pub(crate) key_hash: Option<Box<str>>,
     variant: Option<Box<AssignedVariant>>,
     /// A hash that identifies the agent; `None` unless sessions are guessed by conversation.
     conversation: Option<u64>,

@@ -3,7 +3,9 @@
 
 use super::call_state::CallState;
 use super::context::CallContext;
+use super::ended_prompt;
 use super::guard;
+use super::prompts::ReadPrompt;
 use super::reading::Reading;
 use super::realtime_turns::RealtimeTurns;
 use super::record::{self, RecordInput};
@@ -41,7 +43,7 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
         settle_request(context, &state);
     }
     if !needs_background(context, &state, &end) {
-        conclude(context, state, at, &end, None);
+        conclude(context, state, at, &end, CountedPrompt::default());
         return;
     }
     let owned = Arc::clone(context);
@@ -112,8 +114,8 @@ fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool
     let busy = request.is_none();
     let reported = state.run.generation.usage().input.is_some();
     let counts = !reported && !is_refused(state, end);
-    let unread =
-        request.is_some_and(|request| request.is_unread() || request.countable() && counts);
+    let reads = counts || context.measure.analysis.enabled;
+    let unread = request.is_some_and(|request| request.is_unread() || request.countable() && reads);
     whole || later || busy || unread
 }
 
@@ -148,16 +150,22 @@ fn finish_deferred(
             context.shared.counters.lagged(1);
             state.lagged = true;
         }
-        conclude(context, state, at, end, None);
+        if context.measure.analysis.enabled {
+            context.shared.prompts.skipped();
+        }
+        conclude(context, state, at, end, CountedPrompt::default());
         return;
     }
     guarded(context, &mut state, |state| read_rest(context, state));
     settle_request(context, &state);
-    let mut input = None;
+    let mut counted = CountedPrompt {
+        input: None,
+        prompt: ended_prompt::read(context),
+    };
     guarded(context, &mut state, |state| {
-        input = count_input(context, state, end)
+        counted.input = count_input(context, state, end, counted.prompt.as_ref());
     });
-    conclude(context, state, at, end, input);
+    conclude(context, state, at, end, counted);
 }
 
 fn read_rest(context: &CallContext, state: &mut CallState) {
@@ -202,11 +210,27 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     }
 }
 
-fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u64> {
-    let request = context.request.lock();
+/// What was read of the request at the end of a call.
+#[derive(Default)]
+struct CountedPrompt {
+    input: Option<u64>,
+    prompt: Option<ReadPrompt>,
+}
+
+fn count_input(
+    context: &CallContext,
+    state: &CallState,
+    end: &End,
+    prompt: Option<&ReadPrompt>,
+) -> Option<u64> {
     let reported = state.run.generation.usage().input.is_some();
-    let counts = !reported && !is_refused(state, end);
-    counts.then(|| request.count()).flatten()
+    if reported || is_refused(state, end) {
+        return None;
+    }
+    match prompt {
+        Some(prompt) => Some(prompt.tokens()).filter(|tokens| *tokens > 0),
+        None => context.request.lock().count(),
+    }
 }
 
 fn conclude(
@@ -214,7 +238,7 @@ fn conclude(
     mut state: CallState,
     at: Instant,
     end: &End,
-    input: Option<u64>,
+    counted: CountedPrompt,
 ) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(at);
@@ -224,8 +248,11 @@ fn conclude(
     if let Some(mut request) = context.request.try_lock() {
         request.release();
     }
-    let closing = RecordInput::of_call(context, &state, at, end, input);
-    let finished_call = record::finished_call(context, &mut state, closing);
+    let closing = RecordInput::of_call(context, &state, at, end, counted.input);
+    let mut finished_call = record::finished_call(context, &mut state, closing);
+    if let Some(prompt) = counted.prompt {
+        ended_prompt::finish(context, prompt, &mut finished_call.record, at);
+    }
     state.run.conclude(context, &finished_call, accepted);
     state.run.live = None;
     context.shared.subscribers.finished(finished_call);

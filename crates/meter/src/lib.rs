@@ -9,6 +9,7 @@ mod call_state;
 mod clip;
 mod context;
 mod counts;
+mod ended_prompt;
 mod finish;
 mod generation;
 mod guard;
@@ -18,6 +19,7 @@ mod live_generation;
 mod model_names;
 mod nesting;
 mod operation;
+mod prompts;
 mod reading;
 mod realtime_turns;
 mod recent;
@@ -52,6 +54,7 @@ use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;
 
 pub use live::{Progress, StreamNow, TokensNow};
+pub use prompts::AnalysisStats;
 pub use recent::RecentCalls;
 pub use tokengauge_core::finished::{CallTimestamps, FinishedCall, RequestParameters};
 pub use tokengauge_core::inter_token::{INTER_TOKEN_BOUNDS, InterToken};
@@ -104,6 +107,7 @@ impl Meter {
         guard::hide_messages();
         let (measuring, admission) = memory_parts(&measure, &accounting);
         let memory = Memory::new(measuring);
+        let prompts = prompts::Prompts::new(&measure.analysis, &memory);
         let throughput = Arc::new(Throughput::new(measure.max_models));
         let shared = Shared {
             measure: ArcSwap::from_pointee(measure),
@@ -118,6 +122,7 @@ impl Meter {
             spans: Arc::default(),
             conversations: Conversations::default(),
             model_names: Default::default(),
+            prompts,
             counters: shared::Counters::default(),
             tracer,
         };
@@ -140,6 +145,8 @@ impl Meter {
         let (measuring, admission) = memory_parts(&measure, &accounting);
         self.shared.memory.resize(measuring);
         self.shared.admission_memory.resize(admission);
+        let before = self.shared.measure.load().analysis;
+        self.shared.prompts.change(&before, &measure.analysis);
         self.shared.measure.store(Arc::new(measure));
         self.shared.accounting.store(Arc::new(accounting));
     }
@@ -215,6 +222,11 @@ impl Meter {
             panics: self.shared.counters.panics(),
             held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),
         }
+    }
+
+    /// What the analysis of prompts holds, knows and left out.
+    pub fn analysis(&self) -> AnalysisStats {
+        self.shared.prompts.stats()
     }
 
     /// Starts a new warm-up of `upstream`, because its metrics show a restart.

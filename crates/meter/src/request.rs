@@ -26,6 +26,8 @@ pub(crate) struct Request {
     traced: bool,
     /// Whether reading waits until the response shows a dialect.
     waits: bool,
+    /// Whether there was a copy that is no longer kept.
+    is_dropped: bool,
 }
 
 impl Request {
@@ -43,6 +45,7 @@ impl Request {
             settings: None,
             traced: false,
             waits: false,
+            is_dropped: false,
         }
     }
 
@@ -100,6 +103,7 @@ impl Request {
             settings: settings.and_then(wire::generation_settings).map(Box::new),
             traced: self.traced,
             waits: false,
+            is_dropped: false,
         }
     }
 
@@ -111,7 +115,7 @@ impl Request {
         };
         let fits = copy.extend(bytes).is_ok();
         if !fits {
-            self.copy = None;
+            self.release();
         }
         fits || self.waits
     }
@@ -180,27 +184,40 @@ impl Request {
 
     /// Drops the copy, because the input tokens are known or not needed.
     pub(crate) fn release(&mut self) {
+        self.is_dropped |= self.copy.is_some();
         self.copy = None;
     }
 
     /// Takes the copy if it is long, so that another thread can drop it.
     pub(crate) fn take_long(&mut self) -> Option<Buffer> {
-        self.copy.take_if(|copy| copy.len() > INLINE_BYTES)
+        let long = self.copy.take_if(|copy| copy.len() > INLINE_BYTES);
+        self.is_dropped |= long.is_some();
+        long
     }
 
     pub(crate) fn countable(&self) -> bool {
         self.complete && !self.waits && self.copy.is_some()
     }
 
+    /// Whether the body was dropped before the end, because it was too long or memory was short.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_dropped && self.copy.is_none()
+    }
+
+    /// Reads the body, if it is complete and there is a copy.
+    pub(crate) fn body<T>(&self, read: impl FnOnce(Dialect, &[u8]) -> T) -> Option<T> {
+        let copy = self.copy.as_ref().filter(|_| self.complete)?;
+        let _scratch = scratch(copy);
+        Some(read(self.dialect, copy.as_slice()))
+    }
+
     /// Counts the tokens of the prompt's texts, each as one string. Returns `None` if no text was
     /// found, because such a body was not understood.
     pub(crate) fn count(&self) -> Option<u64> {
-        let copy = self.copy.as_ref().filter(|_| self.complete)?;
-        let _scratch = scratch(copy);
         let mut total = 0;
-        wire::request_texts(self.dialect, copy.as_slice(), &mut |text| {
-            total += count_yielding(text);
-        });
+        self.body(|dialect, body| {
+            wire::request_texts(dialect, body, &mut |text| total += count_yielding(text));
+        })?;
         Some(total).filter(|total| *total > 0)
     }
 }

@@ -3,6 +3,7 @@
 use super::background::BackgroundResponses;
 use super::model_names::ModelNames;
 use super::nesting::OpenSpans;
+use super::prompts::Prompts;
 use super::route_stats::AllRouteStats;
 use super::subscriber::Subscribers;
 use super::worker::Worker;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) spans: Arc<OpenSpans>,
     pub(crate) conversations: Conversations,
     pub(crate) model_names: ModelNames,
+    pub(crate) prompts: Prompts,
     pub(crate) counters: Counters,
     /// Creates the spans of calls; `None` if tracing is off.
     pub(crate) tracer: Option<Arc<Tracer>>,
