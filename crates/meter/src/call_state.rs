@@ -231,6 +231,9 @@ impl CallState {
             .think_tags
             .get(&context.route_stats.upstream);
         self.run.generation.think.tags = tags.copied().unwrap_or_default();
+        if context.generates {
+            (self.run.generation.counts).watch_within(&context.shared.memory);
+        }
         // One pass over all names is faster than a lookup of each name.
         if headers.keys().any(is_of_gateway) {
             self.run.generation.cost_usd = litellm_cost(headers);

@@ -1,12 +1,21 @@
 //! Exact running token counts of all texts of one generation.
 
+use super::repetition::{Found, MAX_PUSH, Watch};
 use super::script::{Script, Scripts};
+use std::sync::Arc;
 use tokengauge_core::call::{Channel, Segment};
+use tokengauge_core::memory::Memory;
+use tokengauge_core::prompt::Repetition;
 use tokengauge_tokenizer::Counter;
 
 /// The limit for open texts. Beyond it the text that was idle longest is closed. If a closed text
 /// continues, the rest counts as a new text.
 const MAX_OPEN: usize = 256;
+/// The limit for open texts that are searched for repetitions. Beyond it the text that was idle
+/// longest is no longer searched.
+const MAX_WATCHED: usize = 8;
+/// Shorter texts are not searched, because most answers are short.
+const WATCHED_FROM: u64 = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByChannel {
@@ -41,6 +50,30 @@ struct OpenText {
     /// Whether text was added after `counter` counted last.
     changed: bool,
     chunk: u32,
+    /// The tokens of the generation before this text.
+    offset: u64,
+    watch: Option<Box<Watch>>,
+    /// The count at which a watch begins.
+    watch_from: u64,
+}
+
+impl OpenText {
+    /// Returns whether the text is to be watched from now on.
+    fn push(&mut self, text: &str, repeats: &mut bool) -> bool {
+        self.counter.push(text);
+        let Some(watch) = &mut self.watch else {
+            return self.counter.count() >= self.watch_from;
+        };
+        if watch.push(text.as_bytes()) {
+            *repeats |= watch.check(self.counter.count());
+        }
+        false
+    }
+
+    fn found(&self) -> Option<Found> {
+        let found = self.watch.as_ref()?.found()?;
+        Some(found.after(self.offset))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,23 +96,54 @@ pub(crate) struct Counts {
     reasoning_scripts: Scripts,
     other_scripts: Scripts,
     tool_calls: u32,
+    /// The memory for watches; `None` if repetitions are not searched.
+    memory: Option<Arc<Memory>>,
+    /// Whether a text repeats itself, and the repetitions of texts that are no longer watched.
+    repeats: bool,
+    repeated: Option<Found>,
 }
 
 impl Counts {
+    /// Searches texts of at least [`WATCHED_FROM`] tokens for repetitions, within this memory.
+    pub(crate) fn watch_within(&mut self, memory: &Arc<Memory>) {
+        self.memory = Some(Arc::clone(memory));
+    }
+
+    /// The counts of the next generation.
+    pub(crate) fn next(&mut self) -> Counts {
+        Counts {
+            memory: self.memory.take(),
+            ..Counts::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, segment: Segment, text: &str) {
         self.content.text = true;
         self.content.answer |= segment.channel != Channel::Reasoning;
         let first = *self.first_choice.get_or_insert(segment.choice);
         self.several_choices |= first != segment.choice;
         let at = self.position(segment);
+        let mut rest = text;
+        while rest.len() > MAX_PUSH {
+            let (part, more) = rest.split_at(part_length(rest));
+            self.push_part(at, part);
+            rest = more;
+        }
+        self.push_part(at, rest);
         let open = &mut self.open[at];
-        open.counter.push(text);
         match segment.channel {
             Channel::Reasoning => self.reasoning_scripts.push(text),
             Channel::Answer | Channel::ToolCall => self.other_scripts.push(text),
         }
         open.changed = true;
         open.chunk = self.chunk;
+    }
+
+    #[inline]
+    fn push_part(&mut self, at: usize, part: &str) {
+        if self.open[at].push(part, &mut self.repeats) {
+            self.watch(at, part);
+        }
     }
 
     pub(crate) fn chunk(&mut self) -> ChunkContent {
@@ -99,6 +163,48 @@ impl Counts {
     pub(crate) fn scripts(&self) -> [Script; 3] {
         let (reasoning, other) = (self.reasoning_scripts, self.other_scripts);
         [reasoning.and(&other), other, reasoning].map(|scripts| scripts.widest())
+    }
+
+    /// The repetitions so far.
+    pub(crate) fn repetition(&self) -> Option<Repetition> {
+        if !self.repeats {
+            return None;
+        }
+        let open = self.open.iter().filter_map(OpenText::found);
+        let found = open.chain(self.repeated).reduce(Found::and)?;
+        Some(Repetition {
+            start: found.start,
+            period: found.period,
+            tokens: found.tokens,
+            share: (found.tokens as f64 / self.running.all().max(1) as f64).min(1.0),
+        })
+    }
+
+    #[cold]
+    fn watch(&mut self, at: usize, text: &str) {
+        let watched = self.open.iter().enumerate();
+        let watched = watched.filter(|(_, open)| open.watch.is_some());
+        let idle = watched.clone().min_by_key(|(_, open)| open.chunk);
+        if let (MAX_WATCHED.., Some((idle, _))) = (watched.count(), idle) {
+            self.unwatch(idle);
+        }
+        let open = &mut self.open[at];
+        open.watch_from = u64::MAX;
+        let tokens = open.counter.count();
+        open.watch = (self.memory.as_ref()).and_then(|memory| Watch::begin(memory, tokens));
+        if let Some(watch) = &mut open.watch {
+            watch.push(text.as_bytes());
+        }
+    }
+
+    fn unwatch(&mut self, at: usize) {
+        let open = &mut self.open[at];
+        self.repeated = self
+            .repeated
+            .into_iter()
+            .chain(open.found())
+            .reduce(Found::and);
+        open.watch = None;
     }
 
     pub(crate) fn tool_calls(&self) -> u32 {
@@ -123,6 +229,14 @@ impl Counts {
 
     fn close(&mut self, open: &mut OpenText) {
         let count = open.counter.finish();
+        if let Some(watch) = &mut open.watch {
+            self.repeats |= watch.check(count);
+        }
+        self.repeated = self
+            .repeated
+            .into_iter()
+            .chain(open.found())
+            .reduce(Found::and);
         update_counts(&mut self.running, &mut self.settled, open, count, count);
     }
 
@@ -139,7 +253,12 @@ impl Counts {
         if segment.channel == Channel::ToolCall {
             self.tool_calls = self.tool_calls.saturating_add(1);
         }
+        let unsettled = self.open.iter().filter(|open| open.changed);
+        let unsettled = unsettled.map(|open| open.counter.count() - open.counted);
         let fresh = OpenText {
+            offset: self.running.all() + unsettled.sum::<u64>(),
+            watch: None,
+            watch_from: WATCHED_FROM,
             segment,
             counter: Counter::new(),
             counted: 0,
@@ -166,6 +285,12 @@ impl Counts {
         self.close(&mut old);
         at
     }
+}
+
+/// The bytes of a long text that a watch takes at once.
+fn part_length(text: &str) -> usize {
+    let fits = (0..=MAX_PUSH).rev();
+    { fits }.find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 fn update_counts(

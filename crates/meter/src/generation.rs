@@ -156,6 +156,7 @@ impl Generation {
             model: self.model.take(),
             messages: self.messages,
             spoke: self.spoke,
+            counts: self.counts.next(),
             ..Generation::default()
         }
     }

@@ -24,6 +24,7 @@ mod reading;
 mod realtime_turns;
 mod recent;
 mod record;
+mod repetition;
 mod request;
 mod route_stats;
 mod script;

@@ -15,6 +15,7 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 use tokengauge_core::payer::Payer;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::prompt::Repetition;
 use tokengauge_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -66,6 +67,9 @@ pub struct StreamNow {
     pub last_gap: Option<f64>,
     /// Seconds since the last chunk with tokens.
     pub silent: Option<f64>,
+    /// What the text of the stream repeats, if it repeats one period without any change.
+    #[serde(default)]
+    pub repetition: Option<Repetition>,
     /// The pod that the stream passes through. Set only in a list of streams from several pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
@@ -149,6 +153,8 @@ struct LiveState {
     first: Option<(Instant, u64)>,
     chunks: [Option<Instant>; 2],
     samples: TokenSamples,
+    /// Boxed, because few streams have one.
+    repetition: Option<Box<Repetition>>,
 }
 
 impl LiveCall {
@@ -249,6 +255,10 @@ impl LiveCall {
             .add(at.saturating_duration_since(first), tokens.all());
     }
 
+    pub(crate) fn repetition(&self, repetition: Repetition) {
+        self.now().repetition = Some(Box::new(repetition));
+    }
+
     /// When the last chunk after the first tokens arrived, measured or not.
     fn last_chunk(&self) -> Option<Instant> {
         let waits = self
@@ -296,6 +306,7 @@ impl LiveCall {
             tps: now.speed(at),
             last_gap: gap(now.chunks).map(|gap| gap.as_secs_f64()),
             silent: last.map(since),
+            repetition: now.repetition.as_deref().cloned(),
             pod: None,
         }
     }

@@ -201,6 +201,9 @@ impl LiveGeneration {
                 live.model(model);
             }
             live.chunk(at, self.generation.tokens());
+            if let Some(repetition) = self.generation.counts.repetition() {
+                live.repetition(repetition);
+            }
         }
         self.label(context, self.whole);
         self.notify(context, at, accepted);

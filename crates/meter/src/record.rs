@@ -284,7 +284,7 @@ fn record(
         wait: None,
         cache_break: None,
         retry_of: None,
-        repetition: None,
+        repetition: generation.counts.repetition().map(Box::new),
         prompt_blocks: None,
         pod: None,
     }

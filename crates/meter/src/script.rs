@@ -93,20 +93,36 @@ pub(crate) struct Scripts {
 
 impl Scripts {
     pub(crate) fn push(&mut self, text: &str) {
+        if (1..=STRIDE).contains(&text.len()) {
+            return self.sample(text, 0);
+        }
         let stride = (text.len() / MAX_LETTERS).max(STRIDE);
         let starts = (0..text.len()).step_by(stride).take(MAX_LETTERS);
         for start in starts {
             let boundary = (0..=start).rev().find(|at| text.is_char_boundary(*at));
-            if let Some(letter) = letter(&text[boundary.unwrap_or(0)..]) {
-                let count = &mut self.letters[Script::of(letter) as usize];
-                *count = count.saturating_add(1);
-            }
-            let bytes = text.as_bytes().iter().skip(start).take(WINDOW);
-            for byte in bytes.filter(|byte| !byte.is_ascii_whitespace()) {
-                self.digits = self.digits.saturating_add(u16::from(byte.is_ascii_digit()));
-                self.characters = self.characters.saturating_add(1);
-            }
+            self.sample(
+                &text[boundary.unwrap_or(0)..],
+                start - boundary.unwrap_or(0),
+            );
         }
+    }
+
+    /// Counts the first letter of the text, and the digits in a window at `start`.
+    #[inline]
+    fn sample(&mut self, text: &str, start: usize) {
+        if let Some(letter) = letter(text) {
+            let count = &mut self.letters[Script::of(letter) as usize];
+            *count = count.saturating_add(1);
+        }
+        let bytes = text.as_bytes();
+        let window = &bytes[start..bytes.len().min(start + WINDOW)];
+        let (mut digits, mut characters) = (0, 0);
+        for byte in window {
+            digits += u16::from(byte.is_ascii_digit());
+            characters += u16::from(!byte.is_ascii_whitespace());
+        }
+        self.digits = self.digits.saturating_add(digits);
+        self.characters = self.characters.saturating_add(characters);
     }
 
     pub(crate) fn and(mut self, other: &Scripts) -> Scripts {

@@ -32,6 +32,7 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
         tps,
         last_gap: None,
         silent: Some(0.02),
+        repetition: None,
         team: None,
         cost_center: None,
         tenant: None,
