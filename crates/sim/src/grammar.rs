@@ -76,6 +76,7 @@ const KEYS: &[&str] = &[
     "per_frame",
     "burst",
     "reasoning",
+    "repeat",
     "tool",
     "prefill",
     "knee",
@@ -107,6 +108,7 @@ fn set_value(profile: &mut Profile, key: &str, value: &str) -> Result<(), Settin
         "per_frame" => profile.per_frame = at_least_one(value)?,
         "burst" => profile.burst = at_least_one(value)?,
         "reasoning" => profile.reasoning = tokens(value)?,
+        "repeat" => profile.repeat = Some(repeat(value)?),
         "tool" => profile.tool = tool(value)?,
         "prefill" => profile.prefill = duration(value)?,
         "knee" => {
@@ -219,6 +221,11 @@ fn tool(value: &str) -> Result<Option<ToolCalls>, SettingError> {
 fn at_position(value: &str) -> Result<(&str, u64), SettingError> {
     let (what, position) = value.split_once('@').ok_or(SettingError::MissingPosition)?;
     Ok((what.trim(), number(position.trim())?))
+}
+
+fn repeat(value: &str) -> Result<(u64, u64), SettingError> {
+    let (period, position) = at_position(value)?;
+    Ok((at_least_one(period)?, position))
 }
 
 fn stall(value: &str) -> Result<(Duration, u64), SettingError> {

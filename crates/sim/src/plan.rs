@@ -184,7 +184,11 @@ fn choice_texts(profile: &Profile, choice: u32, random: &mut Random) -> Vec<Text
         0,
         text_gen::answer(profile.reasoning, random),
     );
-    push(Channel::Answer, 0, text_gen::answer(tokens, random));
+    let mut answer = text_gen::answer(tokens, random);
+    if let Some((period, position)) = profile.repeat {
+        text_gen::repeat(&mut answer, period, position, random);
+    }
+    push(Channel::Answer, 0, answer);
     if let Some(tool) = profile.tool {
         for call in 0..tool.calls as u32 {
             push(

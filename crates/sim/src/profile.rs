@@ -14,6 +14,7 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   per_frame=1           tokens per event
   burst=1               events per chunk (per write to the socket)
   reasoning=0           tokens of reasoning before the answer
+  repeat=11@300         after 300 tokens the answer repeats the same 11 tokens until its end
   tool=24               one tool call with 24 tokens of arguments; tool=24x2 two of them
   prefill=0ms           additional time to first token per 1000 prompt tokens
   knee=8                concurrent streams up to which throughput grows; more streams share it
@@ -47,6 +48,8 @@ pub struct Profile {
     pub per_frame: u64,
     pub burst: u64,
     pub reasoning: u64,
+    /// The period in tokens of an answer that repeats itself, and the tokens before the first period.
+    pub repeat: Option<(u64, u64)>,
     pub tool: Option<ToolCalls>,
     /// Additional time to first token per 1,000 prompt tokens.
     pub prefill: Duration,
@@ -144,6 +147,7 @@ impl Default for Profile {
             per_frame: 1,
             burst: 1,
             reasoning: 0,
+            repeat: None,
             tool: None,
             prefill: Duration::ZERO,
             knee: None,

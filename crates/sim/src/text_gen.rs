@@ -67,6 +67,14 @@ pub fn answer(tokens: u64, random: &mut Random) -> Vec<&'static str> {
     units
 }
 
+/// Replaces the units from `position` on by the same `period` words again and again.
+pub fn repeat(units: &mut [&'static str], period: u64, position: u64, random: &mut Random) {
+    let words: Vec<_> = (0..period).map(|_| pick(WORDS, random)).collect();
+    let rest = units.iter_mut().skip(position as usize);
+    rest.zip(words.iter().cycle())
+        .for_each(|(unit, word)| *unit = word);
+}
+
 /// The arguments of a tool call as compact JSON of exactly `tokens` units. `tokens` is at least
 /// [`FEWEST_ARGUMENTS`].
 pub fn arguments(tokens: u64, random: &mut Random) -> Vec<&'static str> {
@@ -149,6 +157,18 @@ mod tests {
             let units = answer(1 + seed * 7, &mut Random::new(seed));
             assert_eq!(units.len() as u64, 1 + seed * 7);
             assert_eq!(tokens_of(&units.concat()), units, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn every_unit_of_a_repetition_is_exactly_one_token() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut units = answer(400, &mut random);
+            repeat(&mut units, 1 + seed, 3 * seed, &mut random);
+            assert_eq!(tokens_of(&units.concat()), units, "seed {seed}");
+            let (from, period) = (3 * seed as usize, 1 + seed as usize);
+            assert_eq!(units[from..400 - period], units[from + period..]);
         }
     }
 
