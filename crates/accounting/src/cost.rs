@@ -144,13 +144,7 @@ impl Prices {
     /// The cost that the call would have had with `cached` input tokens from a cache; `None` unless
     /// its price is per token.
     pub fn cost_if_cached(&self, record: &CallRecord, cached: u64) -> Option<f64> {
-        if !matches!(
-            record.cost_source,
-            Some(CostSource::List | CostSource::Configured)
-        ) {
-            return None;
-        }
-        let mut record = record.clone();
+        let mut record = has_token_price(record).then(|| record.clone())?;
         let reported = &mut record.tokens.reported;
         let rest = reported.input?.saturating_sub(cached);
         // A token that comes from the cache is not written to it.
@@ -191,6 +185,23 @@ impl Prices {
         Some((input / 1e6, cached / 1e6))
     }
 
+    /// The cost of the output tokens that repeat earlier text; `None` unless the price is per token.
+    pub fn cost_of_repetition(&self, record: &CallRecord) -> Option<f64> {
+        let repetition = record.repetition.as_deref()?;
+        let mut shorter = has_token_price(record).then(|| record.clone())?;
+        let tokens = &mut shorter.tokens;
+        let counted = tokens.normalised.output?.max(1) as f64;
+        let share = (repetition.tokens as f64 / counted).min(1.0);
+        for output in [&mut tokens.reported.output, &mut tokens.normalised.output] {
+            *output = output.map(|all| all - (all as f64 * share).round() as u64);
+        }
+        let rest = tokens.reported.output.or(tokens.normalised.output);
+        let reasoning = &mut tokens.reported.reasoning;
+        *reasoning = reasoning.map(|reasoning| reasoning.min(rest.unwrap_or(reasoning)));
+        let (cost, _) = self.cost(&shorter, DirectCosts::default()).ok()?;
+        record.cost_usd.map(|all| (all - cost).max(0.0))
+    }
+
     fn configured(&self, record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
         let matches = |price: &&Price| {
             let upstream = price.upstream.as_deref();
@@ -203,6 +214,11 @@ impl Prices {
             .find(matches)
             .map(|price| price.tariff)
     }
+}
+
+fn has_token_price(record: &CallRecord) -> bool {
+    let source = record.cost_source;
+    matches!(source, Some(CostSource::List | CostSource::Configured))
 }
 
 fn host(record: &CallRecord) -> &str {

@@ -150,10 +150,11 @@ const STREAMS: [Column; 10] = [
 
 fn stream(stream: &StreamNow) -> TableRow {
     let silent = stream.silent.is_some_and(|silent| silent > 1.0);
+    let repeats = stream.repetition.is_some();
     let cells = vec![
         Cell::maybe(stream.model.as_deref()),
         speed(stream.tps),
-        Cell::count(stream.tokens.output),
+        Cell::count(stream.tokens.output).tone(if repeats { Tone::Bad } else { Tone::Plain }),
         Cell::count(stream.tokens.reasoning),
         time(Some(stream.seconds)),
         time(stream.silent).tone(if silent { Tone::Poor } else { Tone::Plain }),
@@ -169,12 +170,22 @@ fn stream(stream: &StreamNow) -> TableRow {
         ("LAST GAP", time(stream.last_gap)),
         ("ANSWER TOKENS", Cell::count(stream.tokens.answer)),
         ("TOOL TOKENS", Cell::count(stream.tokens.tool_call)),
+        ("REPEATED TOKENS", repeated(stream)),
     ];
     TableRow {
         id: stream.id.clone(),
         cells,
         more,
     }
+}
+
+/// The tokens that repeat earlier text, and the period.
+fn repeated(stream: &StreamNow) -> Cell {
+    let Some(repetition) = &stream.repetition else {
+        return Cell::count(0);
+    };
+    let (tokens, period) = (repetition.tokens, repetition.period);
+    Cell::text(format!("{tokens} (the same {period} again and again)")).tone(Tone::Bad)
 }
 
 const MODELS: [Column; 11] = of_groups("MODEL", "the model that answered");

@@ -121,6 +121,9 @@ pub(super) struct Call {
     store: CallSourceName,
     /// The record of the call.
     call: CallRecord,
+    /// The cost of the output tokens that repeat earlier text, in US dollars. `null` without a repetition, or if the
+    /// price is not per token.
+    repetition_cost_usd: Option<f64>,
     /// The phases of the call in order of time, without gaps. Seconds are relative to the start of the call.
     phases: Vec<Phase>,
 }
@@ -133,12 +136,14 @@ pub(super) async fn call(
     QueryParams::of(query.as_deref(), &[])?;
     let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
+    let prices = services.live.prices();
     let question = move |source: &CallSource| Ok((source.name(), source.call(id)?));
     let (store, call) = ask(&services, question).await?;
     let unknown = "no stored call has this id; /api/v1/streams lists calls in flight";
     let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
     Ok(Json(Call {
         store,
+        repetition_cost_usd: prices.cost_of_repetition(&call),
         phases: history::phases(&call, 0.0),
         call,
     }))

@@ -6,7 +6,7 @@ import { heading, valueOf } from "./filters.js";
 import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
 import { analysisFacts, promptParts } from "./prompt.js";
-import { PHASES, outcome, unavailable } from "./words.js";
+import { PHASES, outcome, repeats, unavailable } from "./words.js";
 
 const AROUND = 300; // seconds before and after the call
 
@@ -32,7 +32,7 @@ export class Call {
 const frame = (id, ...content) =>
   h("section", { class: "panel", "aria-labelledby": "call-title" }, h("div", { class: "head" }, h("h2", { id: "call-title" }, "Call ", h("code", {}, id)), h("a", { class: "push", href: other("calls") }, "← All calls")), ...content);
 
-function parts({ call, phases, store }, measure) {
+function parts({ call, phases, store, repetition_cost_usd: repeated }, measure) {
   const [words, kind] = outcome(call.outcome);
   const failed = kind === "bad";
   const facts = [
@@ -45,6 +45,7 @@ function parts({ call, phases, store }, measure) {
     ["Longest gap", seconds(call.seconds.longest_gap)],
     ["Input tokens", count(call.tokens.reported.input ?? call.tokens.normalised.input), call.tokens.reported.cached_input ? `${count(call.tokens.reported.cached_input)} cached` : null],
     ["Output tokens", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
+    ["Repetition", call.repetition ? repeats(call.repetition) : null, call.repetition ? repetition(call.repetition, repeated) : null],
     ["Cost", usd(call.cost_usd), call.cost_source?.replaceAll("_", " ")],
     ["Engine prompt time", seconds(call.engine?.prompt_seconds), "reported by the engine"],
     ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `requested: ${call.model_requested}` : null],
@@ -65,6 +66,9 @@ function parts({ call, phases, store }, measure) {
   const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
   return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), ...promptParts(call.prompt), around(call, store)];
 }
+
+/** Where a repetition starts, and what it costs. */
+const repetition = ({ start, share }, cost) => [`starts at token ${count(start)}`, `${percent(share)} of the output`, known(cost) ? `${usd(cost)} for the repeated part` : null].filter(Boolean).join(", ");
 
 /** Filters that have a separate line. */
 const SHOWN = ["outcome", "model", "upstream", "route", "workload", "agent", "user", "experiment"];

@@ -9,7 +9,7 @@ import { placeOf } from "./pods.js";
 import { parquetButton } from "./save.js";
 import { Table } from "./table.js";
 import { count, known, plural, rate, seconds, short, time, usd } from "./format.js";
-import { budget, outcome, unavailable } from "./words.js";
+import { budget, outcome, repeats, unavailable } from "./words.js";
 
 const KEPT = 500;
 const SHOWN = 30;
@@ -28,7 +28,7 @@ const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: pl
 const COLUMNS = [
   { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
   { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither the request nor the response names a model" },
-  { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${c.stalls > 0 && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}` }, ending(c)) },
+  { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${(c.stalls > 0 || c.repetition) && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}`, title: c.repetition ? repeats(c.repetition) : null }, ending(c)) },
   { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
   { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text was streamed" },
@@ -130,7 +130,7 @@ const ending = (call) => {
   const [words] = outcome(call.outcome);
   const kind = call.error_type === call.outcome ? null : call.error_type;
   const more = kind ?? (call.outcome === "http_error" ? call.status : null);
-  return more ? `${words}: ${more}` : words;
+  return [more ? `${words}: ${more}` : words, ...(call.repetition ? ["repeats itself"] : [])].join(", ");
 };
 
 /** The state and cause of an objective in a sentence. */

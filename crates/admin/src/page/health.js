@@ -47,6 +47,8 @@ export class Health {
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);
     if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`, "#streams-title");
+    const looping = streams.filter(({ repetition }) => repetition);
+    if (looping.length > 0) say("looping", "warn", `${plural(looping.length, "stream")} ${looping.length > 1 ? "repeat themselves" : "repeats itself"}`, "#streams-title");
     for (const one of runaways.slice(0, SHOWN)) say(`runaway ${one.session}`, "warn", `Runaway session ${short(one.session)}: ${why(one)}`, sessionHref(one.session));
     if (runaways.length > SHOWN) say("runaways", "warn", plural(runaways.length - SHOWN, "more runaway session"), other("sessions"));
     const share = sums?.calls > 0 ? sums.errors / sums.calls : null;

@@ -25,11 +25,10 @@ const CAUSES = {
 };
 
 /** The facts of a call's analysis, as name, value and explanation. */
-export function analysisFacts({ wait, cache_break: missed, repetition, retry_of: retry }, link) {
+export function analysisFacts({ wait, cache_break: missed, retry_of: retry }, link) {
   return [
     ["Wait before the call", wait ? seconds(wait.seconds) : null, wait ? [WAITS[wait.kind], wait.tools.join(", ")].filter(Boolean).join(": ") : null],
     ["Cache miss", missed ? `${count(missed.tokens)} tokens` : null, missed ? [CAUSES[missed.cause], missed.section, usd(missed.cost_usd)].filter(Boolean).join(", ") : null],
-    ["Repetition", repetition ? percent(repetition.share) : null, repetition ? `${count(repetition.tokens)} tokens from token ${count(repetition.start)} on, every ${plural(repetition.period, "token")}` : null],
     ["Repeats", retry ? link(retry) : null, retry ? "the same request, which failed" : null],
   ];
 }

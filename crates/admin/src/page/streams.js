@@ -4,7 +4,7 @@ import { h, meter } from "./dom.js";
 import { placeOf } from "./pods.js";
 import { Table } from "./table.js";
 import { count, known, rate, seconds, short } from "./format.js";
-import { bandName, silence } from "./words.js";
+import { bandName, repeats, silence } from "./words.js";
 
 const SHOWN = 200;
 
@@ -37,7 +37,8 @@ export class Streams {
     return h("span", {}, meter(stream.tps / this.fastest, "", "speed wide"), h("span", { class: "figure" }, rate(stream.tps)));
   }
 
-  state({ silent, tokens, tps }) {
+  state({ silent, tokens, tps, repetition }) {
+    if (repetition) return [repeats(repetition), "bad"];
     if (!known(silent)) return ["waiting for the first token", ""];
     if (silent > this.threshold) return [`${silence(this.threshold)}`, "warn"];
     if (tokens.reasoning > 0 && tokens.answer + tokens.tool_call === 0) return ["reasoning", ""];

@@ -1,5 +1,5 @@
 // Explanations of the values that the API uses.
-import { count, percent } from "./format.js";
+import { count, percent, plural } from "./format.js";
 
 /** Why a call has no TPS: a short form and a sentence. `measure` has the settings. */
 export function unavailable(word, measure = {}) {
@@ -78,5 +78,8 @@ export function budget(left) {
 
 /** The limits of calls without a ledger. */
 export const inMemory = (measure, of = "") => `At most the last ${count(measure?.recent_calls) ?? ""} calls${of} are in memory; a ledger keeps more`;
+
+/** What an answer repeats. */
+export const repeats = ({ period, tokens }) => `repeats ${plural(period, "token")} for ${count(tokens)}`;
 
 export const silence = (threshold) => `silent for over ${Number((threshold ?? 1).toFixed(2))} s`;
