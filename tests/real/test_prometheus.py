@@ -20,6 +20,8 @@ MAY_BE_ZERO = {
     "tokengauge_meter_panics_total",
     "tokengauge_observer_panics_total",
     "tokengauge_rate_limited_total",
+    "tokengauge_repeating_calls_total",
+    "tokengauge_repeated_tokens_total",
     "tokengauge_unparsed_calls_total",
     "tokengauge_runtime_global_queue_depth",
     "tokengauge_meter_queue_bytes",

@@ -53,6 +53,8 @@ pub struct Series {
     speeds: Handles<&'static str, Histogram>,
     cost: Handles<CostKind, Sum>,
     stalls: Counter,
+    repeating: Counter,
+    repeated_tokens: Counter,
     unparsed: Counter,
     decode_tokens: Counter,
     priced_output: Counter,
@@ -161,6 +163,8 @@ impl Series {
             speeds: Handles::new(),
             cost: Handles::new(),
             stalls: registry.series(&names::STALLS, &of),
+            repeating: registry.series(&names::REPEATING_CALLS, &of),
+            repeated_tokens: registry.series(&names::REPEATED_TOKENS, &of),
             unparsed: registry.series(&names::UNPARSED_CALLS, &of),
             decode_tokens: registry.series(&names::DECODE_TOKENS, &of),
             priced_output: registry.series(&names::PRICED_OUTPUT_TOKENS, &of),
@@ -191,6 +195,10 @@ impl Series {
             }
         }
         self.stalls.increment(record.stalls);
+        if let Some(repetition) = &record.repetition {
+            self.repeating.increment(1);
+            self.repeated_tokens.increment(repetition.tokens);
+        }
         let normalised = record.tokens.normalised.output.filter(|tokens| *tokens > 0);
         if record.outcome == Outcome::Complete
             && let (Some(reported), Some(normalised)) = (record.tokens.reported.output, normalised)

@@ -63,6 +63,10 @@ families! {
     UNPARSED_CALLS: Counter[Model] = "tokengauge_unparsed_calls_total", Count;
     /// Gaps between chunks with tokens that exceeded the stall threshold.
     STALLS: Counter[Model] = "tokengauge_stalls_total", Count;
+    /// Calls whose output repeats the same text of at most 256 tokens for at least 350 tokens.
+    REPEATING_CALLS: Counter[Model] = "tokengauge_repeating_calls_total", Count;
+    /// Output tokens that only repeat the text before them, in calls that repeat themselves.
+    REPEATED_TOKENS: Counter[Model] = "tokengauge_repeated_tokens_total", Count;
     /// Reported output tokens divided by normalised output tokens of a complete call.
     TOKEN_RATIO: Histogram[Model] = "tokengauge_token_ratio", Ratio, RATIO;
     /// Calls in progress.
