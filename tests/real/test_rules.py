@@ -317,6 +317,19 @@ OWN = {
             'tokengauge_runaway_sessions{reason="dollars",instance="a"}': "0x59 1x1",
         },
     ),
+    "TokengaugeAnswersRepeat": (
+        {
+            'tokengauge_repeating_calls_total{upstream="u",model="m",instance="a"}': counter((50, 0), (10, 1)),
+            'tokengauge_requests_total{operation_class="generation",upstream="u",model="m",instance="a"}': counter((60, 10)),
+        },
+        {
+            # Two answers, and few among many.
+            'tokengauge_repeating_calls_total{upstream="u",model="m",instance="a"}': counter((58, 0), (2, 1)),
+            'tokengauge_requests_total{operation_class="generation",upstream="u",model="m",instance="a"}': counter((60, 10)),
+            'tokengauge_repeating_calls_total{upstream="v",model="m",instance="a"}': counter((50, 0), (10, 1)),
+            'tokengauge_requests_total{operation_class="generation",upstream="v",model="m",instance="a"}': counter((60, 999)),
+        },
+    ),
     "TokengaugeDrift": (
         {'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x20 2x40"},
         {

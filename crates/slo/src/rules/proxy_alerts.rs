@@ -230,6 +230,18 @@ const ALERTS: &[ProxyAlert] = &[
             lists them.",
     },
     ProxyAlert {
+        alert: "TokengaugeAnswersRepeat",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY, upstream, model) (increase(tokengauge_repeating_calls_total[1h])) >= 3\n  \
+            and sum by (PROXY, upstream, model) (increase(tokengauge_repeating_calls_total[1h])) > 0.005 \
+            * sum by (PROXY, upstream, model) (increase(tokengauge_requests_total{operation_class=\"generation\"}[1h]))",
+        summary: "{{ $labels.model }} of {{ $labels.upstream }} repeats itself in answers through NAME",
+        description: "{{ $value | humanize }} answers in the last hour repeat the same text again \
+            and again. They usually end at the token limit, and every repeated token is billed. \
+            `tokengauge_repeated_tokens_total` counts these tokens.",
+    },
+    ProxyAlert {
         alert: "TokengaugeDrift",
         severity: Ticket,
         held: 30,
@@ -301,9 +313,10 @@ impl ProxyAlert {
     fn dashboard(&self) -> Option<String> {
         let dashboard = match self.alert {
             "TokengaugeFleetStoreAway" => return None,
-            "TokengaugeQuotaStoreAway" | "TokengaugeBudgetSpent" | "TokengaugeRunawaySession" => {
-                "tokengauge-traffic-and-cost"
-            }
+            "TokengaugeQuotaStoreAway"
+            | "TokengaugeBudgetSpent"
+            | "TokengaugeRunawaySession"
+            | "TokengaugeAnswersRepeat" => "tokengauge-traffic-and-cost",
             "TokengaugeDrift" => {
                 "tokengauge-{{ if match \"ttft|tps\" $labels.signal }}speed{{ else }}traffic-and-cost{{ end }}"
             }
