@@ -192,7 +192,7 @@ fn formats_have_the_same_names_everywhere_and_one_default_for_each_kind_of_outpu
             ],
         ),
         ("markdown", &["markdown", "json"]),
-        ("jsonl", &["jsonl", "parquet", "csv", "mooncake"]),
+        ("jsonl", &["jsonl", "parquet", "csv", "mooncake", "weka"]),
         ("file", &["file", "operator", "helm", "alertmanager"]),
     ];
     let mut commands = cli::command();

@@ -33,8 +33,10 @@ pub enum ExportFormat {
     Csv,
     /// One call record per line, in the format of the call log
     Jsonl,
-    /// Trace for `bench`, AIPerf or guidellm: start, lengths and session per line
+    /// Trace for `bench`, AIPerf or guidellm: start, lengths and blocks of the prompt or session per line
     Mooncake,
+    /// Trace for AIPerf or guidellm: a conversation per line, with the blocks of each prompt
+    Weka,
 }
 
 impl From<ExportFormat> for export::FileFormat {
@@ -44,6 +46,7 @@ impl From<ExportFormat> for export::FileFormat {
             ExportFormat::Csv => export::FileFormat::Csv,
             ExportFormat::Jsonl => export::FileFormat::Jsonl,
             ExportFormat::Mooncake => export::FileFormat::Mooncake,
+            ExportFormat::Weka => export::FileFormat::Weka,
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn trace(calls: &StoredCalls, since: SystemTime, file: &Path) -> Resu
     let options = ExportOptions {
         since: Some(since),
         until: None,
-        format: FileFormat::Mooncake,
+        format: FileFormat::Sessions,
         spreadsheet: false,
     };
     Ok(write(calls, &options, Box::new(output))?)

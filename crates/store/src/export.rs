@@ -1,6 +1,10 @@
 //! Call records as files for analysis: CSV, JSON lines, Parquet; and as traces to replay.
 
+mod blocks;
 mod mooncake;
+#[cfg(test)]
+mod tests;
+mod weka;
 
 use crate::columns::{COLUMNS, CallRow, Column, ColumnKind, Value};
 use crate::csv;
@@ -13,6 +17,7 @@ use mooncake::Trace;
 use std::io::{self, BufWriter, Write};
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_millis;
+use weka::Conversations;
 
 /// Calls that are read in one query, so that the ledger's writer can checkpoint in between.
 const CHUNK: usize = 4_000;
@@ -25,8 +30,13 @@ pub enum FileFormat {
     Csv,
     /// One call record per line, as the call log has it.
     Jsonl,
-    /// A trace to replay: start, input length, output length, session; a call per line.
+    /// A trace to replay: start, input length, output length, blocks of the prompt or session; a
+    /// call per line.
     Mooncake,
+    /// The same with the session of each call and without blocks.
+    Sessions,
+    /// Conversations to replay, with the blocks of each prompt; a conversation per line.
+    Weka,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +103,7 @@ enum Output {
     },
     Jsonl(BufWriter<Box<dyn Write + Send>>),
     Mooncake(Trace),
+    Weka(Conversations),
 }
 
 impl Output {
@@ -104,6 +115,8 @@ impl Output {
             )?),
             FileFormat::Jsonl => Output::Jsonl(BufWriter::new(file)),
             FileFormat::Mooncake => Output::Mooncake(Trace::begin(file)),
+            FileFormat::Sessions => Output::Mooncake(Trace::begin(file).without_blocks()),
+            FileFormat::Weka => Output::Weka(Conversations::begin(file)),
             FileFormat::Csv => {
                 let mut file = BufWriter::new(file);
                 let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
@@ -121,6 +134,7 @@ impl Output {
             Output::Parquet(table) => table.row(row.values),
             Output::Csv { file, spreadsheet } => csv_line(file, &row.values, *spreadsheet),
             Output::Mooncake(trace) => trace.row(&row),
+            Output::Weka(conversations) => conversations.row(&row),
             Output::Jsonl(file) => {
                 let mut line = serde_json::to_vec(&row.record())?;
                 line.push(b'\n');
@@ -133,6 +147,7 @@ impl Output {
     fn left_out(&self) -> u64 {
         match self {
             Output::Mooncake(trace) => trace.left_out,
+            Output::Weka(conversations) => conversations.left_out,
             _ => 0,
         }
     }
@@ -141,6 +156,7 @@ impl Output {
         match self {
             Output::Parquet(table) => table.end().map(|_| ()),
             Output::Mooncake(trace) => trace.end(),
+            Output::Weka(conversations) => conversations.end(),
             Output::Csv { mut file, .. } | Output::Jsonl(mut file) => file.flush(),
         }
     }

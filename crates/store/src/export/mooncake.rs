@@ -1,11 +1,12 @@
 //! Writes a trace of calls for replay in Mooncake's format, which AIPerf, guidellm and `bench`
 //! read.
 
+use super::blocks::{BlockNumbers, lengths};
 use crate::columns::CallRow;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
-use tokengauge_core::call::{CallRecord, OperationClass};
+use tokengauge_core::call::CallRecord;
 
 /// The output file, and the state for the next line.
 pub(super) struct Trace {
@@ -13,6 +14,8 @@ pub(super) struct Trace {
     first: Option<i64>,
     /// When the last call so far of each session ended, in milliseconds since 1970.
     ended: HashMap<String, i64>,
+    /// `None` if lines have no blocks.
+    numbers: Option<BlockNumbers>,
     /// Calls that are not written, because they generate nothing or their lengths are unknown.
     pub(super) left_out: u64,
 }
@@ -23,6 +26,11 @@ struct Line<'a> {
     timestamp: i64,
     input_length: u64,
     output_length: u64,
+    /// A number for each block of 64 tokens of the prompt, equal for equal beginnings of prompts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash_ids: Option<Vec<u32>>,
+    /// `None` with `hash_ids`: AIPerf would add each prompt of a session to the previous prompts, but
+    /// the blocks are those of the whole prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
     /// Milliseconds since the previous calls of the session ended. `None` for the first call of a
@@ -37,22 +45,47 @@ impl Trace {
             file: BufWriter::new(file),
             first: None,
             ended: HashMap::new(),
+            numbers: Some(BlockNumbers::default()),
             left_out: 0,
         }
     }
 
+    /// Keeps the sessions of calls whose blocks are known.
+    pub(super) fn without_blocks(self) -> Trace {
+        Trace {
+            numbers: None,
+            ..self
+        }
+    }
+
     pub(super) fn row(&mut self, row: &CallRow) -> io::Result<()> {
-        let (record, began) = (row.record(), row.started_ms());
+        self.call(row.record(), row.started_ms())
+    }
+
+    pub(super) fn call(&mut self, record: CallRecord, began: i64) -> io::Result<()> {
         let Some((input_length, output_length)) = lengths(&record) else {
             self.left_out += 1;
             return Ok(());
         };
-        let line = Line {
-            timestamp: began - *self.first.get_or_insert(began),
-            input_length,
-            output_length,
-            session_id: record.session.as_deref(),
-            delay: self.delay(&record, began),
+        let timestamp = began - *self.first.get_or_insert(began);
+        let numbers = self.numbers.as_mut();
+        let line = match numbers.and_then(|numbers| numbers.prompt(&record)) {
+            Some(prompt) => Line {
+                timestamp,
+                input_length: prompt.tokens,
+                output_length,
+                hash_ids: Some(prompt.ids),
+                session_id: None,
+                delay: None,
+            },
+            None => Line {
+                timestamp,
+                input_length,
+                output_length,
+                hash_ids: None,
+                session_id: record.session.as_deref(),
+                delay: self.delay(&record, began),
+            },
         };
         self.write(&line)
     }
@@ -80,12 +113,4 @@ impl Trace {
     pub(super) fn end(mut self) -> io::Result<()> {
         self.file.flush()
     }
-}
-
-fn lengths(record: &CallRecord) -> Option<(u64, u64)> {
-    let (reported, normalised) = (&record.tokens.reported, &record.tokens.normalised);
-    let input = reported.input.or(normalised.input)?;
-    let output = reported.output.or(normalised.output)?;
-    let generates = record.operation_class == OperationClass::Generation;
-    (generates && input > 0 && output > 0).then_some((input, output))
 }
