@@ -113,6 +113,7 @@ mod refused_config;
 #[cfg(target_os = "linux")]
 mod refused_prompts;
 mod reload;
+mod repetition;
 mod replicas;
 mod report;
 mod request_attribution;

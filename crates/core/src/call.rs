@@ -777,7 +777,7 @@ pub struct CallRecord {
     /// The id of the earlier call with the same request, which failed.
     #[serde(default)]
     pub retry_of: Option<String>,
-    /// The text that the response repeats until its end. `null` if there is none.
+    /// What the response repeats again and again. `null` if it repeats nothing.
     #[serde(default)]
     pub repetition: Option<Box<Repetition>>,
     /// Keyed hashes of the prompt's blocks of 64 tokens. Each hash includes all earlier blocks.

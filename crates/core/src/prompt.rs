@@ -390,9 +390,9 @@ impl PromptBreakCause {
 pub struct Repetition {
     /// Index of the output token at which the repetition starts.
     pub start: u64,
-    /// Number of tokens that are repeated.
+    /// Tokens of the text that is repeated, at most 256.
     pub period: u64,
-    /// Number of tokens of the repetitions.
+    /// Output tokens that repeat the text one period before them. The first period is not included.
     pub tokens: u64,
     /// The share of these tokens in the output, from 0 to 1.
     pub share: f64,
