@@ -292,6 +292,8 @@ pub struct Wait {
     PartialEq,
     Eq,
     Hash,
+    PartialOrd,
+    Ord,
     JsonSchema,
     Serialize,
     Deserialize,

@@ -11,6 +11,7 @@ use crate::session::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use tokengauge_core::prompt::WaitKind;
 use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::PhaseName;
@@ -32,8 +33,12 @@ pub struct CriticalPath {
 /// The part of the critical path that was spent in one phase by one agent and model.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PathPart {
-    /// The phase of the calls; `null` for time between calls, which is spent by tools and people.
+    /// The phase of the calls; `null` for time between calls.
     pub phase: Option<PhaseName>,
+    /// Who took the time between calls: tools, a person, or the agent itself. `null` for calls, and
+    /// if it is unknown.
+    #[serde(default)]
+    pub wait: Option<WaitKind>,
     /// The agent of the calls. For time between calls, the agent of the call that followed.
     pub agent: Option<String>,
     /// The model of the calls; `null` for time between calls.
@@ -49,6 +54,9 @@ pub struct PathPart {
 pub struct PathStep {
     /// The id of the call; `null` for time between calls.
     pub call: Option<String>,
+    /// Who took the time between calls. `null` for a call, and if it is unknown.
+    #[serde(default)]
+    pub wait: Option<WaitKind>,
     /// The agent of the call. For time between calls, the agent of the next call.
     pub agent: Option<String>,
     /// The start of the step, in seconds from the session's start.
@@ -85,10 +93,17 @@ fn step(session: &Session<'_>, stretch: &Stretch) -> PathStep {
     let record = session.calls()[stretch.call].record;
     PathStep {
         call: (!stretch.between).then(|| record.id.clone()),
+        wait: wait_kind(session, stretch),
         agent: record.agent.clone(),
         start: stretch.start,
         end: stretch.end,
     }
+}
+
+/// Who took the time of a stretch between calls.
+fn wait_kind(session: &Session<'_>, stretch: &Stretch) -> Option<WaitKind> {
+    let wait = session.calls()[stretch.call].record.wait.as_deref();
+    wait.filter(|_| stretch.between).map(|wait| wait.kind)
 }
 
 fn walk(session: &Session<'_>) -> Vec<Stretch> {
@@ -167,7 +182,12 @@ fn related(one: &TimedCall<'_>, other: &TimedCall<'_>) -> bool {
         || started(&other.parent_agent, &one.agent)
 }
 
-type Kind<'a> = (Option<PhaseName>, Option<&'a str>, Option<&'a str>);
+type Kind<'a> = (
+    Option<PhaseName>,
+    Option<WaitKind>,
+    Option<&'a str>,
+    Option<&'a str>,
+);
 
 fn parts(session: &Session<'_>, path: &[Stretch]) -> Vec<PathPart> {
     let mut sums: BTreeMap<Kind<'_>, f64> = BTreeMap::new();
@@ -175,22 +195,25 @@ fn parts(session: &Session<'_>, path: &[Stretch]) -> Vec<PathPart> {
         let record = session.calls()[stretch.call].record;
         let agent = record.agent.as_deref();
         if stretch.between {
-            *sums.entry((None, agent, None)).or_default() += stretch.end - stretch.start;
+            let kind = (None, wait_kind(session, stretch), agent, None);
+            *sums.entry(kind).or_default() += stretch.end - stretch.start;
             continue;
         }
         let model = tokengauge_core::dimension::model_of(record);
         for phase in phases(record, stretch.start) {
             let seconds = phase.end.min(stretch.end) - phase.start;
             if seconds > 0.0 {
-                *sums.entry((Some(phase.name), agent, model)).or_default() += seconds;
+                let kind = (Some(phase.name), None, agent, model);
+                *sums.entry(kind).or_default() += seconds;
             }
         }
     }
     let length = session.seconds();
     let mut parts: Vec<PathPart> = sums
         .into_iter()
-        .map(|((phase, agent, model), seconds)| PathPart {
+        .map(|((phase, wait, agent, model), seconds)| PathPart {
             phase,
+            wait,
             agent: agent.map(str::to_owned),
             model: model.map(str::to_owned),
             seconds,
@@ -206,6 +229,7 @@ mod tests {
     use super::*;
     use crate::session::tests::{TestCall, session_of};
     use proptest::prelude::*;
+    use tokengauge_core::prompt::Wait;
 
     fn steps(calls: &[TestCall]) -> Vec<(Option<String>, f64, f64)> {
         let records: Vec<_> = calls.iter().map(TestCall::record).collect();
@@ -229,6 +253,29 @@ mod tests {
         assert_eq!(
             steps(&calls),
             [of("a", 0.0, 2.0), (None, 2.0, 5.0), of("b", 5.0, 6.0)]
+        );
+    }
+
+    #[test]
+    fn time_between_calls_is_of_the_tools_or_the_person_that_took_it() {
+        let wait = Wait {
+            kind: WaitKind::Tools,
+            seconds: 3.0,
+            tools: vec!["search".to_owned()],
+        };
+        let mut records = [
+            TestCall::new("a", "main", 0.0, 2.0).record(),
+            TestCall::new("b", "main", 5.0, 6.0).record(),
+            TestCall::new("c", "main", 7.0, 8.0).record(),
+        ];
+        records[1].wait = Some(Box::new(wait));
+        let path = critical_path(&session_of(&records));
+        let waits: Vec<_> = path.steps.iter().map(|step| step.wait).collect();
+        assert_eq!(waits, [None, Some(WaitKind::Tools), None, None, None]);
+        let part = path.parts.iter().find(|part| part.wait.is_some());
+        assert_eq!(
+            part.map(|part| (part.phase, part.seconds)),
+            Some((None, 3.0))
         );
     }
 

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Operation};
 use tokengauge_core::dimension::model_of;
+use tokengauge_core::prompt::WaitKind;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::Phase;
@@ -40,10 +41,11 @@ pub fn perfetto(id: &str, session: &Session<'_>) -> Value {
     };
     for step in critical_path(session).steps {
         let (call, agent) = (step.call, step.agent);
-        let what = if call.is_some() {
-            "call"
-        } else {
-            "between calls"
+        let what = match step.wait {
+            _ if call.is_some() => "call",
+            Some(WaitKind::Tools) => "tools",
+            Some(WaitKind::Human) => "wait for a person",
+            _ => "between calls",
         };
         let name = match &agent {
             Some(agent) => format!("{what} of {agent}"),

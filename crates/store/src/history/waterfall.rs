@@ -39,6 +39,7 @@ pub(crate) fn waterfall_row(
         started_at: call.started_at,
         offset,
         wait_before,
+        wait: call.wait.clone(),
         agent: call.agent.clone(),
         parent_agent: call.parent_agent.clone(),
         model: model_of(call).map(str::to_owned),
@@ -54,6 +55,10 @@ pub(crate) fn waterfall_row(
         ttft: call.seconds.ttft,
         stalls: call.stalls,
         longest_gap: call.seconds.longest_gap,
+        tools: call.tools.clone(),
+        prompt: call.prompt.clone(),
+        retry_of: call.retry_of.clone(),
+        repetition: call.repetition.clone(),
         pod: call.pod.clone(),
         phases: phases(call, offset),
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::pod::PodName;
-use tokengauge_core::prompt::PromptSums;
+use tokengauge_core::prompt::{PromptParts, PromptSums, Repetition, Wait};
 use tokengauge_core::time::Timestamp;
 
 /// A session, summed over all its calls.
@@ -129,6 +129,10 @@ pub struct WaterfallCall {
     /// Seconds before this call in which no call of the session was in progress; `null` for the
     /// first call.
     pub wait_before: Option<f64>,
+    /// The time between the agent's previous call and this call. `null` for the first call of a
+    /// conversation, and if prompts are not analyzed.
+    #[serde(default)]
+    pub wait: Option<Box<Wait>>,
     /// The agent that made the call.
     pub agent: Option<String>,
     /// The agent that started this agent.
@@ -159,6 +163,18 @@ pub struct WaterfallCall {
     pub stalls: u64,
     /// The longest gap between tokens in seconds.
     pub longest_gap: Option<f64>,
+    /// The names of the tools that the response calls, joined by `+`.
+    #[serde(default)]
+    pub tools: Option<String>,
+    /// What the prompt consists of. `null` if it was not analyzed.
+    #[serde(default)]
+    pub prompt: Option<Box<PromptParts>>,
+    /// The id of the failed call whose request this call repeats.
+    #[serde(default)]
+    pub retry_of: Option<String>,
+    /// The part of the response that repeats itself.
+    #[serde(default)]
+    pub repetition: Option<Box<Repetition>>,
     /// The pod that measured the call. Present only if calls of several pods are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
