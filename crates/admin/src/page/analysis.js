@@ -4,7 +4,7 @@ import { get, open } from "./api.js";
 import { saveFile } from "./save.js";
 import { h, meter } from "./dom.js";
 import { count, known, percent, plural, seconds, usd } from "./format.js";
-import { PHASES } from "./words.js";
+import { PHASES, WAITS } from "./words.js";
 
 const SHOWN = 6;
 const AGENTS = 50;
@@ -14,6 +14,8 @@ const CAUSES = {
   other_upstream: "another upstream or endpoint",
   idle: "idle for longer than the cache lifetime",
   prefix_changed: "the prompt prefix changed, or the provider evicted it",
+  changed: "the prompt changed",
+  evicted: "the provider evicted an unchanged prompt",
 };
 
 export class Analysis {
@@ -30,11 +32,10 @@ export class Analysis {
     this.sign = sign;
     this.id = session.id;
     try {
-      const agents = session.agents.length > 1 ? get("groups", { by: "agent", session: session.id, limit: AGENTS }) : { groups: [] };
-      const [found, { groups }] = await Promise.all([get(`sessions/${encodeURIComponent(session.id)}/analysis`), agents]);
+      const found = await get(`sessions/${encodeURIComponent(session.id)}/analysis`);
       if (this.sign !== sign) return;
       this.path = new Set(found.critical_path.steps.map((step) => step.call).filter(Boolean));
-      this.host.replaceChildren(this.length(found, session), this.breaks(found.cache_breaks), ...byAgent(groups), this.files());
+      this.host.replaceChildren(timeUse(found.time), this.length(found, session), this.breaks(found.cache_breaks), ...byAgent(found.agents), ...byTool(found.tools), ...wasted(found.waste), this.files());
       drawn();
     } catch (error) {
       if (this.sign === sign) this.host.replaceChildren(h("p", { class: "note problem" }, `Could not load the critical path: ${error.message}`));
@@ -58,7 +59,7 @@ export class Analysis {
     const cost = costs.every((one) => one !== null) ? `, which cost ${usd(costs.reduce((sum, one) => sum + one, 0))}` : "";
     const heads = [["At"], ["Cached", "num"], ["Cost", "num"], ["Probable cause"]];
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)));
-    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}, longer than the cache lifetime` : (CAUSES[one.cause] ?? one.cause))));
+    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, because(one))));
     const table = h("table", { class: "breaks" }, h("caption", { class: "vh" }, "Turns that missed the prompt cache"), h("thead", {}, head), h("tbody", {}, rows));
     return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} cached tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
   }
@@ -80,21 +81,81 @@ export class Analysis {
   }
 }
 
-/** The cost of each agent of a session with several agents, the most expensive first. */
-function byAgent(groups) {
-  if (groups.length === 0) return [];
-  const all = groups.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);
-  const dearest = groups.toSorted((one, other) => (other.cost_usd ?? -1) - (one.cost_usd ?? -1));
-  const head = [["Agent"], ["Cost", "num"], ["Share", "num"], ["Calls", "num"], ["Failed", "num"], ["Output", "num"]].map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label));
-  const rows = dearest.map(({ name, cost_usd: cost, unpriced_calls: unpriced, calls, errors, tokens }) => {
-    const cells = [known(cost) ? `${usd(cost)}${unpriced > 0 ? " +" : ""}` : "–", all > 0 ? (percent((cost ?? 0) / all) ?? "–") : "–", count(calls), count(errors), count(tokens.output) ?? "–"];
-    return h("tr", {}, h("th", { scope: "row" }, name ?? "no agent named"), cells.map((cell) => h("td", { class: "num" }, cell)));
-  });
-  const table = h("table", { class: "by-agent" }, h("caption", { class: "vh" }, "Cost by agent"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-  return [h("div", {}, h("h3", {}, "Cost by agent"), h("div", { class: "scroll", role: "region", "aria-label": "Cost by agent", tabindex: "0" }, table))];
+const TIMES = [
+  ["model", "Models", "--answer"],
+  ["proxy", "Connecting and sending", "--connect"],
+  ["tools", "Tools", "--series-2"],
+  ["human", "People", "--series-4"],
+  ["other", "Other", "--other"],
+];
+
+/** What the session's time was spent on, as one bar. */
+function timeUse(time) {
+  const parts = TIMES.filter(([name]) => time[name] > 0);
+  const bar = parts.map(([name, , colour]) => h("i", { style: { width: `${(time[name] / time.wall) * 100}%`, background: `var(${colour})` } }));
+  const keys = parts.map(([name, label, colour]) => h("li", {}, h("i", { class: "box", style: { background: `var(${colour})` } }), label, h("b", {}, seconds(time[name])), percent(time[name] / time.wall)));
+  return h("div", { class: "time-use" }, h("h3", {}, "Time"), h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "What the session's time was spent on" }, keys));
 }
 
-function what({ phase, agent, model }) {
-  const name = phase === null ? "between calls" : phase in PHASES ? phase : "other";
+function table(name, label, columns, rows) {
+  const head = columns.map(([label], place) => h("th", { scope: "col", class: place > 0 ? "num" : null }, label));
+  const body = rows.map((row) => h("tr", {}, columns.map(([, value], place) => (place > 0 ? h("td", { class: "num" }, value(row) ?? "–") : h("th", { scope: "row" }, value(row))))));
+  const made = h("table", { class: name }, h("caption", { class: "vh" }, label), h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+  return [h("div", {}, h("h3", {}, label), h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, made))];
+}
+
+/** The cost and time of each agent of a session with several agents, the most expensive first. */
+function byAgent(agents) {
+  if (agents.length < 2) return [];
+  const all = agents.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);
+  const dearest = agents.toSorted((one, other) => (other.cost_usd ?? -1) - (one.cost_usd ?? -1)).slice(0, AGENTS);
+  const columns = [
+    ["Agent", ({ agent }) => agent ?? "no agent named"],
+    ["Cost", ({ cost_usd: cost }) => usd(cost)],
+    ["Share", ({ cost_usd: cost }) => (all > 0 ? percent((cost ?? 0) / all) : null)],
+    ["Calls", ({ calls }) => count(calls)],
+    ["Failed", ({ failed }) => count(failed)],
+    ["Input", ({ input_tokens: tokens }) => count(tokens)],
+    ["Output", ({ output_tokens: tokens }) => count(tokens)],
+    ...TIMES.filter(([name]) => name !== "proxy").map(([name, label]) => [label, ({ seconds: time }) => seconds(time[name])]),
+  ];
+  return table("by-agent", "Agents", columns, dearest);
+}
+
+/** What each tool took, the one with most tokens first. */
+function byTool(tools) {
+  if (tools.length === 0) return [];
+  const columns = [
+    ["Tool", ({ name }) => name],
+    ["Results", ({ calls }) => count(calls)],
+    ["Errors", ({ failures }) => count(failures)],
+    ["Time", ({ seconds: time }) => (time > 0 ? seconds(time) : null)],
+    ["Definition tokens", ({ schema_tokens: tokens }) => count(tokens)],
+    ["Result tokens", ({ new_result_tokens: tokens }) => count(tokens)],
+    ["Sent again", ({ resent_result_tokens: tokens }) => count(tokens)],
+  ];
+  return table("by-tool", "Tools", columns, tools.slice(0, AGENTS));
+}
+
+/** What failures, retries and repetition took, if there were any. */
+function wasted({ failed, retried, repetitive_calls: repetitive, repeated_tokens: repeated }) {
+  const cost = ({ cost_usd: sum }) => (known(sum) ? `, ${usd(sum)}` : "");
+  const told = [
+    failed.calls > 0 && `${plural(failed.calls, "call")} failed: ${count(failed.input_tokens + failed.output_tokens)} tokens${cost(failed)}.`,
+    retried.calls > 0 && `${plural(retried.calls, "call")} repeated a request that had failed: ${count(retried.input_tokens + retried.output_tokens)} tokens${cost(retried)}.`,
+    repetitive > 0 && `${plural(repetitive, "answer")} repeated the same text: ${count(repeated)} output tokens.`,
+  ].filter(Boolean);
+  return told.length > 0 ? [h("div", { class: "wasted" }, h("h3", {}, "Failures and repetition"), told.map((words) => h("p", {}, words)))] : [];
+}
+
+/** The cause of a cache break in words. */
+function because({ cause, section, idle_seconds: idle }) {
+  if (cause === "idle") return `idle for ${seconds(idle)}, longer than the cache lifetime`;
+  if (section) return `the prompt changed: ${section}`;
+  return CAUSES[cause] ?? cause;
+}
+
+function what({ phase, wait, agent, model }) {
+  const name = phase === null ? (WAITS[wait] ?? "between calls") : phase in PHASES ? phase : "other";
   return [name, agent, model].filter(Boolean).join(" · ");
 }

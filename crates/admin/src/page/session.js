@@ -1,6 +1,7 @@
 // The view of one session: its sums, and its calls as a waterfall.
 import { Analysis } from "./analysis.js";
 import { Beside } from "./beside.js";
+import { Composition } from "./composition.js";
 import { get } from "./api.js";
 import { href, other } from "./address.js";
 import { h } from "./dom.js";
@@ -44,12 +45,14 @@ export class Session {
     this.sign = sign;
     if (this.host.dataset.session !== session.id || !this.fall) {
       this.facts = h("div");
-      const [beside, body, analysis] = [h("div"), h("div"), h("div", { class: "analysis" })];
+      const [beside, body, composition, analysis] = [h("div"), h("div"), h("div", { class: "composition", hidden: true }), h("div", { class: "analysis" })];
       this.more = h("button", { type: "button", hidden: true, on: { click: () => this.moreCalls() } }, "More calls");
-      this.host.replaceChildren(frame(session.id, this.facts, beside, body, this.more, analysis));
+      this.host.replaceChildren(frame(session.id, this.facts, beside, body, this.more, composition, analysis));
       this.host.dataset.session = session.id;
       this.beside = new Beside(beside);
       this.fall = new Waterfall(body);
+      this.composition?.chart?.remove();
+      this.composition = new Composition(composition);
       this.analysis = new Analysis(analysis);
     }
     this.session = session;
@@ -69,6 +72,7 @@ export class Session {
     this.facts.replaceChildren(...facts(this.session, this.calls, this.measure));
     this.fall.update(this.session, this.calls, this.analysis.path);
     this.analysis.update(this.session, () => this.fall.update(this.session, this.calls, this.analysis.path));
+    this.composition.update(this.calls);
     this.more.hidden = this.next === null;
   }
 }

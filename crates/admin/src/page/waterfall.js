@@ -1,9 +1,9 @@
 // The waterfall of calls: a table whose last column draws the phases over time.
 import { callHref } from "./address.js";
 import { h } from "./dom.js";
-import { count, known, rate, seconds, usd } from "./format.js";
+import { count, known, percent, rate, seconds, usd } from "./format.js";
 import { placeOf } from "./pods.js";
-import { PHASES, outcome } from "./words.js";
+import { PHASES, WAITS, outcome, toolNames } from "./words.js";
 
 const LONG = 8; // waits between calls above this number of seconds can be shortened
 const SHORTENED = 2;
@@ -27,11 +27,11 @@ export class Waterfall {
 
   /** `path` has the ids of the calls on the critical path. */
   update(session, calls, path) {
-    const waits = calls.reduce((sum, call) => sum + ((call.wait_before ?? 0) > LONG ? call.wait_before : 0), 0);
-    this.option.hidden = waits === 0;
+    const long = calls.reduce((sum, call) => sum + ((call.wait_before ?? 0) > LONG ? call.wait_before : 0), 0);
+    this.option.hidden = long === 0;
     // A session that mostly waited would otherwise show only waits.
-    if (this.session?.id !== session.id) this.squeeze.checked = waits > session.seconds.wall * 0.4;
-    Object.assign(this, { session, calls, path });
+    if (this.session?.id !== session.id) this.squeeze.checked = long > session.seconds.wall * 0.4;
+    Object.assign(this, { session, calls, path, waits: waitsOf(calls) });
     this.draw();
   }
 
@@ -49,13 +49,14 @@ export class Waterfall {
     const open = this.open.has(call.id);
     const button = h("button", { type: "button", "aria-expanded": String(open), on: { click: () => this.toggle(call) } }, this.name(call));
     const end = call.phases.at(-1)?.end ?? call.offset;
+    const wait = this.waits.get(call.id);
     const cell = (value, kind) => h("td", { class: kind }, value ?? "–");
     const row = h(
       "tr",
       { "data-call": call.id, class: this.path.has(call.id) ? "on-path" : null },
-      h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, failed(call) ? h("b", { class: "problem", title: outcome(call.outcome)[0] }, h("span", { "aria-hidden": "true" }, "✕ "), h("span", { class: "vh" }, "failed: ")) : null, button),
+      h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, failed(call) ? h("b", { class: "problem", title: outcome(call.outcome)[0] }, h("span", { "aria-hidden": "true" }, "✕ "), h("span", { class: "vh" }, "failed: ")) : null, call.retry_of ? h("span", { title: "Repeats a request that had failed" }, h("span", { "aria-hidden": "true" }, "↻ "), h("span", { class: "vh" }, "retry: ")) : null, button, call.tools ? h("span", { class: "muted small called" }, ` → ${toolNames(call.tools)}`) : null),
       cell(seconds(call.offset), "num wide"),
-      cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num wide"),
+      h("td", { class: "num wide", title: wait ? waitName(wait) : null }, wait ? seconds(wait.seconds) : ""),
       cell(seconds(end - call.offset), "num"),
       cell(seconds(call.ttft), "num wide"),
       cell(rate(call.tps), "num wide"),
@@ -82,10 +83,25 @@ export class Waterfall {
   lane(call) {
     const place = (start, end) => ({ left: this.scale.at(start), width: this.scale.width(start, end) });
     const parts = call.phases.map((phase) => h("i", { class: failed(call) ? "failed" : null, title: `${phase.name} ${seconds(phase.end - phase.start)}`, style: { ...place(phase.start, phase.end), background: `var(--${phase.name in PHASES ? phase.name : "other"})` } }));
-    const wait = call.wait_before > 0 ? h("i", { class: "hatched", title: `${seconds(call.wait_before)} between calls`, style: place(call.offset - call.wait_before, call.offset) }) : null;
-    return h("div", { class: "lane", "aria-hidden": "true" }, wait, parts);
+    const wait = this.waits.get(call.id);
+    const before = wait ? h("i", { class: `hatched ${wait.kind}`, title: `${seconds(wait.seconds)} ${waitName(wait)}`, style: place(call.offset - wait.seconds, call.offset) }) : null;
+    return h("div", { class: "lane", "aria-hidden": "true" }, before, parts);
   }
 }
+
+/** The time before each call in which its agent had no call: as the proxy recorded it, otherwise since the agent's call before. */
+function waitsOf(calls) {
+  const [ends, waits] = [new Map(), new Map()];
+  for (const call of calls) {
+    const before = ends.has(call.agent) ? call.offset - ends.get(call.agent) : call.wait_before;
+    const wait = call.wait ?? { kind: "other", seconds: before, tools: [] };
+    if (wait.seconds > 0) waits.set(call.id, wait);
+    ends.set(call.agent, Math.max(ends.get(call.agent) ?? 0, call.phases.at(-1)?.end ?? call.offset));
+  }
+  return waits;
+}
+
+const waitName = ({ kind, tools }) => [WAITS[kind] ?? kind, tools.join(", ")].filter(Boolean).join(": ");
 
 const failed = (call) => outcome(call.outcome)[1] === "bad";
 
@@ -102,6 +118,10 @@ function detail(call, onPath) {
     ["Cached input tokens", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
     ["Reasoning tokens", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
     ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
+    ["Waited for", call.wait ? `${waitName(call.wait)}, ${seconds(call.wait.seconds)}` : null],
+    ["Calls tools", toolNames(call.tools) || null],
+    ["Retry of", call.retry_of ? h("a", { href: callHref(call.retry_of) }, h("code", {}, call.retry_of)) : null],
+    ["Repeats itself", call.repetition ? `${count(call.repetition.tokens)} tokens, ${percent(call.repetition.share)} of the output` : null],
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap between tokens", seconds(call.longest_gap)],
     ["Critical path", onPath ? "yes" : null],

@@ -69,6 +69,24 @@ export const PHASES = {
   other: "other",
 };
 
+/** The parts of a prompt, in the order of charts. */
+export const PROMPT_PARTS = {
+  system: "System prompt",
+  tool_schemas: "Tool definitions",
+  user: "User messages",
+  assistant: "Earlier answers",
+  reasoning: "Earlier reasoning",
+  tool_calls: "Tool calls",
+  tool_results: "Tool results",
+  other: "Other text",
+};
+
+/** Who took the time before a call. */
+export const WAITS = { tools: "tools", human: "people", other: "between calls" };
+
+/** Tool names of a record, joined by `+` there. */
+export const toolNames = (tools) => tools?.split("+").join(", ") ?? "";
+
 /** The remaining budget in words. For an overspent budget, the words are the exceeded share. */
 export function budget(left) {
   const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
