@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use toml::Table;
 
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
-const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on";
+const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on,cache=5m";
 /// The provider with an undersized backend. Its agents and their subagents exceed its capacity.
 const SMALL: &str = "anthropic";
 

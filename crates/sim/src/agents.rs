@@ -1,7 +1,10 @@
 //! Simulated agents for the demo. They run sessions of calls in several dialects.
 
-use super::text_gen::{self, Random};
+mod conversation;
+
+use super::text_gen::Random;
 use bytes::Bytes;
+use conversation::{Conversation, Style};
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -20,12 +23,15 @@ struct AgentKind {
     models: &'static [&'static str],
     behaviour: &'static str,
     calls: (u64, u64),
-    /// Range of words in the first prompt. Later prompts also contain the history.
+    style: Style,
+    /// Range of words in the first message.
     prompt: (u64, u64),
+    /// Range of words in later messages and in results of tools.
+    adds: (u64, u64),
     thinks: (f64, f64),
     subagents: &'static [&'static str],
-    /// Creates the request body for a model and a prompt.
-    body: fn(&str, &str) -> Value,
+    /// Creates the request body for a model and a conversation.
+    body: fn(&str, &Conversation) -> Value,
 }
 
 /// Model names stand for speeds and not for products, because the backend is simulated.
@@ -36,13 +42,12 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["claude-sonnet-4-5", "claude-haiku-4-5"],
         behaviour: "tokens=40..220,reasoning=60,tool=32,per_frame=3",
         calls: (4, 14),
-        prompt: (800, 6000),
+        style: Style::Tools,
+        prompt: (200, 1500),
+        adds: (100, 1200),
         thinks: (0.2, 0.8),
         subagents: &["explore", "review", "write-tests"],
-        body: |model, prompt| {
-            let messages = json!([{"role": "user", "content": prompt}]);
-            json!({"model": model, "max_tokens": 4096, "stream": true, "messages": messages})
-        },
+        body: |model, conversation| conversation.anthropic(model),
     },
     AgentKind {
         name: "chat",
@@ -50,12 +55,14 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["gpt-4.1-mini", "gpt-4.1"],
         behaviour: "tokens=60..300",
         calls: (2, 6),
+        style: Style::Chat,
         prompt: (20, 400),
+        adds: (10, 200),
         thinks: (1.0, 5.0),
         subagents: &[],
-        body: |model, prompt| {
+        body: |model, conversation| {
             let usage = json!({"include_usage": true});
-            let messages = json!([{"role": "user", "content": prompt}]);
+            let messages = conversation.messages();
             json!({"model": model, "stream": true, "stream_options": usage, "messages": messages})
         },
     },
@@ -65,11 +72,13 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["gpt-4.1-nano"],
         behaviour: "ttft=90ms,gap=8ms~3ms,tokens=30..70",
         calls: (6, 20),
+        style: Style::Chat,
         prompt: (10, 80),
+        adds: (5, 40),
         thinks: (0.5, 2.0),
         subagents: &[],
-        body: |model, prompt| {
-            let messages = json!([{"role": "user", "content": prompt}]);
+        body: |model, conversation| {
+            let messages = conversation.messages();
             json!({"model": model, "stream": true, "messages": messages})
         },
     },
@@ -79,10 +88,12 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["gpt-5", "gpt-5-mini"],
         behaviour: "ttft=600ms,gap=exp:22ms,tokens=150..500,reasoning=240,stall=1500ms@200",
         calls: (1, 4),
+        style: Style::Single,
         prompt: (4000, 20_000),
+        adds: (4000, 20_000),
         thinks: (2.0, 8.0),
         subagents: &[],
-        body: |model, prompt| json!({"model": model, "stream": true, "input": prompt}),
+        body: |model, conversation| json!({"model": model, "stream": true, "input": conversation.prompt()}),
     },
     AgentKind {
         name: "summary",
@@ -90,10 +101,12 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["gemini-2.5-flash", "gemini-2.5-pro"],
         behaviour: "per_frame=16,gap=90ms~40ms,tokens=120..400",
         calls: (1, 5),
+        style: Style::Single,
         prompt: (2000, 12_000),
+        adds: (2000, 12_000),
         thinks: (1.0, 6.0),
         subagents: &[],
-        body: |_, prompt| json!({"contents": [{"role": "user", "parts": [{"text": prompt}]}]}),
+        body: |_, conversation| json!({"contents": [{"role": "user", "parts": [{"text": conversation.prompt()}]}]}),
     },
     AgentKind {
         name: "local",
@@ -101,10 +114,12 @@ const AGENT_KINDS: &[AgentKind] = &[
         models: &["llama3.1:8b", "qwen3:4b"],
         behaviour: "ttft=400ms,gap=45ms~15ms,tokens=40..160",
         calls: (2, 8),
+        style: Style::Chat,
         prompt: (50, 1500),
+        adds: (20, 300),
         thinks: (0.5, 4.0),
         subagents: &[],
-        body: |model, prompt| json!({"model": model, "messages": [{"role": "user", "content": prompt}]}),
+        body: |model, conversation| json!({"model": model, "messages": conversation.messages()}),
     },
 ];
 
@@ -112,9 +127,8 @@ const AGENT_KINDS: &[AgentKind] = &[
 const CALLS_PER_ROUND: u64 = 3;
 const SUBAGENT_CALLS: (u64, u64) = (3, 6);
 
-const LONGEST_PROMPT: u64 = 30_000;
-/// The number of words by which each prompt is longer than the previous one.
-const GROWTH: u64 = 200;
+/// The subagent whose system prompt changes with each call, so that no prompt comes from a cache.
+const UNCACHED_SUBAGENT: &str = "review";
 
 /// Runs `agents` agents that call through the proxy until `shutdown`. Each runs one session after
 /// the other, with pauses between calls. With `mishaps` a few calls fail and a few are cancelled.
@@ -171,37 +185,42 @@ impl Agent {
             let name = format!("{}-{}-{session}", self.kind.name, self.number);
             let (fewest, most) = self.kind.calls;
             let calls = fewest + self.random.below(most - fewest + 1);
-            let prompt = self.first_prompt();
+            let mut conversation = self.conversation();
             for first in (1..=calls).step_by(CALLS_PER_ROUND as usize) {
                 let last = calls.min(first + CALLS_PER_ROUND - 1);
-                let prompt = prompt + (first - 1) * GROWTH;
-                self.calls(model, &name, first..=first, prompt).await;
+                self.calls(model, &name, first..=first, &mut conversation)
+                    .await;
                 self.start_subagents(model, &name, first).await;
-                self.calls(model, &name, first + 1..=last, prompt + GROWTH)
+                self.calls(model, &name, first + 1..=last, &mut conversation)
                     .await;
             }
         }
     }
 
-    fn first_prompt(&mut self) -> u64 {
-        let (shortest, longest) = self.kind.prompt;
-        shortest + self.random.below(longest - shortest + 1)
+    fn conversation(&mut self) -> Conversation {
+        let words = self.random.within(self.kind.prompt);
+        Conversation::begin(self.kind.style, words, &mut self.random)
     }
 
-    /// Makes calls with pauses. Each prompt is longer than the previous one.
+    /// Makes calls with pauses. Each call continues the conversation.
     async fn calls(
         &mut self,
         model: &str,
         session: &str,
         numbers: RangeInclusive<u64>,
-        mut prompt: u64,
+        conversation: &mut Conversation,
     ) {
         for number in numbers {
-            if self.call(model, session, number, prompt).await.is_none() {
+            if self.subagent == Some(UNCACHED_SUBAGENT) {
+                conversation.number(number);
+            }
+            let body = (self.kind.body)(model, conversation).to_string();
+            if self.call(model, session, number, body).await.is_none() {
                 self.connection = None;
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
-            prompt = (prompt + GROWTH).min(LONGEST_PROMPT);
+            let words = self.random.within(self.kind.adds);
+            conversation.next(words, &mut self.random);
             let (shortest, longest) = self.kind.thinks;
             let pause = self.between(shortest, longest);
             tokio::time::sleep(pause).await;
@@ -221,10 +240,15 @@ impl Agent {
             tasks.spawn(async move {
                 let (fewest, most) = SUBAGENT_CALLS;
                 let calls = fewest + agent.random.below(most - fewest + 1);
-                let prompt = agent.first_prompt();
+                let mut conversation = agent.conversation();
                 let first = after * SUBAGENT_CALLS.1 + 1;
                 agent
-                    .calls(model, &session, first..=first + calls - 1, prompt)
+                    .calls(
+                        model,
+                        &session,
+                        first..=first + calls - 1,
+                        &mut conversation,
+                    )
                     .await;
             });
         }
@@ -236,9 +260,7 @@ impl Agent {
     }
 
     /// Makes one call. Returns `None` if the connection cannot be used again.
-    async fn call(&mut self, model: &str, session: &str, call: u64, words: u64) -> Option<()> {
-        let prompt = text_gen::answer(words, &mut self.random).concat();
-        let body = (self.kind.body)(model, &prompt).to_string();
+    async fn call(&mut self, model: &str, session: &str, call: u64, body: String) -> Option<()> {
         // One call in fifty fails in one of these ways. One in forty is cancelled.
         let mishap = match self.random.below(200) {
             _ if !self.mishaps => "",

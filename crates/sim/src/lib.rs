@@ -9,6 +9,7 @@ mod grammar;
 mod gzip;
 mod pace;
 mod plan;
+mod prefix_cache;
 mod profile;
 mod realtime;
 mod recorded;

@@ -40,11 +40,18 @@ pub struct PlannedResponse {
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     pub input: u64,
+    /// The input tokens that came from the cache. `None` without a cache.
+    pub cached: Option<u64>,
     pub output: u64,
     pub reasoning: u64,
 }
 
 impl Counts {
+    /// The input tokens that came from the cache.
+    pub fn from_cache(self) -> u64 {
+        self.cached.unwrap_or(0)
+    }
+
     /// The counts for dialects that report reasoning separately.
     pub fn in_full(self) -> Usage {
         Usage {
@@ -124,6 +131,8 @@ pub struct GenerationRequest {
     pub choices: u32,
     pub tool_name: Option<String>,
     pub input_tokens: u64,
+    /// The input tokens that came from the cache. `None` without a cache.
+    pub cached_tokens: Option<u64>,
     /// Whether the dialect reports usage without being asked.
     pub reports_usage: bool,
 }
@@ -157,6 +166,7 @@ pub fn response(
     };
     planned.usage = reports.then(|| Counts {
         input: wanted.input_tokens,
+        cached: wanted.cached_tokens,
         output: planned.tokens(),
         reasoning: profile.reasoning * u64::from(choices),
     });

@@ -27,6 +27,7 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   slow_start=4x@16      gaps 4 times as long for the first 16 tokens
   cold_start=2s@5       2 s of additional time to first token for the first 5 calls of the process
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
+  cache=5m              report the beginning of a prompt as cached if it was sent in the last 5 minutes (Chat, Responses, Anthropic, Gemini)
   empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
   ping=5s               a ping or comment after every 5 s without a chunk, where the framing has one
   finish=stop           or length; refused (Chat, Anthropic, Gemini, Converse, Cohere); invalid_tool_call (Gemini, Converse)
@@ -65,6 +66,8 @@ pub struct Profile {
     /// Additional time to first token, and the number of first calls it applies to.
     pub cold_start: Option<(Duration, u64)>,
     pub usage: UsageMode,
+    /// How long the provider keeps prompts in its cache. `None`: no cache.
+    pub cache: Option<Duration>,
     /// The number of empty deltas before the first token.
     pub empty: u64,
     /// A ping or comment is sent after this time without a chunk.
@@ -158,6 +161,7 @@ impl Default for Profile {
             slow_start: None,
             cold_start: None,
             usage: UsageMode::Auto,
+            cache: None,
             empty: 0,
             ping: None,
             finish: Finish::Stop,

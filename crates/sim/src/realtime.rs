@@ -157,6 +157,7 @@ impl Session {
             choices: 1,
             tool_name: self.tool_name.clone(),
             input_tokens: self.input_tokens.max(1),
+            cached_tokens: None,
             reports_usage: true,
         };
         let planned = Arc::new(plan::response(&profile, &wanted, now(), &mut self.random));

@@ -1,6 +1,7 @@
 //! Accepts connections, routes requests, and answers them with the script of the dialect.
 
 use super::dialects;
+use super::prefix_cache::PrefixCache;
 use super::profile::{HELP, InvalidSetting, Profile};
 use super::realtime::Session;
 use super::response;
@@ -33,6 +34,7 @@ pub struct Simulator {
     setup: Setup,
     ledger: Arc<TruthLog>,
     calls: AtomicU64,
+    cache: Arc<PrefixCache>,
     /// Settings that override the settings of requests.
     fault: RwLock<String>,
 }
@@ -77,6 +79,7 @@ impl Simulator {
             setup,
             ledger,
             calls: AtomicU64::new(0),
+            cache: Arc::default(),
             fault: RwLock::default(),
         })
     }
@@ -267,6 +270,7 @@ impl Simulator {
             profile,
             connection,
             random,
+            cache: Arc::clone(&self.cache),
             recording: None,
             bodies: self.setup.bodies.clone(),
         }

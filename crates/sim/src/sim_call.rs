@@ -4,6 +4,7 @@ use super::dialects::{self, vectors};
 use super::gzip::Gzip;
 use super::pace::{Pace, time_to_first_token};
 use super::plan::{self, GenerationRequest, Plan, PlannedResponse};
+use super::prefix_cache::PrefixCache;
 use super::profile::{FaultKind, Profile};
 use super::recorded::{RecordedChunks, Recording};
 use super::request::SimRequest;
@@ -27,6 +28,7 @@ pub struct SimCall {
     pub connection: Arc<ConnectionState>,
     pub call: Arc<Call>,
     pub random: Random,
+    pub cache: Arc<PrefixCache>,
     pub id: String,
     pub http1: bool,
     pub calls_before: u64,
@@ -68,9 +70,13 @@ impl SimCall {
     ) -> Result<Response<Body>, BodyAborted> {
         let shape = self.target.shape;
         let model = asked.model.clone().unwrap_or_else(|| "simulated".into());
+        let cached = self.profile.cache.map(|kept| {
+            let prompt = (model.as_str(), &asked.body);
+            self.cache.take(prompt, asked.input_tokens, kept, read_at)
+        });
         let ttft = time_to_first_token(
             &self.profile,
-            asked.input_tokens,
+            asked.input_tokens - cached.unwrap_or(0),
             self.call.concurrency(),
             self.calls_before,
         );
@@ -87,6 +93,7 @@ impl SimCall {
             choices: asked.choices,
             tool_name: asked.tool_name.clone(),
             input_tokens: asked.input_tokens,
+            cached_tokens: cached,
             reports_usage: asked.reports_usage(shape),
         };
         let planned = Arc::new(plan::response(

@@ -23,6 +23,11 @@ impl Random {
         self.bits() % bound.max(1)
     }
 
+    /// A number of this range, both ends included.
+    pub fn within(&mut self, (least, most): (u64, u64)) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
     /// A fraction in `[0, 1)`.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64

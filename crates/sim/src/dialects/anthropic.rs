@@ -28,10 +28,8 @@ impl Messages {
             "content": [], "stop_reason": null, "stop_sequence": null,
         });
         if let Some(counts) = self.planned.usage {
-            message["usage"] = json!({
-                "input_tokens": counts.input, "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0, "output_tokens": 1, "service_tier": "standard",
-            });
+            message["usage"] = usage(counts, 1);
+            message["usage"]["service_tier"] = "standard".into();
         }
         (
             "message_start",
@@ -91,10 +89,7 @@ impl Messages {
             "stop_reason": stop_reason(&self.planned), "stop_sequence": null,
         });
         if let Some(counts) = self.planned.usage {
-            message["usage"] = json!({
-                "input_tokens": counts.input, "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0, "output_tokens": counts.output,
-            });
+            message["usage"] = usage(counts, counts.output);
         }
         message
     }
@@ -190,4 +185,15 @@ impl Script for Messages {
             usage: self.planned.usage.map(Counts::without_reasoning),
         }
     }
+}
+
+/// With a cache, all but the last few input tokens are read from it or written to it.
+fn usage(counts: Counts, output: u64) -> Value {
+    let read = counts.from_cache();
+    let left = counts.input - read;
+    let written = counts.cached.map_or(0, |_| left.saturating_sub(4));
+    json!({
+        "input_tokens": left - written, "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read, "output_tokens": output,
+    })
 }

@@ -65,6 +65,9 @@ impl Gemini {
             "totalTokenCount": counts.input + self.candidates + self.thoughts,
             "promptTokensDetails": details(counts.input),
         });
+        if counts.from_cache() > 0 {
+            usage["cachedContentTokenCount"] = counts.from_cache().into();
+        }
         if self.candidates > 0 {
             usage["candidatesTokenCount"] = self.candidates.into();
         }
