@@ -2,7 +2,7 @@
 import { Chart } from "./chart.js";
 import { h } from "./dom.js";
 import { count } from "./format.js";
-import { PROMPT_PARTS } from "./words.js";
+import { PARTS } from "./prompt.js";
 
 export class Composition {
   constructor(host) {
@@ -19,7 +19,7 @@ export class Composition {
   }
 
   create() {
-    const series = Object.entries(PROMPT_PARTS).map(([key, label], place) => ({ key, label, colour: `--series-${place + 1}`, box: true }));
+    const series = Object.entries(PARTS).map(([key, label], place) => ({ key, label, colour: `--series-${place + 1}`, box: true }));
     const plot = h("div");
     this.host.append(h("h3", {}, "Prompt by call"), h("p", { class: "muted" }, "Tokens of each part of the prompt, in o200k_base tokens. An agent sends the whole conversation again with each call."), plot);
     return new Chart(plot, { label: "Prompt by call", series, stacked: true, x: "call", write: (value) => count(value) });

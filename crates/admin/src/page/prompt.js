@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { count, percent, plural, seconds, usd } from "./format.js";
 
 /** The parts in the order of the bar, with the words for them. */
-const PARTS = {
+export const PARTS = {
   system: "system prompt",
   tool_schemas: "tool definitions",
   user: "user",

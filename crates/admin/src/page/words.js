@@ -69,18 +69,6 @@ export const PHASES = {
   other: "other",
 };
 
-/** The parts of a prompt, in the order of charts. */
-export const PROMPT_PARTS = {
-  system: "System prompt",
-  tool_schemas: "Tool definitions",
-  user: "User messages",
-  assistant: "Earlier answers",
-  reasoning: "Earlier reasoning",
-  tool_calls: "Tool calls",
-  tool_results: "Tool results",
-  other: "Other text",
-};
-
 /** Who took the time before a call. */
 export const WAITS = { tools: "tools", human: "people", other: "between calls" };
 
