@@ -101,7 +101,8 @@ pub struct BenchRequest {
     pub from: Option<PathBuf>,
     #[command(flatten)]
     pub warehouse: WarehouseArgs,
-    /// With --from or --store: use calls that began at or after this instant or duration before now [default: 24h]
+    /// With --from or --store: use calls that began at or after this time: an instant, or a duration before now such as
+    /// `72h` [default: 24h]
     #[arg(long, value_name = "TIME", value_parser = When::parse, conflicts_with = "input_file", requires = "trace")]
     pub since: Option<When>,
     /// Ask the engine to generate the full number of tokens (vLLM, SGLang)

@@ -64,11 +64,11 @@ pub struct ExportArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
-    /// Export calls that began at or after this instant or duration before now, such as `72h`
+    /// Export calls that began at or after this time: an instant, or a duration before now such as `72h`
     // `required` does not apply to subcommands.
     #[arg(long, value_name = "TIME", value_parser = When::parse, required = true)]
     pub since: Option<When>,
-    /// Export calls that began before this instant or duration before now
+    /// Export calls that began before this time: an instant, or a duration before now such as `24h`
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
     /// Output file [default: standard output]
@@ -158,11 +158,11 @@ pub enum ReportSubcommand {
 /// Options of `report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
-    /// Only calls that began at or after this instant (RFC 3339) or duration before now, such as 72h or 7d [default:
-    /// all calls]
+    /// Only calls that began at or after this time: an instant (RFC 3339), or a duration before now such as `72h`
+    /// [default: all calls]
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
-    /// Only calls that began before this instant or duration before now
+    /// Only calls that began before this time: an instant, or a duration before now such as `24h`
     #[arg(long, value_name = "WHEN")]
     pub until: Option<String>,
     /// Only calls that began in this month (UTC)

@@ -24,7 +24,7 @@ pub struct DriftArgs {
     pub warehouse: WarehouseArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Evaluate as of this instant or duration before now [default: now]
+    /// Evaluate as of this time: an instant, or a duration before now such as `24h` [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "calls_of")]
     pub at: Option<When>,
     #[command(flatten)]

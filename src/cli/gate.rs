@@ -22,7 +22,7 @@ pub struct GateArgs {
     pub warehouse: WarehouseArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Start of the evaluated calls, usually the start of the rollout: an instant or a duration before now
+    /// Start of the evaluated calls, usually the start of the rollout: an instant, or a duration before now
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: Option<When>,
     /// With --ledger or --store: append the verdict to this audit log

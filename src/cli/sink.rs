@@ -53,10 +53,10 @@ pub struct SinkReplayArgs {
     /// Ledger file; overrides the configuration
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Send calls that began at or after this instant or duration before now, such as `72h`
+    /// Send calls that began at or after this time: an instant, or a duration before now such as `72h`
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: When,
-    /// Send calls that began before this instant or duration before now [default: now]
+    /// Send calls that began before this time: an instant, or a duration before now such as `24h` [default: now]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
 }
@@ -68,8 +68,8 @@ pub struct WarehouseArgs {
     /// The password is read from $CLICKHOUSE_PASSWORD
     #[arg(id = "store", long = "store", value_name = "URL", group = "calls_of")]
     pub url: Option<WarehouseUrl>,
-    /// With --store: read calls that began at or after this instant or duration before now [default: --since, or 7
-    /// days]
+    /// With --store: read calls that began at or after this time: an instant, or a duration before now such as `72h`
+    /// [default: --since, or 7 days]
     #[arg(id = "store_since", long = "store-since", value_name = "TIME")]
     #[arg(value_parser = When::parse, requires = "store")]
     pub since: Option<When>,
