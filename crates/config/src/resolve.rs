@@ -388,7 +388,10 @@ fn upgrades(written: Option<Vec<Spanned<String>>>, problems: &mut Problems<'_>) 
         if name.is_empty() || name.contains([',', ' ']) || name.parse::<HeaderValue>().is_err() {
             problems.at(
                 protocol,
-                format!("`{name}` is not the name of a protocol, such as `websocket`"),
+                format!(
+                    "`{name}` cannot be the name of a protocol; write one name without spaces or commas, such as \
+                     `websocket`"
+                ),
             );
         } else if name.split('/').next() == Some("h2c") {
             problems.at(

@@ -264,7 +264,8 @@ impl Settings {
         for name in &self.image_pull_secrets {
             if !is_name(name) {
                 return Err(InjectError::Refused(format!(
-                    "image_pull_secrets: `{name}` is not the name of a Secret"
+                    "image_pull_secrets: `{name}` cannot be the name of a Secret: use at most 253 lower-case \
+                     letters, digits, `-` and `.`"
                 )));
             }
         }

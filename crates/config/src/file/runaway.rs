@@ -42,7 +42,7 @@ pub(crate) struct Runaway {
     #[schemars(extend(
         "deprecated" = true,
         "exclusiveMinimum" = 1,
-        "x-must" = "a number of times above 1",
+        "x-must" = "a multiple above 1, such as 3",
     ))]
     pub(crate) times_usual: Option<Spanned<f64>>,
     /// For `times_usual`: sessions with a call within this time determine the usual rate.
