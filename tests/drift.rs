@@ -341,7 +341,10 @@ async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
     assert_eq!(little.status.code(), Some(0));
     let page = text(&little.stdout);
     assert!(
-        page.contains("Not known yet: two weeks of the reference must have calls in the same hours of the week"),
+        page.contains(
+            "Whether a signal has drifted is not known yet: two weeks of the reference must have calls in the same hours of \
+             the week"
+        ),
         "{page}"
     );
 }

@@ -31,8 +31,8 @@ fn learning(series: &Series) -> String {
         .iter()
         .filter_map(|one| one.learning.as_ref());
     match reasons.next() {
-        Some(reason) => format!("Not known yet: {reason}."),
-        None => "Not known yet: there are no calls.".to_owned(),
+        Some(reason) => format!("Whether a signal has drifted is not known yet: {reason}."),
+        None => "Whether a signal has drifted is not known yet: there are no calls.".to_owned(),
     }
 }
 
