@@ -46,42 +46,42 @@ fn floods() -> Vec<Flood> {
     let more = frame(CONTINUATION, 0, 1, field("x-a", "b"));
     vec![
         flood(
-            "agent h2 rapid reset",
+            "agent resets streams rapidly",
             opened().send(resets),
             ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),
         flood(
-            "agent h2 ping flood",
+            "agent sends a flood of PING frames",
             opened().repeat(frame(PING, 0, 0, [0; 8]), 50_000),
             ConnectionOutcome::Served,
         ),
         flood(
-            "agent h2 settings flood",
+            "agent sends a flood of SETTINGS frames",
             opened().repeat(settings(&[(4, 65_535)]), 50_000),
             ConnectionOutcome::Served,
         ),
         flood(
-            "agent h2 window flood",
+            "agent sends a flood of WINDOW_UPDATE frames",
             opened().repeat(frame(WINDOW_UPDATE, 0, 0, [0, 0, 0, 1]), 50_000),
             ConnectionOutcome::Served,
         ),
         flood(
-            "agent h2 priority flood",
+            "agent sends a flood of PRIORITY frames",
             opened().repeat(frame(PRIORITY, 0, 1, [0, 0, 0, 3, 1]), 50_000),
             ConnectionOutcome::Served,
         ),
         flood(
-            "agent h2 flood of unknown frames",
+            "agent sends a flood of unknown frames",
             opened().repeat(frame(0xbb, 0, 0, b"what"), 50_000),
             ConnectionOutcome::Served,
         ),
         flood(
-            "agent h2 flood of empty frames",
+            "agent sends a flood of empty frames",
             opened().send(open).repeat(data(1, ""), 50_000).send(end(1)),
             ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),
         flood(
-            "agent h2 continuation flood",
+            "agent sends a flood of CONTINUATION frames",
             opened().send(endless).repeat(more, 50_000),
             ConnectionOutcome::GoAway(ENHANCE_YOUR_CALM),
         ),

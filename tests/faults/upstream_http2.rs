@@ -95,24 +95,24 @@ fn faults() -> Vec<Fault> {
     let timeout = recorded("timeout", Some("upstream_idle_timeout"), Some(7));
     vec![
         refused(
-            "h2 reset before the response head",
+            "RST_STREAM before the response head",
             |s| Script::default().send(reset(s, INTERNAL_ERROR)),
             "upstream_reset",
         ),
         fault(
-            "h2 reset within the body",
+            "RST_STREAM within the body",
             |s| begun(s).wait(100).send(reset(s, INTERNAL_ERROR)),
             Same,
             lost(7),
         ),
         fault(
-            "h2 cancel within the body",
+            "RST_STREAM with CANCEL within the body",
             |s| begun(s).wait(100).send(reset(s, CANCEL)),
             Same,
             lost(7),
         ),
         fault(
-            "h2 GOAWAY, then the rest of the stream",
+            "GOAWAY, then the rest of the stream",
             |s| {
                 begun(s)
                     .send(go_away(s, 0))
@@ -124,30 +124,30 @@ fn faults() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "h2 GOAWAY with an error within the body",
+            "GOAWAY with an error within the body",
             |s| begun(s).wait(100).send(go_away(0, INTERNAL_ERROR)).close(),
             Reset,
             lost(7),
         ),
         refused(
-            "h2 GOAWAY before the response head",
+            "GOAWAY before the response head",
             |_| Script::default().send(go_away(0, 0)).close(),
             "upstream_reset",
         ),
         fault(
-            "h2 connection closed within the body",
+            "connection closed within the body",
             |s| begun(s).wait(100).close(),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 connection reset within the body",
+            "connection reset within the body",
             |s| begun(s).wait(100).reset(),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 ping flood",
+            "a flood of PING frames",
             |s| {
                 begun(s)
                     .repeat(frame(PING, 0, 0, [0; 8]), 10_000)
@@ -157,7 +157,7 @@ fn faults() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "h2 settings flood",
+            "a flood of SETTINGS frames",
             |s| {
                 begun(s)
                     .repeat(settings(&[(3, 100)]), 10_000)
@@ -167,13 +167,13 @@ fn faults() -> Vec<Fault> {
             complete(7),
         ),
         fault(
-            "h2 flood of empty frames",
+            "a flood of empty frames",
             |s| begun(s).repeat(data(s, ""), 10_000).send(the_end(s)),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 more bytes than the window",
+            "more bytes than the window",
             |s| {
                 begun(s)
                     .wait(100)
@@ -184,7 +184,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a frame that is too large",
+            "a frame that is too large",
             |s| {
                 begun(s)
                     .wait(100)
@@ -195,13 +195,13 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         fault(
-            "h2 a frame of another stream",
+            "a frame of another stream",
             |s| begun(s).wait(100).send(data(s + 100, "x")).receive_all(),
             Reset,
             lost(7),
         ),
         fault(
-            "h2 an unrequested push",
+            "an unrequested push",
             |s| {
                 begun(s)
                     .wait(100)
@@ -212,7 +212,7 @@ fn faults() -> Vec<Fault> {
             lost(7),
         ),
         refused(
-            "h2 a header block that cannot be decoded",
+            "a header block that cannot be decoded",
             |s| {
                 Script::default()
                     .send(frame(HEADERS, END_HEADERS, s, [0xff; 9]))
@@ -221,7 +221,7 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         refused(
-            "h2 continuation flood",
+            "a flood of CONTINUATION frames",
             |s| {
                 let more = frame(CONTINUATION, 0, s, field("x-a", "b"));
                 Script::default()
@@ -232,13 +232,13 @@ fn faults() -> Vec<Fault> {
             "upstream_reset",
         ),
         fault(
-            "h2 a stall without end",
+            "a stream that stalls without end",
             |s| begun(s).wait(SHORT_TIMEOUT_MS * 2).send(the_end(s)),
             GivenUp,
             timeout,
         ),
         fault(
-            "h2 an end without the terminator of the events",
+            "an end without the terminator of the events",
             |s| begun(s).send(frame(DATA, 1, s, b"")),
             Same,
             recorded("upstream_reset", Some("unterminated"), Some(7)),

@@ -133,23 +133,23 @@ fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
     };
     vec![
         fault(
-            "tls certificate for another name",
+            "certificate for another name",
             with(authority.issue("wrong", "other.test")),
         ),
         fault(
-            "tls expired certificate",
+            "expired certificate",
             with(authority.issue_expired("old", "localhost")),
         ),
         fault(
-            "tls certificate of an unknown authority",
+            "certificate of an unknown authority",
             with(strange.issue("strange", "localhost")),
         ),
-        fault("tls handshake cut off", Behaviour::Cut),
-        fault("plain text instead of tls", Behaviour::Plain),
+        fault("handshake cut off", Behaviour::Cut),
+        fault("plain text instead of TLS", Behaviour::Plain),
         Fault {
             status: "504",
             recorded: recorded("timeout", Some("upstream_connect_timeout"), None),
-            ..fault("tls handshake without answer", Behaviour::Silent)
+            ..fault("handshake without answer", Behaviour::Silent)
         },
     ]
 }
