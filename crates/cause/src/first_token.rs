@@ -100,7 +100,7 @@ fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     mostly(more.per_token * middle, more.fixed)
 }
 
-/// Prompt tokens and seconds to the first token of calls at equal intervals.
+/// Prompt tokens and seconds to the first token of every n-th call, at most [`MOST`] calls.
 fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
     let known: Vec<(f64, f64)> = calls
         .iter()

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Reports that the current test is skipped, and why.
 ///
 /// The line goes to the standard output. If `TOKENGAUGE_SKIPPED` names a file, the line is also
-/// appended to that file: name, tabulator, reason. A relative path starts at the root of the
+/// appended to that file: name, tab, reason. A relative path starts at the root of the
 /// workspace, for tests of every package.
 ///
 /// # Panics

@@ -139,7 +139,7 @@ async fn the_knee_is_found_within_a_step() {
     let (_simulator, address) = simulator("ttft=20ms,gap=12ms,tokens=40,knee=4").await;
     let levels = [2, 4, 8].map(Load::Concurrency).to_vec();
     let mut wanted = plan(address, Levels::All(levels), TENTH);
-    // Five seconds of measurement must be five seconds, although MSER-5 may discard some.
+    // One trial of five seconds may be too short, because MSER-5 may discard a part of it.
     wanted.trials = 2;
     let results = run(wanted).await;
     assert_eq!(results.without_figures().count(), 0, "{results:#?}");
