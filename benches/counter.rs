@@ -1,8 +1,8 @@
 //! Time of the token counter: `cargo bench --bench counter`, or only some texts: `cargo bench --bench counter --
 //! English JSON`.
 //!
-//! Each text is counted as a whole, and one token per push with the count read after each, as a meter does. tiktoken-rs
-//! counts it for comparison. Texts that are hard to count are then tried at three lengths: if the time is linear, all
+//! Each text is counted as a whole. It is also counted in pushes of one token, with the count read after each push, as a
+//! meter does. tiktoken-rs counts it for comparison. Texts that are hard to count are then tried at three lengths: if the time is linear, all
 //! three figures are equal.
 
 use std::hint::black_box;

@@ -186,7 +186,7 @@ fn sessions<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn
     add("sessions by model and agent".into(), of(model.clone()));
     let sort = Cost;
     add(
-        "the same by cost".into(),
+        "sessions by model and agent, by cost".into(),
         SessionQuery { sort, ..of(model) },
     );
     let failed = Filter {

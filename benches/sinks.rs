@@ -26,7 +26,7 @@ use tokengauge_sink::{Location, S3Settings, SinkStatus};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Write calls into a ledger and send them to stores; prints one line of JSON.
+/// Write calls into a ledger, send them to stores, and print one line of JSON.
 #[derive(Debug, Parser)]
 struct Options {
     /// URL of a ClickHouse without a password, over HTTP

@@ -24,7 +24,7 @@ struct Arrived {
 
 pub fn print(peers: &[Peer], environment: &Environment) {
     println!(
-        "\nwhat arrives of a stream of {EVENTS} events, {} ms apart",
+        "\narrival of a stream of {EVENTS} events, {} ms apart",
         INTERVAL.as_millis()
     );
     println!(
@@ -66,7 +66,11 @@ async fn arrived(running: &RunningPeer) -> anyhow::Result<Arrived> {
             }
         })
         .await?;
-    ensure!(sent.len() == EVENTS as usize, "{} events came", sent.len());
+    ensure!(
+        sent.len() == EVENTS as usize,
+        "{} events arrived",
+        sent.len()
+    );
     Ok(Arrived {
         body: whole,
         sent,

@@ -72,7 +72,7 @@ impl EventReader<'_> {
     pub fn finish(self, read: anyhow::Result<()>, events: u32) -> anyhow::Result<u64> {
         let EventReader { seen, .. } = self;
         read.with_context(|| format!("after {seen} events"))?;
-        ensure!(seen == events, "{seen} events came of {events}");
+        ensure!(seen == events, "{seen} of {events} events arrived");
         let (arrived, _) = self.first.context("a stream without events")?;
         let first_token = arrived.saturating_sub(self.sent);
         self.stats.ended(first_token);
@@ -113,7 +113,7 @@ impl Connection {
         while !over {
             let length = self.socket.read(&mut self.input).await?;
             let arrived = now();
-            ensure!(length > 0, "the stream broke off");
+            ensure!(length > 0, "the stream ended early");
             let input = &self.input[..length];
             match &mut head {
                 None => over = dechunk.feed(input, &mut self.body)?,

@@ -48,7 +48,7 @@ impl std::fmt::Display for Cores {
         let (peer, load) = (peer.join(", "), self.load_core);
         write!(f, "cores of the peer: {peer}; of load and backend: {load}")?;
         if self.shared {
-            f.write_str(", which the peer shares: there are too few")
+            f.write_str("; the peer shares that core, because there are too few cores")
         } else {
             Ok(())
         }

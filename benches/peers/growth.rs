@@ -47,9 +47,7 @@ pub fn run(
     // A stream needs two files of a proxy, and some files are reserved.
     let most = file_limit() * 7 / 20;
     if most < STREAMS[STREAMS.len() - 1] {
-        println!(
-            "left out: more than {most} streams, of which the limit on open files allows no more"
-        );
+        println!("left out: more than {most} streams, because of the limit on open files");
     }
     let mut streams = STREAMS.map(|streams| streams.min(most)).to_vec();
     streams.dedup();
@@ -65,9 +63,9 @@ pub fn run(
         }
     }
     run_all(&groups, peers, environment, options.rounds(), report);
-    println!("\nwhat an event costs");
+    println!("\ncost of an event");
     report.print_costs(&CPU_PER_EVENT, |work| matches!(work, Work::Paced(_)));
-    println!("\nwhat a call costs");
+    println!("\ncost of a call");
     report.print_costs(&CPU_PER_CALL, |work| matches!(work, Work::Short { .. }));
     Ok(())
 }
@@ -134,7 +132,7 @@ fn prepared(calls: usize, minutes: f64) -> anyhow::Result<Option<PathBuf>> {
             }
             let needed = needed.as_secs_f64() / 60.0;
             println!(
-                "left out: a ledger of {calls} calls, which takes {needed:.0} minutes to make; `--prepare-minutes` allows it"
+                "left out: a ledger of {calls} calls, which takes {needed:.0} minutes to create; allow that with `--prepare-minutes`"
             );
             Ok(None)
         }

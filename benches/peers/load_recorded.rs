@@ -43,7 +43,11 @@ impl Replay {
             body.clear();
         };
         connection.exchange(&self.request, each).await?;
-        ensure!(same && rest.is_empty(), "{}: other bytes came", self.name);
+        ensure!(
+            same && rest.is_empty(),
+            "{}: the received bytes differ from the recording",
+            self.name
+        );
         stats.events.set(stats.events.get() + self.events);
         stats.calls.set(stats.calls.get() + 1);
         Ok(())

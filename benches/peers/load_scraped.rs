@@ -82,7 +82,7 @@ fn scrape(admin: SocketAddr, buffer: &mut [u8]) -> anyhow::Result<usize> {
             read => {
                 ensure!(
                     bytes > 0 || buffer[..read].starts_with(SUCCESS),
-                    "no answer of /metrics"
+                    "no answer from /metrics"
                 );
                 bytes += read;
             }

@@ -36,7 +36,7 @@ pub async fn paced(run: &Run<'_>, pace: Pace) -> anyhow::Result<RunResult> {
     };
     let mut result = run.measure(pace.streams).await?;
     result.asked = (pace.streams as f64 * result.seconds * 1e6 / interval_us as f64) as u64;
-    // Streams of one call run to their end, which checks them.
+    // Streams of one call run to their end, because their ends are checked.
     await_ends(under_way, &mut result, patience).await?;
     Ok(result)
 }

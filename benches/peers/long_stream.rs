@@ -114,7 +114,7 @@ impl Cost {
             })
             .await?;
         failed.map_or(Ok(()), Err)?;
-        ensure!(marks.len() == 11, "{seen} events came of {events}");
+        ensure!(marks.len() == 11, "{seen} of {events} events arrived");
         for (tenth, pair) in self.tenths.iter_mut().zip(marks.windows(2)) {
             tenth.0 += pair[1].0 - pair[0].0;
             tenth.1 += pair[1].1 - pair[0].1;

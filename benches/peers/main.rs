@@ -80,7 +80,7 @@ fn compare(options: &Options) -> anyhow::Result<()> {
     cores::pin(cores.load)?;
     process::make_room_for_files(if options.growth { 64 } else { 16 } * 1024)?;
     if !process::raise_priority() {
-        println!("not allowed to run before others: let the machine be quiet");
+        println!("cannot raise the priority of this process: run nothing else on the machine");
     }
     let most = options.workers.iter().copied().max().unwrap_or(1);
     let _awake = KeepAwake::keep(Cores::choose(most)?);
@@ -108,7 +108,7 @@ fn compare(options: &Options) -> anyhow::Result<()> {
     if options.markdown {
         report.print_markdown();
     }
-    println!("\nall of it took {} seconds", start.elapsed().as_secs());
+    println!("\nthe benchmark took {} seconds", start.elapsed().as_secs());
     let failed = report.proxies_that_failed();
     ensure!(
         failed == 0,

@@ -206,7 +206,7 @@ async fn upload(mut stream: TcpStream, request: &[u8]) -> anyhow::Result<()> {
     let mut response = Vec::new();
     while !response.ends_with(b"\r\n0\r\n\r\n") {
         let read = stream.read_buf(&mut response).await?;
-        ensure!(read > 0, "the answer to a prompt broke off");
+        ensure!(read > 0, "the answer to a prompt ended early");
     }
     ensure!(
         response.starts_with(b"HTTP/1.1 200"),

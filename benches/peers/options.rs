@@ -140,14 +140,14 @@ impl Options {
         if wanted.is_empty() {
             wanted.extend(Peer::ALL);
             if !self.long {
-                println!("left out: the gateways, litellm and portkey; `--long` has them");
+                println!("left out: the gateways litellm and portkey; run them with `--long`");
                 wanted.retain(|peer| !peer.is_gateway());
             }
             wanted.retain(|peer| *peer != Peer::Other || peer.is_installed());
             wanted.retain(|peer| !peer.is_this_build_with_more());
         }
         if self.growth {
-            println!("left out of growth: all but nginx and tokengauge");
+            println!("left out: all peers except nginx and tokengauge, because of `--growth`");
             wanted.retain(|peer| *peer == Peer::Nginx || peer.is_tokengauge());
         }
         let (installed, missing): (Vec<Peer>, Vec<Peer>) =

@@ -314,10 +314,10 @@ fn wait_for(address: SocketAddr, processes: &mut Processes) -> anyhow::Result<()
     let deadline = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_err() {
         if processes.ended() {
-            bail!("it ended at once");
+            bail!("the process ended at once");
         }
         if Instant::now() > deadline {
-            bail!("it takes no connections at {address}");
+            bail!("the process accepts no connections at {address}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

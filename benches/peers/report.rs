@@ -76,7 +76,7 @@ impl Report {
         if let Some(runs) = self.find(scenario, Peer::Tokengauge) {
             let sum = |of: fn(&RunResult) -> f64| runs.done().map(of).sum::<f64>();
             println!(
-                "tokengauge counted {:.0} tokens meanwhile and skipped {:.0} chunks",
+                "tokengauge counted {:.0} tokens in these runs and skipped {:.0} chunks",
                 sum(|run| run.counted),
                 sum(|run| run.lagged)
             );
@@ -202,7 +202,7 @@ impl Runs {
         if again > 0 || disturbed > 0 {
             let most = self.done().map(|run| run.stolen).fold(0.0, f64::max);
             println!(
-                "{}: others had a core in {disturbed} of {runs} runs, up to {:.1} % of the time; {again} more were thrown away",
+                "{}: other virtual machines had a core in {disturbed} of {runs} runs, for up to {:.1} % of the time; {again} more runs were discarded",
                 self.peer,
                 100.0 * most
             );
@@ -229,10 +229,12 @@ impl Runs {
         let why = if saturated {
             "the peer cannot keep up"
         } else {
-            "load cannot keep up"
+            "the load cannot keep up"
         };
         let (peer, rounds, least) = (self.peer, late.len(), 100.0 * least);
-        println!("{peer}: {why}: {least:.1} % of the events came, in the worst of {rounds} rounds");
+        println!(
+            "{peer}: {why}: {least:.1} % of the events arrived in the worst of {rounds} rounds"
+        );
     }
 }
 

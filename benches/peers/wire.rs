@@ -52,7 +52,7 @@ impl StreamRequest {
         self.request_to("", headers, "")
     }
 
-    /// The request below a prefix of its path, with a prompt that continues with `more`, which needs no escaping.
+    /// The request with a path prefix, and with a prompt that continues with `more`, which must not need escaping.
     pub fn request_to(self, prefix: &str, headers: &str, more: &str) -> Vec<u8> {
         let body = self.body(more);
         format!(

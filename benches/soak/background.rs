@@ -93,7 +93,7 @@ async fn query(admin: SocketAddr, path: &str, report: &Report) {
         Ok((200, body)) => {
             let json = path.starts_with("/api/");
             if json && serde_json::from_str::<serde::de::IgnoredAny>(&body).is_err() {
-                report.violation(format!("{path} is no JSON: {body:.200}"));
+                report.violation(format!("{path} is not JSON: {body:.200}"));
             }
             report.count(API_RESPONSES);
         }

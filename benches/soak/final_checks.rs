@@ -105,7 +105,7 @@ pub async fn counters(proxy: &Proxy, records: &Records, report: &Report) -> anyh
         ));
     }
     for record in records.unclaimed() {
-        report.violation(format!("a record of no call: {record:?}"));
+        report.violation(format!("a record without a call: {record:?}"));
     }
     let (late, answered) = (report.counted(API_TIMEOUTS), report.counted(API_RESPONSES));
     if late * 20 > answered {

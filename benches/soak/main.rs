@@ -38,7 +38,7 @@ use tokio::task::JoinSet;
 use traffic::Shared;
 use verify::memory;
 
-/// Run mixed traffic with faults; prints every violation, and exits with code 1 if there is one.
+/// Run mixed traffic with faults. Each violation is printed, and any violation leads to exit code 1.
 #[derive(Debug, Parser)]
 struct Options {
     /// Length of the run; a run of less than 2 minutes does not include every scenario
@@ -301,7 +301,9 @@ impl Soak {
             ));
         }
         match end.memory {
-            None => report.violation("too short to tell whether memory grows".to_owned()),
+            None => {
+                report.violation("the run is too short to tell whether memory grows".to_owned())
+            }
             Some(memory) if memory.slope > end.bound => report.violation(format!(
                 "memory grows by {:.0} KB a minute in the second half, more than {:.0}",
                 memory.slope, end.bound

@@ -161,10 +161,10 @@ impl Records {
             self.unreadable += record.bytes.response;
         }
         let Some(trace) = record.trace_id.clone() else {
-            return report.violation(format!("a record of no call: {record:?}"));
+            return report.violation(format!("a record without a call: {record:?}"));
         };
         if self.verified.contains(&trace) {
-            return report.violation(format!("one more record of call {trace}: {record:?}"));
+            return report.violation(format!("an additional record of call {trace}: {record:?}"));
         }
         if report.breaks("record") {
             return;

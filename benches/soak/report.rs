@@ -167,7 +167,7 @@ impl Report {
         if let Some(memory) = end.memory {
             let rows = [
                 ("resident at the start, KB", memory.first),
-                ("resident at half-time, KB", memory.middle),
+                ("resident in the middle, KB", memory.middle),
                 ("resident at the end, KB", memory.last),
                 ("resident at most, KB", memory.most),
                 ("slope of the second half, KB/min", memory.slope),

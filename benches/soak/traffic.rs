@@ -51,7 +51,7 @@ pub async fn run(shared: &Shared, phase: u64, agents: u64, end: Instant) {
         if let Err(error) = ended {
             shared
                 .report
-                .violation(format!("an agent broke down: {error}"));
+                .violation(format!("the task of an agent failed: {error}"));
         }
     }
 }

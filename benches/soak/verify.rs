@@ -114,7 +114,7 @@ pub fn verify(
     let (fewest, most) = done.records(written);
     if !(fewest..=most).contains(&records.len()) {
         let many = records.len();
-        wrong.push(format!("{many} records in place of {fewest} to {most}"));
+        wrong.push(format!("{many} records instead of {fewest} to {most}"));
     }
     let mut tokens = 0;
     if done.expected == Expected::Realtime {
@@ -137,21 +137,26 @@ fn bytes(done: &ReceivedCall, written: &SentCall) -> Vec<String> {
     let mut wrong = Vec::new();
     let from_proxy = done.head.as_ref().is_some_and(|head| head.from_proxy);
     if let Some(at) = done.mismatch.filter(|_| !from_proxy) {
-        wrong.push(format!("byte {at} of the answer is not what was written"));
+        wrong.push(format!(
+            "byte {at} of the answer differs from the byte that the backend sent"
+        ));
     }
     let due = done.due.unwrap_or(written.bytes.len() as u64);
     if done.ended == CallEnd::Complete && !from_proxy && done.received != due {
         let received = done.received;
         wrong.push(format!(
-            "the answer came whole with {received} of {due} bytes"
+            "the answer ended as complete, but with {received} of {due} bytes"
         ));
     }
     let turns = done.expected == Expected::Realtime;
     if done.ended == CallEnd::Truncated && !may_break(done, written) {
-        wrong.push("the answer broke off, and the backend did not".to_owned());
+        wrong.push("the answer was cut off, although the backend does not cut it off".to_owned());
     }
     if written.begun > 1 && !turns {
-        wrong.push(format!("the backend got it {} times", written.begun));
+        wrong.push(format!(
+            "the call reached the backend {} times",
+            written.begun
+        ));
     }
     wrong
 }
@@ -217,7 +222,7 @@ fn verify_record(
         if counted.output.is_some() || reported.output.is_some() && record.finish_reasons.is_empty()
         {
             wrong.push(format!(
-                "lagged, and yet counted {counted:?}, reported {reported:?}"
+                "the meter lagged, but the record has counts: counted {counted:?}, reported {reported:?}"
             ));
         }
         return 0;

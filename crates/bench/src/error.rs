@@ -4,7 +4,7 @@ use std::path::PathBuf;
 pub enum BenchError {
     #[error("{url}: {reason}")]
     Url { url: String, reason: String },
-    #[error("the header `{0}` is not a valid NAME: VALUE")]
+    #[error("the header `{0}` is not valid; write `NAME: VALUE`")]
     Header(String),
     #[error("{url}: the first call failed, so nothing was measured: {reason}")]
     FirstCall { url: String, reason: String },

@@ -65,7 +65,7 @@ enum Text {
 enum InvalidLine {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    #[error("input_length cannot be {0} tokens")]
+    #[error("`input_length` cannot be {0} tokens; it must be from 1 to 10,000,000")]
     Length(u32),
     #[error("neither `text` nor `input_length` is set")]
     NoPrompt,

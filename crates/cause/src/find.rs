@@ -18,11 +18,11 @@ use tokengauge_core::printable::printable;
 use tokengauge_core::time::Timestamp;
 
 pub const MIN_REFERENCE: usize = 20;
-/// The newest bad calls have the same cause if the kind that stands out makes up at least this part of its share among all
-/// bad calls.
+/// The newest bad calls have the same cause as all bad calls if the share of the kind that stands out is nearly as high
+/// among them: at least this part of its share among all bad calls.
 const SAME_SHARE: f64 = 0.8;
 
-/// Finds why `calls` are bad. Calls are in the order in which they ended, and `phases` are those the objective depends on.
+/// Finds why `calls` are bad. Calls are in the order in which they ended, and `phases` are the phases that the objective depends on.
 /// `now` becomes the time of the result.
 pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
     let bad: Vec<bool> = calls.iter().map(|call| call.bad).collect();

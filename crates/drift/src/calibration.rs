@@ -25,10 +25,10 @@ const REFERENCE: u64 = 4 * WEEK;
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Sessions that begin in an hour of the day. Nights have a part of them.
+    /// Sessions that begin per hour in the daytime. `nights` is the share of them that begins per hour at night.
     sessions: f64,
     nights: f64,
-    /// Standard deviations of logarithms: what the calls of a session have in common, and each call.
+    /// Standard deviations of logarithms. `common` is for the part that all calls of a session share, `own` for each call.
     common: f64,
     own: f64,
     /// The Pareto exponent of the calls per session. A small exponent makes more long sessions.

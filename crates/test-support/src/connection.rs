@@ -113,8 +113,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> RawConnection<I> {
         assert_eq!(String::from_utf8_lossy(&self.read_to_end().await), "");
     }
 
-    /// Reads HTTP/2 frames up to one whose type `wanted` accepts. Returns `false` if a head or the
-    /// end comes first.
+    /// Reads HTTP/2 frames up to one whose type `wanted` accepts. Returns `false` if a HEADERS frame
+    /// or the end comes first.
     pub async fn http2_frame(&mut self, wanted: impl Fn(u8) -> bool) -> bool {
         const HEADERS: u8 = 1;
         loop {

@@ -142,7 +142,7 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the simulator has no truth of {bytes} bytes in time");
+        panic!("the simulator did not report the truth of a call with {bytes} bytes in time");
     }
 
     /// The ground truth of the newest call, after it has been written.
@@ -154,7 +154,7 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the simulator has no truth of the call in time");
+        panic!("the simulator did not report the truth of the call in time");
     }
 }
 

@@ -179,7 +179,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/timeseries",
             "timeseries",
-            "Percentiles over time, at the time at which calls began; at most 1000 points.",
+            "Percentiles over time, by when calls began; at most 1000 points.",
             finished::timeseries,
         )
         .json::<Series>()
@@ -187,7 +187,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/costs",
             "costs",
-            "The cost of calls over time by a dimension, at the time at which calls began. A response has at most the \
+            "The cost of calls over time by a dimension, and by when calls began. A response has at most the \
              newest 1000 steps.",
             costs::costs,
         )

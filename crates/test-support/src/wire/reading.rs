@@ -30,7 +30,7 @@ pub struct Reading {
     pub dialect: Dialect,
     pub broken: Option<DecodeError>,
     finished_turns: Usage,
-    /// The number of events without content of the dialect.
+    /// The number of events that were skipped or damaged.
     pub skipped: u64,
 }
 
