@@ -5,7 +5,7 @@ use super::*;
 /// Options of `drift`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Exit codes: 0 no drift is found, or it is not known yet; 1 the command fails; 3 drift is found."
+    after_help = "Exit codes: 0 no drift is found, or drift is not known yet; 1 the command fails; 3 drift is found."
 )]
 pub struct DriftArgs {
     /// Evaluate only the `drift` entry with this name

@@ -245,7 +245,8 @@ impl Part {
     }
 }
 
-/// The sums of the ranks of values among `left` others, minus the expected sums.
+/// The two sums of scores of `own` values: their ranks among the `left` other values, and the distances of these ranks
+/// from the middle minus the expected distances.
 fn ranks(own: &[(f64, f64)], others: &[(f64, f64)], among: bool, left: f64) -> [f64; 2] {
     let mut own = own.iter().peekable();
     let mut others = others.iter().peekable();

@@ -67,7 +67,7 @@ pub(super) enum RecordingError {
     Header(String, HeaderName),
     #[error("`{0}` is not a request path: {1}")]
     RequestPath(String, #[source] InvalidUri),
-    #[error("{0} is not a status")]
+    #[error("{0} is not an HTTP status code")]
     Status(u16),
     #[error("{0} took longer than {TIMEOUT:?}")]
     Slow(Arc<str>),
