@@ -1,6 +1,8 @@
 //! Ledger files of older versions are upgraded in place without losing data.
 
-use crate::ledger_queries::{back_to_version_9, back_to_version_10, same_costs};
+use crate::ledger_queries::{
+    back_to_version_9, back_to_version_10, back_to_version_13, same_costs,
+};
 use crate::ledger_retention::tidy;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -48,7 +50,8 @@ fn older(folder: &Path, version: i64) -> PathBuf {
         drop(ledger);
         match version {
             9 => back_to_version_9(&path),
-            _ => back_to_version_10(&path),
+            10 => back_to_version_10(&path),
+            _ => back_to_version_13(&path),
         }
     }
     path
@@ -86,7 +89,7 @@ fn calls(path: &Path) -> Vec<CallRecord> {
 
 #[test]
 fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
-    for version in [1, 2, 3, 4, 5, 7, 8, 9, 10] {
+    for version in [1, 2, 3, 4, 5, 7, 8, 9, 10, 13] {
         let expected = expected(version);
         assert!(expected.len() > 10);
         let folder = tempfile::tempdir().expect("a folder");

@@ -94,6 +94,36 @@ fn a_price_for_some_hosts_is_for_no_other() {
 }
 
 #[test]
+fn input_has_a_price_with_and_without_a_cache() {
+    let of = |prices: &Prices, upstream: &str, model: &str| {
+        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_770_000_000);
+        prices.input_prices(upstream, Some("host:443"), model, at)
+    };
+    let mut prices = Prices::default();
+    assert_eq!(of(&prices, "u", "gpt-4.1"), Some((2.0 / 1e6, 0.5 / 1e6)));
+    assert_eq!(of(&prices, "u", "my-own-model"), None);
+    let long = Price {
+        above: Some(200_000),
+        ..price("gpt-4.1", None, 9.0)
+    };
+    prices.configured = vec![long, price("gpt-4.1", Some("u"), 3.0)];
+    let configured = 3.0 / 1e6;
+    assert_eq!(of(&prices, "u", "gpt-4.1"), Some((configured, configured)));
+    assert_eq!(of(&prices, "v", "gpt-4.1"), Some((2.0 / 1e6, 0.5 / 1e6)));
+    let gpu = GpuPrice {
+        usd_per_hour: 1.0,
+        count: 1,
+    };
+    prices.gpus = HashMap::from([(Arc::from("v"), Gpus::new(gpu))]);
+    assert_eq!(of(&prices, "v", "gpt-4.1"), None, "hours cost, not tokens");
+    let off = Prices {
+        shipped: false,
+        ..Prices::default()
+    };
+    assert_eq!(of(&off, "u", "gpt-4.1"), None);
+}
+
+#[test]
 fn own_gpus_go_before_the_list_and_behind_what_is_configured() {
     let gpus = HashMap::from([(
         Arc::from("u"),
