@@ -1121,6 +1121,25 @@ async function sessionParts(world) {
 }
 
 /** A call that stood still says so, in the list and by itself. */
+async function repeats(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  const session = `repeats-${Date.now()}`;
+  const going = call(world.full.proxy, { session, behave: "ttft=20ms,gap=4ms,tokens=2000,repeat=7@200" });
+  const stream = page.locator("#streams tbody tr", { hasText: session });
+  await stream.getByText(/^repeats 7 tokens for [\d,.]+$/).waitFor();
+  await going;
+  await until("the stored call", async () => (await api(world, `calls?session=${session}`)).calls.length === 1);
+  const [{ id }] = (await api(world, `calls?session=${session}`)).calls;
+  await page.goto(`${world.full.admin}/calls?session=${session}`);
+  await page.getByText("complete, repeats itself").first().waitFor();
+  await page.goto(`${world.full.admin}/calls/${id}`);
+  const fact = page.locator("#call dl.facts > div", { hasText: "Repetition" });
+  await fact.getByText(/^repeats 7 tokens for [\d,.]+$/).waitFor();
+  assert.match(await fact.innerText(), /starts at token \d+, 8\d% of the output/);
+  clean(wrong);
+}
+
 async function stalls(world) {
   const session = `stalled-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=3000ms@30" });
@@ -1354,7 +1373,7 @@ export const groups = {
   // `cause` spends the budget of an objective, and later scenarios show that.
   incident: { unavailable, coverage, cause, burnDown, upstreams, marks, experiments, runaways, capsule, alertHistory },
   many: { tenThousandSessions, addresses, links, wrongAddress, range, csv, beside, memory },
-  calls: { costs, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession },
+  calls: { costs, sessionParts, repeats, stalls, callOrder, userNames, heat, pressed, typing, longSession },
   looks: { phone, accessible, runbooks, pictures },
 };
 export const scenarios = Object.assign({}, ...Object.values(groups));
