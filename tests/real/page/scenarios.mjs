@@ -1120,7 +1120,7 @@ async function sessionParts(world) {
   clean(wrong);
 }
 
-/** A call that stood still says so, in the list and by itself. */
+/** A stream that repeats itself says so while it runs, and so does the call. */
 async function repeats(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
@@ -1140,6 +1140,7 @@ async function repeats(world) {
   clean(wrong);
 }
 
+/** A call that stood still says so, in the list and by itself. */
 async function stalls(world) {
   const session = `stalled-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=3000ms@30" });
