@@ -29,6 +29,7 @@ pub mod pattern;
 pub mod payer;
 pub mod pod;
 pub mod printable;
+pub mod score;
 pub mod selector;
 pub mod subscriber;
 pub mod throughput;

@@ -281,6 +281,7 @@ fn record(
         cost_unavailable: None,
         engine: generation.engine.as_deref().copied(),
         pod: None,
+        scores: Vec::new(),
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn group_row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
         unpriced_calls: count(sums.unpriced),
         usd_per_million_output: per_million,
         requests_per_second: None,
+        scores: Vec::new(),
         bands: bands(sums),
     }
 }

@@ -674,6 +674,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         cost_unavailable: row.word("cost_unavailable"),
         engine: engine_report(row),
         pod: None,
+        scores: Vec::new(),
     }
 }
 

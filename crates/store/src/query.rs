@@ -8,6 +8,7 @@ mod distributions;
 mod filter;
 mod marks;
 mod rows;
+mod scores;
 mod units;
 
 pub use costs::{CostPoint, CostQuery, CostSeries, CostSums, Costs};
@@ -18,6 +19,10 @@ pub use distributions::{
 pub use filter::*;
 pub use marks::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 pub use rows::*;
+pub use scores::{
+    MAX_SUMMARIES, ScoreIndex, ScoreQuery, ScoreSum, ScoreSummary, ScoredUnit, UnitScores,
+    summaries,
+};
 pub use tokengauge_core::dimension::Dimension;
 pub use units::{
     CallUnit, CallUnitQuery, CallUnits, ExperimentUnit, ExperimentUnits, Threshold, UnitKind,
@@ -27,4 +32,5 @@ pub use units::{
 pub(crate) use capacity::{CapacitySums, class_of_concurrency};
 pub(crate) use coverage::Covered;
 pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};
+pub(crate) use scores::{CallIds, ScoreId, ScoreTally, sort as sort_scores};
 pub(crate) use units::COUNTS;

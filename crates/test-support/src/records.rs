@@ -365,6 +365,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         tenant: Some(format!("tenant-of-{}", session.agent)),
         key_hash: session.user.clone(),
         pod: None,
+        scores: Vec::new(),
     }
 }
 

@@ -81,6 +81,7 @@ impl Group {
             usd_per_million_output: self.totals.usd_per_million_output(),
             bands: bands(&tps),
             requests_per_second: None,
+            scores: Vec::new(),
         }
     }
 }

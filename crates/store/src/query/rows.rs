@@ -1,6 +1,7 @@
 //! Rows of query results in the API. Unknown values are `null`, never 0. Times are RFC 3339 with
 //! milliseconds in UTC, durations are in seconds, costs in US dollars.
 
+use super::ScoreSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -243,6 +244,10 @@ pub struct GroupRow {
     /// Calls per second of the requested time, as far as its calls are stored.
     #[serde(default)]
     pub requests_per_second: Option<f64>,
+    /// The scores of the calls, of their sessions and of their traces, by name; absent if there are none. At most 20
+    /// names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreSummary>,
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.
