@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { heading, valueOf } from "./filters.js";
 import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
+import { scoreFacts } from "./scores.js";
 import { PHASES, outcome, unavailable } from "./words.js";
 
 const AROUND = 300; // seconds before and after the call
@@ -45,6 +46,7 @@ function parts({ call, phases, store }, measure) {
     ["Input tokens", count(call.tokens.reported.input ?? call.tokens.normalised.input), call.tokens.reported.cached_input ? `${count(call.tokens.reported.cached_input)} cached` : null],
     ["Output tokens", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
     ["Cost", usd(call.cost_usd), call.cost_source?.replaceAll("_", " ")],
+    ...scoreFacts(call.scores),
     ["Engine prompt time", seconds(call.engine?.prompt_seconds), "reported by the engine"],
     ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `requested: ${call.model_requested}` : null],
     ["Upstream", of("upstream", call.upstream), call.endpoint],
