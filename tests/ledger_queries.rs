@@ -64,7 +64,15 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
 const SERIES_OF_VERSION_10: &str = "'id', 'route', 'upstream', 'model', 'workload', 'agent', 'experiment', 'variant', 'outcome',
     'operation_class', 'upstream_facts', 'cluster', 'namespace', 'pod', 'team', 'cost_center', 'tenant'";
 
+/// Undoes the step of the scores.
+pub fn without_scores(path: &Path) {
+    let connection = rusqlite::Connection::open(path).expect("opens");
+    let back = "DROP TABLE scores";
+    connection.execute_batch(back).expect("undone");
+}
+
 pub fn back_to_version_10(path: &Path) {
+    without_scores(path);
     let back = "DROP VIEW calls_readable; ALTER TABLE calls DROP COLUMN served_by;
         ALTER TABLE calls DROP COLUMN cost_unavailable; ALTER TABLE calls DROP COLUMN skipped_events;
         ALTER TABLE calls DROP COLUMN server_tools_us; PRAGMA user_version = 10";
