@@ -64,7 +64,7 @@ pub enum ScoreType {
     Boolean,
 }
 
-/// What a score is about.
+/// The kind of a scored thing.
 #[derive(
     Clone,
     Copy,

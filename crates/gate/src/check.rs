@@ -121,7 +121,7 @@ pub(crate) fn counts(tally: &Tally, calls_per_event: Option<f64>) -> (f64, f64) 
     }
 }
 
-/// The counts of what is bad: of a score that is a share, of its complement.
+/// The counts of bad events. A score counts good events, so its complement is returned.
 pub(crate) fn worse_counts(metric: Metric, (with, of): (f64, f64)) -> (f64, f64) {
     if metric.more_is_better() {
         ((of - with).max(0.0), of)

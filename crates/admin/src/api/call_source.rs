@@ -273,7 +273,7 @@ impl CallSource {
         }
     }
 
-    /// The scores of a session itself, without those of its calls.
+    /// The scores of a session itself, without the scores of its calls.
     pub(super) fn session_scores(&self, session: &str) -> QueryResult<Vec<Score>> {
         match self {
             CallSource::Stored(calls) => calls.session_scores(session).map_err(problem),

@@ -37,7 +37,7 @@ pub(super) struct StoredScores {
     waiting_for_call: usize,
 }
 
-/// A score in a request. The names are those of Langfuse's API; `comment` and other texts are read and dropped.
+/// A score in a request. Langfuse's names are accepted; `comment` and other texts are read and dropped.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Posted {

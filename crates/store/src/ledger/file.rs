@@ -31,7 +31,7 @@ const STEPS: &[&str] = &[
     // A dimension. Calls of version 11 have its value in `calls`.
     "ALTER TABLE series ADD COLUMN served_by INTEGER",
     "ALTER TABLE series ADD COLUMN reasoning_effort INTEGER",
-    include_str!("schema_scores.sql"),
+    include_str!("schema_15.sql"),
 ];
 const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
 const BUSY: Duration = Duration::from_secs(5);

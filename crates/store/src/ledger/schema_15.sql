@@ -1,3 +1,5 @@
+-- Version 15: scores.
+
 -- Scores that programs outside the proxy gave. target: call, session, trace. target_id: for a call the proxy's id or the
 -- provider's id of the response. A later score of the same name and target replaces the row, which gets a new id.
 CREATE TABLE scores (

@@ -68,7 +68,7 @@ pub(super) fn of_target(
     scores.collect()
 }
 
-/// Adds to records the scores of the calls, of their sessions and of their traces.
+/// Adds to each record the scores of its call, session and trace.
 pub(super) fn join<'a>(
     connection: &Connection,
     records: impl Iterator<Item = &'a mut CallRecord>,

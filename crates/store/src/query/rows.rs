@@ -244,8 +244,7 @@ pub struct GroupRow {
     /// Calls per second of the requested time, as far as its calls are stored.
     #[serde(default)]
     pub requests_per_second: Option<f64>,
-    /// The scores of the calls, of their sessions and of their traces, by name; absent if there are none. At most 20
-    /// names.
+    /// The scores of these calls, their sessions and their traces, by name; absent without scores. At most 20 names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<ScoreSummary>,
 }

@@ -79,7 +79,7 @@ impl ScoreIndex {
         self.scores.is_empty()
     }
 
-    /// The scores of a session itself, without those of its calls.
+    /// The scores of a session itself, without the scores of its calls.
     pub fn of_session(&self, session: &str) -> Vec<Score> {
         self.listed(self.sessions.get(session).into_iter().flatten().copied())
     }
@@ -132,7 +132,7 @@ impl ScoreIndex {
     }
 }
 
-/// Sorts scores as responses list them: by name, those of the call itself first.
+/// Sorts scores as responses list them: by name, then by target.
 pub(crate) fn sort(scores: &mut [Score]) {
     scores.sort_by(|one, other| (&one.name, one.target).cmp(&(&other.name, other.target)));
 }
@@ -171,7 +171,7 @@ impl Default for ScoreSum {
 }
 
 impl ScoreSum {
-    fn add(&mut self, score: &Score) {
+    pub fn add(&mut self, score: &Score) {
         self.sum += score.value;
         self.count += 1;
         self.binary &= score.value == 0.0 || score.value == 1.0;
