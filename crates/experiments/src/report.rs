@@ -156,6 +156,13 @@ const EQUAL_RELATIVE: f64 = 0.05;
 const EQUAL_SHARE: f64 = 0.02;
 
 impl MetricReport {
+    /// Returns the label of the metric in time series: its name, or the name of the score.
+    pub fn label(&self) -> String {
+        let metric: &str = self.metric.into();
+        let score = self.score.as_ref();
+        score.map_or_else(|| metric.to_owned(), |score| format!("{metric} {}", score.name))
+    }
+
     pub fn of(comparison: &Comparison, alpha: f64) -> MetricReport {
         let metric = comparison.metric;
         let found = comparison.difference.as_ref();

@@ -202,6 +202,8 @@ pub(crate) fn score_not_worse_by(
 ) -> Check {
     let mut check = not_worse_by((Metric::Score, limit), groups, Some(comparison), levels);
     check.name = score_check(name);
+    let score = comparison.score.as_ref();
+    check.in_unit_of_score = score.is_some_and(|score| !score.is_share);
     check
 }
 
@@ -274,6 +276,7 @@ fn compared(kind: CheckKind, name: &str, found: Found, limit: f64) -> Check {
         kind,
         verdict,
         relative: false,
+        in_unit_of_score: false,
         n: [0, 0],
         candidate: finite(found.candidate),
         baseline: finite(found.baseline),
