@@ -160,7 +160,10 @@ impl MetricReport {
     pub fn label(&self) -> String {
         let metric: &str = self.metric.into();
         let score = self.score.as_ref();
-        score.map_or_else(|| metric.to_owned(), |score| format!("{metric} {}", score.name))
+        score.map_or_else(
+            || metric.to_owned(),
+            |score| format!("{metric} {}", score.name),
+        )
     }
 
     pub fn of(comparison: &Comparison, alpha: f64) -> MetricReport {

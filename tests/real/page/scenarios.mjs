@@ -271,7 +271,7 @@ async function token(world) {
   clean(wrong);
 }
 
-/** Scores that a program sends are next to the figures of a model, of a session and of a call. */
+/** The page shows scores next to the figures of models and sessions. */
 async function scores(world) {
   const { admin, proxy, secret } = world.token;
   const prepare = (page) => page.addInitScript((token) => sessionStorage.setItem("tokengauge-token", token), secret);

@@ -103,7 +103,9 @@ fn bounds(metric: &MetricReport) -> Option<[f64; 3]> {
 fn forget(registry: &Registry, present: &HashSet<Key>) {
     let known: HashSet<(&str, Option<&str>, Option<&str>)> = present
         .iter()
-        .map(|(experiment, variant, metric)| (experiment.as_str(), variant.as_deref(), metric.as_deref()))
+        .map(|(experiment, variant, metric)| {
+            (experiment.as_str(), variant.as_deref(), metric.as_deref())
+        })
         .collect();
     registry.retain(|labels| match labels.of("experiment") {
         Some(experiment) => {
