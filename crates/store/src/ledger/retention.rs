@@ -205,6 +205,7 @@ fn shrink(
         forget_sessions(connection, oldest_us)?;
     }
     forget_distributions(connection, oldest.div_euclid(1000) - HOUR, series)?;
+    scores::forget(connection, oldest_us)?;
     let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
         86400 + (SELECT min(start) FROM rollups WHERE level = ?1))";
     for level in [LEVELS[0], LEVELS[1]] {
