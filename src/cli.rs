@@ -14,6 +14,7 @@ mod gate;
 mod incident;
 mod print;
 mod renamed;
+mod score;
 mod session;
 mod sink;
 mod slo;
@@ -42,6 +43,7 @@ pub use gate::*;
 pub use incident::*;
 pub use print::*;
 pub use renamed::*;
+pub use score::*;
 pub use session::*;
 pub use sink::*;
 pub use slo::*;
@@ -113,6 +115,8 @@ pub enum Command {
     Inject(InjectCommand),
     /// Add a note, such as a deployment, to the figures of a running proxy
     Annotate(AnnotateArgs),
+    /// Record quality scores of calls, sessions or traces, next to their speed and cost
+    Score(ScoreArgs),
     /// Request addresses until they answer, for containers without a shell
     #[command(hide = true)]
     Probe(ProbeArgs),

@@ -31,6 +31,7 @@ mod record;
 mod report;
 mod rules;
 mod run;
+mod score;
 mod session;
 mod sink;
 mod slo;
@@ -98,6 +99,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
             None => inject::inject(&inject.args),
         },
         Command::Annotate(args) => annotate::annotate(&args),
+        Command::Score(args) => score::score(&args),
         Command::Probe(args) => probe::probe(&args),
         Command::Pause(args) => {
             pause::pause(&args);

@@ -305,12 +305,13 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     let state = Services {
         live: Arc::new(ProcessServices::new(Arc::clone(&bench.meter), slos)),
-        call_source: admin::CallSource::new(None, &bench.recent),
+        call_source: admin::CallSource::new(None, &bench.recent, &Arc::default()),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),
         experiments: Arc::default(),
         readiness: Arc::default(),
         marks: Arc::default(),
+        scores: Arc::default(),
         event_bus: tokengauge_admin::EventBus::new(),
         clock: Instant::now,
         verdicts: Arc::default(),

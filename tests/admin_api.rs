@@ -87,13 +87,14 @@ impl Server {
         };
         let state = Services {
             live: Arc::new(process),
-            call_source: CallSource::Memory(recent, Arc::clone(&throughput)),
+            call_source: CallSource::Memory(recent, Arc::clone(&throughput), Arc::default()),
             prometheus,
             about: Arc::default(),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
             verdicts: Arc::new(verdicts),
             readiness: Arc::clone(&readiness),
             marks: Arc::default(),
+            scores: Arc::default(),
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

@@ -64,7 +64,15 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
 const SERIES_OF_VERSION_10: &str = "'id', 'route', 'upstream', 'model', 'workload', 'agent', 'experiment', 'variant', 'outcome',
     'operation_class', 'upstream_facts', 'cluster', 'namespace', 'pod', 'team', 'cost_center', 'tenant'";
 
+/// Undoes the step of the scores.
+pub fn back_to_version_14(path: &Path) {
+    let connection = rusqlite::Connection::open(path).expect("opens");
+    let back = "DROP TABLE scores; PRAGMA user_version = 14";
+    connection.execute_batch(back).expect("undone");
+}
+
 pub fn back_to_version_13(path: &Path) {
+    back_to_version_14(path);
     let back =
         "DROP VIEW calls_readable; DROP TABLE analyses; ALTER TABLE rollups DROP COLUMN prompt;
         PRAGMA user_version = 13";

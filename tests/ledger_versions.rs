@@ -1,15 +1,16 @@
 //! Ledger files of older versions are upgraded in place without losing data.
 
 use crate::ledger_queries::{
-    back_to_version_9, back_to_version_10, back_to_version_13, same_costs,
+    back_to_version_9, back_to_version_10, back_to_version_13, back_to_version_14, same_costs,
 };
 use crate::ledger_retention::tidy;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
+use tokengauge_core::score::{Score, ScoreTarget, ScoreType};
 use tokengauge_store::history::{self, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, LedgerDatabase, Limits, Reader};
 use tokengauge_store::query::{
@@ -51,7 +52,8 @@ fn older(folder: &Path, version: i64) -> PathBuf {
         match version {
             9 => back_to_version_9(&path),
             10 => back_to_version_10(&path),
-            _ => back_to_version_13(&path),
+            13 => back_to_version_13(&path),
+            _ => back_to_version_14(&path),
         }
     }
     path
@@ -208,5 +210,31 @@ fn what_an_older_file_has_is_in_all_sums_at_once() {
         drop(ledger);
         LedgerDatabase::open(&path).expect("opens again");
         same_sums(&path, &calls, &format!("version {version}, opened again"));
+    }
+}
+
+#[test]
+fn a_ledger_of_any_version_takes_scores() {
+    for version in [1, 2, 3, 4, 5, 7, 8, 9, 10] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = older(folder.path(), version);
+        let scored = expected(version).into_iter().find_map(|call| call.session);
+        let session = scored.expect("a session");
+        let score = Score {
+            name: "success".to_owned(),
+            value: 1.0,
+            data_type: ScoreType::Boolean,
+            target: ScoreTarget::Session,
+            target_id: session.clone(),
+            source: None,
+            time: SystemTime::now().into(),
+        };
+        let mut ledger = LedgerDatabase::open(&path).expect("brought forward");
+        ledger.score(std::slice::from_ref(&score)).expect("stored");
+        let calls = calls(&path).into_iter();
+        let mut of_session = calls.filter(|call| call.session.as_ref() == Some(&session));
+        let call = of_session.next().expect("a call");
+        assert_eq!(call.scores.len(), 1, "version {version}");
+        assert_eq!(call.scores[0].target_id, score.target_id);
     }
 }

@@ -120,6 +120,7 @@ mod report;
 mod request_attribution;
 mod rolling;
 mod runaway;
+mod scores;
 mod scrape;
 mod session_file;
 mod session_guess;

@@ -77,12 +77,13 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let meter = Meter::new(measure, vec![prometheus.clone(), recent.clone()]);
     Services {
         live: Arc::new(ProcessServices::new(meter, slos)),
-        call_source: CallSource::new(ledger, &recent),
+        call_source: CallSource::new(ledger, &recent, &Arc::default()),
         prometheus,
         about: Arc::default(),
         experiments: Arc::default(),
         readiness: Arc::default(),
         marks: Arc::default(),
+        scores: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
         verdicts: Arc::default(),

@@ -206,6 +206,9 @@ pub struct ReportArgs {
     /// With --format csv: write `'` before names that a spreadsheet would interpret as a formula
     #[arg(long)]
     pub spreadsheet: bool,
+    /// Name of the boolean score that says whether a session succeeded, for cost, time and tokens per successful session
+    #[arg(long, value_name = "SCORE", default_value = "success")]
+    pub success: String,
     /// Include the TPS and TTFT of calls during the warm-up of their upstream
     #[arg(long)]
     pub with_warm_up: bool,

@@ -54,6 +54,10 @@ pub(super) enum CommandError {
         #[source]
         reason: BoxedError,
     },
+    #[error("`{0}` is not a score; give a number, `true` or `false`")]
+    NoScore(String),
+    #[error("line {0} is not a JSON object: {1}")]
+    ScoreLine(usize, #[source] serde_json::Error),
     #[error("no call of the session has a readable start time")]
     SessionWithoutStart,
     #[error("--since must be before --until")]

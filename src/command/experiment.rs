@@ -9,7 +9,7 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
 use std::time::SystemTime;
-use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge, score_query};
 use tokengauge_process::output;
 use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
 use tokengauge_store::stored_calls::StoredCalls;
@@ -47,7 +47,11 @@ fn of_calls(calls: &StoredCalls, args: &ExperimentArgs) -> Result<Report, Error>
         ..UnitQuery::default()
     };
     let found = calls.experiment_units(&query)?;
-    let observed = Observed::of(&found, experiment.unit, &experiment.rules);
+    let mut observed = Observed::of(&found, experiment.unit, &experiment.rules);
+    if !experiment.rules.scores.is_empty() {
+        let query = score_query(&experiment.name, experiment.unit);
+        observed = observed.with_scores(calls.scored_units(&query)?);
+    }
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }
 

@@ -117,6 +117,7 @@ fn services(
         verdicts: tokengauge_process::evaluations::verdicts(config),
         readiness: Arc::default(),
         marks: Arc::default(),
+        scores: Arc::default(),
         event_bus,
         clock: Instant::now,
         wall: SystemTime::now,

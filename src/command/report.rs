@@ -11,6 +11,7 @@ mod html;
 mod notes;
 mod observations;
 mod prompt_grid;
+mod scores;
 mod showback;
 mod source;
 #[cfg(test)]
@@ -188,6 +189,7 @@ impl Fatal for ReportCommandError {}
 fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     let calls = Calls::of(args, now)?;
     let mut report = Report::new(&dimensions(args), args.with_warm_up, now);
+    report.success.clone_from(&args.success);
     (report.since, report.until) = calls.time;
     let mut progress = Progress::of("report");
     calls.each(|call| {

@@ -97,8 +97,8 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         return own_use(&guard, request, next).await;
     }
     let Some(token) = &guard.access.token else {
-        if request.method() == Method::POST && request.uri().path() == api::MARKS {
-            return no_token("adding a mark changes what everybody sees");
+        if let Some(what) = writes(&request) {
+            return no_token(what);
         }
         return if guard.access.hosts.answer_to(&request) {
             next.run(request).await
@@ -113,6 +113,18 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     match token.check(request.headers().get(HEADER), (guard.clock)()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refuse(refused),
+    }
+}
+
+/// Why a request that writes needs a token; `None` if the request only reads.
+fn writes(request: &Request) -> Option<&'static str> {
+    if request.method() != Method::POST {
+        return None;
+    }
+    match request.uri().path() {
+        api::MARKS => Some("adding a mark changes what everybody sees"),
+        api::SCORES => Some("a score changes what everybody sees and what gates decide"),
+        _ => None,
     }
 }
 

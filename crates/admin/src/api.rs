@@ -22,6 +22,7 @@ mod problem;
 mod prompt_tools;
 mod query_params;
 mod runaways;
+mod scores;
 mod sessions;
 mod sinks;
 mod stream_filter;
@@ -39,6 +40,7 @@ pub use marks::PATH as MARKS;
 pub(super) use own_use::PATH as OWN_USE;
 pub(super) use problem::Problem;
 pub(super) use query_params::{DEFAULT_LIMIT, QueryParams};
+pub use scores::{MAX_SCORES, PATH as SCORES};
 pub(super) use stream_filter::StreamFilter;
 
 pub(super) fn router() -> Router<Services> {

@@ -155,7 +155,7 @@ pub(super) async fn tick(services: Services) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let CallSource::Memory(_, history) = &services.call_source {
+        if let CallSource::Memory(_, history, _) = &services.call_source {
             history.take(services.live.tick((services.clock)(), (services.wall)()));
         }
         if !services.event_bus.has_listeners() {

@@ -34,13 +34,14 @@ use std::time::{Instant, SystemTime};
 use tokengauge_experiments::Experiment;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_store::marks::Marks;
+use tokengauge_store::scores::Scores;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use api::{CallSource, MARKS, capsule_of_ledger, experiments_now};
+pub use api::{CallSource, MARKS, MAX_SCORES, SCORES, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
@@ -67,6 +68,8 @@ pub struct Services {
     pub readiness: Arc<Readiness>,
     /// Events other than calls.
     pub marks: Arc<Marks>,
+    /// Scores from outside. Without a ledger, [`CallSource`] has the same ones.
+    pub scores: Arc<Scores>,
     pub event_bus: Arc<EventBus>,
     pub clock: fn() -> Instant,
     pub wall: fn() -> SystemTime,
@@ -193,7 +196,7 @@ pub fn router(services: Services) -> Router {
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are accepted, and POST at /api/v1/marks and the hooks of gates",
+        "only GET and HEAD are accepted, and POST at /api/v1/marks, /api/v1/scores and the hooks of gates",
     )
 }
 

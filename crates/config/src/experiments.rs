@@ -36,7 +36,7 @@ pub(super) fn experiments(
             name: name.clone(),
             arms: arms.unwrap_or_default().iter().map(weighed).collect(),
             unit: unit_kind(by),
-            rules: rules(&written),
+            rules: rules(&written, problems),
         });
     }
     all
@@ -58,7 +58,9 @@ fn unit_kind(by: SplitBy) -> UnitKind {
     }
 }
 
-fn rules(written: &file::Experiment) -> Rules {
+fn rules(written: &file::Experiment, problems: &mut Problems<'_>) -> Rules {
+    super::gate::check_scores(written.scores.iter(), problems);
+    let scores = written.scores.iter();
     let default = Rules::default();
     let ttft = written.ttft_above.as_ref();
     let settled = written.settled_after.as_ref();
@@ -68,6 +70,7 @@ fn rules(written: &file::Experiment) -> Rules {
         tps_below: written.tps_below.map(Threshold::near),
         min_units: written.min_units.unwrap_or(DEFAULT_MIN_UNITS),
         settled_after: settled.map_or(default.settled_after, |span| span.0),
+        scores: scores.map(|name| name.get_ref().clone()).collect(),
     }
 }
 

@@ -63,8 +63,10 @@ fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) ->
             tps_below: written.tps_below.map(Threshold::near),
             min_units: written.min_sessions.unwrap_or(Gate::MIN_UNITS),
             settled_after: span(&written.settled_after).unwrap_or(Rules::default().settled_after),
+            scores: Vec::new(),
         },
         margins: margins(written, problems),
+        scores: scores(written, problems),
         ceilings: Ceilings {
             failures: written.max_failures,
             cost: written.max_cost,
@@ -152,6 +154,35 @@ fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
         all.filter_map(|(metric, margin)| Some((metric, margin?)))
             .collect(),
     )
+}
+
+fn scores(written: &file::Gate, problems: &mut Problems<'_>) -> Vec<(String, f64)> {
+    let names = written.scores.iter().map(|score| &score.name);
+    check_scores(names, problems);
+    let scores = written.scores.iter();
+    scores
+        .map(|score| (score.name.get_ref().clone(), score.not_worse_by))
+        .collect()
+}
+
+/// Reports names that no score can have, and names that are given twice.
+pub(super) fn check_scores<'a>(
+    names: impl Iterator<Item = &'a Spanned<String>>,
+    problems: &mut Problems<'_>,
+) {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !tokengauge_core::score::is_name(name.get_ref()) {
+            let reason = "the name of a score must have 1 to 64 of the characters a-z, 0-9, `_`, `.` and `-`";
+            problems.at(name, reason);
+        }
+        if !seen.insert(name.get_ref()) {
+            problems.at(
+                name,
+                format!("the score `{}` is listed twice", name.get_ref()),
+            );
+        }
+    }
 }
 
 /// Resolves objectives by name. They must judge single calls.

@@ -3,6 +3,7 @@
 pub use crate::dialect::Dialect;
 use crate::pod::PodName;
 use crate::prompt::{PromptBreak, PromptParts, Repetition, Wait};
+use crate::score::Score;
 use crate::time::Timestamp;
 use crate::upstream_facts::UpstreamFacts;
 use schemars::JsonSchema;
@@ -787,6 +788,10 @@ pub struct CallRecord {
     /// The pod that measured the call. Only present where calls of several pods are combined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Arc<PodName>>,
+    /// What programs outside the proxy say about the quality of the call, its session and its trace. Absent if there
+    /// is no score.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<Score>,
 }
 
 impl CallRecord {

@@ -31,6 +31,7 @@ pub mod pod;
 pub mod printable;
 pub mod prompt;
 pub mod prompt_cache;
+pub mod score;
 pub mod selector;
 pub mod subscriber;
 pub mod throughput;

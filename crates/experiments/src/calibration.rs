@@ -11,7 +11,7 @@ use crate::stratum::Stratum;
 use rand::RngExt;
 use std::time::{Duration, SystemTime};
 use tokengauge_stats::{Generator, seeded, share};
-use tokengauge_store::query::{Threshold, UnitKind};
+use tokengauge_store::query::{Threshold, UnitKind, UnitScores};
 
 const TTFT: f64 = 0.5;
 const TPS: f64 = 30.0;
@@ -436,6 +436,7 @@ fn the_example_of_the_documentation_ends_as_it_says() {
             last_at: at(session.complete) - experiment.rules.settled_after,
             stratum: session.stratum,
             sums: session.sums,
+            scores: UnitScores::new(),
         }
     };
     let observed = Observed {

@@ -9,6 +9,8 @@ use crate::group::{Group, Tally};
 use crate::metric::Metric;
 use crate::strata::Strata;
 use crate::withheld::Withheld;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokengauge_stats::ratio::difference;
 use tokengauge_stats::sequence::{Options, Sequence};
 use tokengauge_stats::{Estimate, Interval, StatsError, holm, stratified};
@@ -25,9 +27,21 @@ const MAX_UNPRICED: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub metric: Metric,
+    /// The score, if that is the metric.
+    pub score: Option<ComparedScore>,
     pub baseline: Option<Level>,
     pub changed: Option<Level>,
     pub difference: Result<Difference, Withheld>,
+}
+
+/// A score that is compared.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct ComparedScore {
+    /// The name of the score.
+    pub name: String,
+    /// Whether all values are 0 or 1, so that the average is a share and differences are percentage points. Otherwise
+    /// values and differences are in the unit of the score.
+    pub is_share: bool,
 }
 
 /// A metric of one group. Its units are weighted by the strata of both groups.
@@ -72,9 +86,21 @@ fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, StatsError> {
 
 /// Compares a group with a baseline in every metric that the rules define. The p values are not adjusted yet.
 pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparison> {
-    let sequence = sequence(rules);
     let defined = Metric::ALL.into_iter();
-    let defined = defined.filter(|metric| metric.is_defined(rules));
+    compare_in(
+        defined.filter(|metric| metric.is_defined(rules)),
+        [baseline, changed],
+        rules,
+    )
+}
+
+/// Compares two groups in these metrics.
+pub(crate) fn compare_in(
+    metrics: impl Iterator<Item = Metric>,
+    [baseline, changed]: [&Group; 2],
+    rules: &Rules,
+) -> Vec<Comparison> {
+    let sequence = sequence(rules);
     let alone = sequence_of(1, rules).ok();
     let strata = Strata::of(baseline, changed);
     let one = |metric: Metric| {
@@ -93,12 +119,13 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
         };
         Comparison {
             metric,
+            score: None,
             baseline: a,
             changed: b,
             difference,
         }
     };
-    defined.map(one).collect()
+    metrics.map(one).collect()
 }
 
 /// Adjusts the p values of all comparisons of one experiment by Holm's method. A withheld comparison counts with a p
@@ -126,16 +153,19 @@ fn level(
 ) -> Option<Level> {
     let plain = group.value(metric)?;
     let tally = group.tally(metric);
-    let known = metric.is_relative() || tally.with.min(tally.without) >= MIN_UNITS_WITH_EVENT;
+    let share = group.is_share(metric);
+    let known = !share || tally.with.min(tally.without) >= MIN_UNITS_WITH_EVENT;
     let interval = estimate.filter(|_| known).and_then(|estimate| {
         let interval = sequence?.interval(&estimate).ok()?;
-        let most = if metric.is_relative() {
-            f64::INFINITY
+        let most = if share { 1.0 } else { f64::INFINITY };
+        // A score may be negative.
+        let least = if share || metric.is_relative() {
+            0.0
         } else {
-            1.0
+            f64::NEG_INFINITY
         };
         Some(Interval {
-            lower: interval.lower.max(0.0),
+            lower: interval.lower.max(least),
             upper: interval.upper.min(most),
         })
     });
@@ -153,7 +183,7 @@ fn compared(
 ) -> Result<Difference, Withheld> {
     if metric == Metric::Cost {
         priced(&[baseline, changed])?;
-    } else if !metric.is_relative() {
+    } else if baseline.is_share(metric) && changed.is_share(metric) {
         enough(baseline.tally(metric), changed.tally(metric))?;
     }
     let strata = strata?;

@@ -35,6 +35,8 @@ pub struct Rules {
     pub min_units: u64,
     /// The time without calls after which a unit is complete. Units are added once, when they are complete.
     pub settled_after: Duration,
+    /// The names of the scores that are compared. A higher score is better.
+    pub scores: Vec<String>,
 }
 
 pub const DEFAULT_ALPHA: f64 = 0.05;
@@ -49,6 +51,7 @@ impl Default for Rules {
             tps_below: None,
             min_units: DEFAULT_MIN_UNITS,
             settled_after: DEFAULT_SETTLED_AFTER,
+            scores: Vec::new(),
         }
     }
 }

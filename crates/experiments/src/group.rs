@@ -21,6 +21,7 @@ pub struct Group {
     priced_calls: u64,
     ttft_calls: u64,
     tps_calls: u64,
+    other_scores: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,6 +61,7 @@ impl Group {
         self.priced_calls += sums.priced_calls;
         self.ttft_calls += sums.ttft_calls;
         self.tps_calls += sums.tps_calls;
+        self.other_scores += u64::from(!sums.score.binary);
     }
 
     pub fn units(&self) -> u64 {
@@ -104,6 +106,14 @@ impl Group {
 
     pub(crate) fn strata(&self) -> &BTreeMap<Stratum, Arms> {
         &self.strata
+    }
+
+    /// Returns whether the metric is a share: of calls, or of scores if all scores are 0 or 1.
+    pub fn is_share(&self, metric: Metric) -> bool {
+        match metric {
+            Metric::Score => self.other_scores == 0,
+            _ => !metric.is_relative(),
+        }
     }
 
     pub(crate) fn failures(&self) -> u64 {

@@ -5,6 +5,7 @@ use crate::experiment::{Experiment, Rules};
 use crate::group::Group;
 use crate::observed::{Observed, ObservedUnit};
 use crate::report::{ArmComparison, ArmReport, MetricReport, Report};
+use crate::scores::{ScoredGroup, compare_scores};
 use crate::withheld::Withheld;
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ struct Seen<'a> {
     weight: Option<f64>,
     units: u64,
     complete: Group,
+    /// The complete units with each of the rules' scores.
+    scores: Vec<ScoredGroup>,
 }
 
 /// Returns the state of an experiment at `now`. It is valid at any time and for any number of looks.
@@ -35,12 +38,21 @@ pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> R
             units.filter(move |unit| unit.variant.as_deref() == Some(name))
         };
         let unmixed = of_it().filter(|unit| !mixed.contains(&*unit.unit));
+        let complete: Vec<&ObservedUnit> = unmixed.filter(settle).collect();
+        let scored = |score: &String| {
+            let units = complete.iter();
+            ScoredGroup::of(
+                score,
+                units.map(|unit| (unit.stratum, &unit.sums, &unit.scores)),
+            )
+        };
         Seen {
             name,
             weight,
             units: of_it().count() as u64,
-            complete: unmixed
-                .filter(settle)
+            scores: experiment.rules.scores.iter().map(scored).collect(),
+            complete: complete
+                .iter()
                 .map(|unit| (unit.stratum, unit.sums))
                 .collect(),
         }
@@ -191,9 +203,14 @@ fn comparisons(experiment: &Experiment, seen: &[Seen<'_>]) -> Vec<ArmComparison>
         return Vec::new();
     };
     let rules = &experiment.rules;
-    let compared = others
-        .iter()
-        .map(|arm| compare(&baseline.complete, &arm.complete, rules));
+    let compared = others.iter().map(|arm| {
+        let mut family = compare(&baseline.complete, &arm.complete, rules);
+        let names = rules.scores.iter().enumerate();
+        family.extend(names.map(|(at, name)| {
+            compare_scores(name, [&baseline.scores[at], &arm.scores[at]], rules)
+        }));
+        family
+    });
     let mut families: Vec<Vec<Comparison>> = compared.collect();
     adjust(&mut families);
     let metrics = |family: Vec<Comparison>| {

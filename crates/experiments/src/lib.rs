@@ -11,6 +11,9 @@ mod judge;
 mod metric;
 mod observed;
 mod report;
+#[cfg(test)]
+mod score_tests;
+mod scores;
 mod strata;
 mod stratum;
 #[cfg(test)]
@@ -24,8 +27,9 @@ pub use experiment::{
 pub use group::{Group, Tally};
 pub use judge::judge;
 pub use metric::Metric;
-pub use observed::{Observed, ObservedUnit, Sums};
+pub use observed::{Observed, ObservedUnit, Sums, score_query};
 pub use report::{ArmComparison, ArmReport, Decision, MetricReport, Report, decision};
+pub use scores::{ScoredGroup, compare_scores};
 pub use strata::MIN_UNITS_OF_STRATUM;
 pub use stratum::Stratum;
 pub use withheld::Withheld;

@@ -44,9 +44,11 @@ pub enum Metric {
     CutOff,
     /// The share of calls with a tool call that the provider reported as unreadable.
     InvalidToolCalls,
+    /// The average of a score from outside: Σ values / Σ scores. A higher score is better.
+    Score,
 }
 
-pub(crate) const METRICS: usize = 10;
+pub(crate) const METRICS: usize = 11;
 
 impl Metric {
     /// All metrics in display order.
@@ -61,10 +63,11 @@ impl Metric {
         Metric::Empty,
         Metric::CutOff,
         Metric::InvalidToolCalls,
+        Metric::Score,
     ];
 
     /// Returns whether differences are relative to the baseline (0.08 is 8 % more). Otherwise they are differences of
-    /// shares (0.08 is 8 percentage points more), because a share may be 0.
+    /// shares (0.08 is 8 percentage points more), because a share may be 0, or of scores.
     pub fn is_relative(self) -> bool {
         matches!(self, Metric::Tps | Metric::Cost)
     }
@@ -79,19 +82,21 @@ impl Metric {
     }
 
     pub fn more_is_better(self) -> bool {
-        self == Metric::Tps
+        matches!(self, Metric::Tps | Metric::Score)
     }
 
     pub fn is_defined(self, rules: &Rules) -> bool {
         match self {
             Metric::TtftAbove => rules.ttft_above.is_some(),
             Metric::TpsBelow => rules.tps_below.is_some(),
+            // Each score is compared by its name.
+            Metric::Score => false,
             _ => true,
         }
     }
 
     /// Returns the contributions of a unit to the two sums of the ratio: tokens and seconds, US dollars and units, or
-    /// calls and calls.
+    /// calls and calls, or values and scores.
     pub fn of(self, sums: &Sums) -> Unit {
         let share = |part: u64, all: u64| Unit {
             numerator: part as f64,
@@ -114,6 +119,10 @@ impl Metric {
             Metric::Empty => share(sums.empty, sums.calls),
             Metric::CutOff => share(sums.cut_off, sums.calls),
             Metric::InvalidToolCalls => share(sums.invalid_tool_calls, sums.calls),
+            Metric::Score => Unit {
+                numerator: sums.score.sum,
+                denominator: sums.score.count as f64,
+            },
         }
     }
 }

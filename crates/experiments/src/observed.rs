@@ -2,8 +2,12 @@
 
 use crate::experiment::Rules;
 use crate::stratum::Stratum;
+use std::collections::HashMap;
 use std::time::SystemTime;
-use tokengauge_store::query::{ExperimentUnits, UnitKind, UnitSums};
+use tokengauge_store::query::{
+    Dimension, ExperimentUnits, Filter, ScoreQuery, ScoreSum, ScoredUnit, UnitKind, UnitScores,
+    UnitSums,
+};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -23,10 +27,12 @@ pub struct ObservedUnit {
     /// The stratum of the unit, which is known before the unit has a variant.
     pub stratum: Stratum,
     pub sums: Sums,
+    /// The scores of the unit by name.
+    pub scores: UnitScores,
 }
 
 /// Sums over calls. Calls during the warm-up of the backend are excluded from all sums about speed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     /// Calls that generate or embed.
     pub calls: u64,
@@ -56,6 +62,8 @@ pub struct Sums {
     pub cut_off: u64,
     /// Responses with a tool call that the provider reported as unreadable.
     pub invalid_tool_calls: u64,
+    /// The scores of the name that is compared.
+    pub score: ScoreSum,
 }
 
 impl Observed {
@@ -66,12 +74,42 @@ impl Observed {
             last_at: unit.sums.last_at(),
             stratum: Stratum::of(&unit.sums, kind),
             sums: Sums::of(&unit.sums, rules),
+            scores: UnitScores::new(),
         });
         Observed {
             units: units.collect(),
             calls_without_unit: found.calls_without_unit,
             collapsed_calls: found.collapsed_calls,
         }
+    }
+
+    /// Adds the scores of units, which [`score_query`] finds.
+    #[must_use]
+    pub fn with_scores(mut self, scored: Vec<ScoredUnit>) -> Observed {
+        let named = scored.into_iter().filter_map(|unit| {
+            let variant = unit.names.into_iter().next().flatten();
+            Some(((variant, unit.unit?), unit.scores))
+        });
+        let mut scores: HashMap<_, _> = named.collect();
+        for unit in &mut self.units {
+            let key = (unit.variant.clone(), unit.unit.clone());
+            unit.scores = scores.remove(&key).unwrap_or_default();
+        }
+        self
+    }
+}
+
+/// The question for the scores of an experiment's units.
+pub fn score_query(experiment: &str, unit: UnitKind) -> ScoreQuery {
+    ScoreQuery {
+        filter: Filter {
+            names: [(Dimension::Experiment, Some(experiment.to_owned()))].into(),
+            operation_classes: Filter::counted(),
+            ..Filter::default()
+        },
+        variant: None,
+        by: vec![Dimension::Variant],
+        unit,
     }
 }
 
@@ -96,6 +134,7 @@ impl Sums {
             empty: sums.empty,
             cut_off: sums.cut_off,
             invalid_tool_calls: sums.invalid_tool_calls,
+            score: ScoreSum::default(),
         }
     }
 }

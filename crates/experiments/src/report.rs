@@ -1,6 +1,6 @@
 //! The report on an experiment, which the API returns and `tokengauge experiment` prints.
 
-use crate::compare::{Comparison, Level};
+use crate::compare::{ComparedScore, Comparison, Level};
 use crate::metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +95,9 @@ pub struct ArmComparison {
 pub struct MetricReport {
     /// The metric.
     pub metric: Metric,
+    /// The score, if that is the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<ComparedScore>,
     /// The value of the metric in the baseline: a share, tokens per second, or US dollars per unit. Units are weighted
     /// by the prompt lengths and hours of both arms. Null if it is unknown.
     pub baseline: Option<f64>,
@@ -115,7 +118,7 @@ pub struct MetricReport {
     #[serde(default)]
     pub value_upper: Option<f64>,
     /// Whether the difference is relative to the baseline (0.08 is 8 % more). Otherwise it is a difference of shares
-    /// (0.08 is 8 percentage points more).
+    /// (0.08 is 8 percentage points more), or of scores.
     pub relative: bool,
     /// The value of the arm minus the value of the baseline, or its relative difference; null if it is withheld.
     pub difference: Option<f64>,
@@ -153,6 +156,16 @@ const EQUAL_RELATIVE: f64 = 0.05;
 const EQUAL_SHARE: f64 = 0.02;
 
 impl MetricReport {
+    /// Returns the label of the metric in time series: its name, or the name of the score.
+    pub fn label(&self) -> String {
+        let metric: &str = self.metric.into();
+        let score = self.score.as_ref();
+        score.map_or_else(
+            || metric.to_owned(),
+            |score| format!("{metric} {}", score.name),
+        )
+    }
+
     pub fn of(comparison: &Comparison, alpha: f64) -> MetricReport {
         let metric = comparison.metric;
         let found = comparison.difference.as_ref();
@@ -161,6 +174,7 @@ impl MetricReport {
         let (baseline, changed) = (comparison.baseline, comparison.changed);
         MetricReport {
             metric,
+            score: comparison.score.clone(),
             baseline: value(baseline),
             baseline_lower: bound(baseline, |interval| interval.lower),
             baseline_upper: bound(baseline, |interval| interval.upper),
@@ -183,10 +197,13 @@ pub fn decision(comparison: &Comparison, alpha: f64) -> Decision {
         return Decision::Withheld;
     };
     let metric = comparison.metric;
-    let near = if metric.is_relative() {
-        EQUAL_RELATIVE
-    } else {
-        EQUAL_SHARE
+    let near = match &comparison.score {
+        _ if metric.is_relative() => EQUAL_RELATIVE,
+        // A score that is not a share is in its own unit.
+        Some(score) if !score.is_share => {
+            EQUAL_RELATIVE * comparison.baseline.map_or(0.0, |level| level.value.abs())
+        }
+        _ => EQUAL_SHARE,
     };
     if found.adjusted_p <= alpha {
         let more = found.value > 0.0;

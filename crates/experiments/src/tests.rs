@@ -4,6 +4,7 @@ use crate::compare::CHECK_ALPHA;
 use crate::{
     Arm, Decision, Experiment, Metric, Observed, ObservedUnit, Report, Rules, Stratum, Sums, judge,
 };
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_store::query::{Threshold, UnitKind};
 
@@ -47,6 +48,7 @@ fn unit(variant: &str, number: u64, tps: u64, slow: u64) -> ObservedUnit {
             priced_calls: 10,
             ..Sums::default()
         },
+        scores: BTreeMap::new(),
     }
 }
 

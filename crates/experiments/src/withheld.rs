@@ -49,6 +49,20 @@ pub enum Withheld {
         "too few units to estimate the variance: {with} units have the event and {without} have calls without it, but 50 of each are needed"
     )]
     RareEvent { with: u64, without: u64 },
+    #[error("too few scores: {got} {what}, but {needed} are needed on each side")]
+    TooFewScores {
+        /// `units of the baseline have a score`, or of the other side.
+        what: &'static str,
+        got: u64,
+        needed: u64,
+    },
+    /// The sides have different shares of units with a score.
+    #[error(
+        "the share of units with this score differs ({:.1} % and {:.1} %), so the scored units are not comparable; score all units, or a random part of them",
+        .baseline * 100.0,
+        .changed * 100.0
+    )]
+    ScoredDiffer { baseline: f64, changed: f64 },
     #[error("{calls} calls have no price")]
     NoPrice {
         /// The number of calls, not counting failed ones.

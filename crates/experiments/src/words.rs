@@ -51,7 +51,7 @@ fn verdict(comparison: &ArmComparison, report: &Report) -> String {
 fn part(metric: &MetricReport, report: &Report) -> Option<String> {
     let always = matches!(
         metric.metric,
-        Metric::TtftAbove | Metric::Tps | Metric::Cost
+        Metric::TtftAbove | Metric::Tps | Metric::Cost | Metric::Score
     );
     match metric.decision {
         Decision::Better | Decision::Worse => Some(differs(metric, report)),
@@ -62,7 +62,7 @@ fn part(metric: &MetricReport, report: &Report) -> Option<String> {
             Some(format!(
                 "{} equal within {}{scale}",
                 noun(metric, report),
-                percent(most)
+                amount(metric, most)
             ))
         }
         Decision::Open if always => Some(format!(
@@ -82,8 +82,8 @@ fn differs(metric: &MetricReport, report: &Report) -> String {
     let difference = metric.difference.unwrap_or(0.0);
     let bounds = bounds(metric, report).unwrap_or_default();
     let Some((subject, predicate)) = predicate(metric.metric, report) else {
-        let change = signed(difference);
-        return format!("{} {change} % ({bounds})", noun(metric, report));
+        let (change, scale) = (change(metric, difference), scale(metric));
+        return format!("{} {change}{scale} ({bounds})", noun(metric, report));
     };
     let more = if difference > 0.0 { "more" } else { "fewer" };
     let share = |value: Option<f64>| value.map_or("?".to_owned(), percent);
@@ -101,12 +101,13 @@ fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     let (lower, upper) = (metric.lower?, metric.upper?);
     let confidence = percent(1.0 - report.alpha);
     let decided = matches!(metric.decision, Decision::Better | Decision::Worse);
-    let by_size = decided && !metric.relative && lower * upper > 0.0;
+    let share_of_calls = !metric.relative && metric.score.is_none();
+    let by_size = decided && share_of_calls && lower * upper > 0.0;
     let (low, high) = if by_size {
         let (one, other) = (lower.abs(), upper.abs());
         (percent(one.min(other)), percent(one.max(other)))
     } else {
-        (signed(lower), signed(upper))
+        (change(metric, lower), change(metric, upper))
     };
     let scale = if by_size || decided {
         ""
@@ -116,8 +117,44 @@ fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     Some(format!("{confidence} %: {low} to {high}{scale}"))
 }
 
-fn scale(metric: &MetricReport) -> &'static str {
-    if metric.relative { " %" } else { " points" }
+/// Returns the unit of a difference with a leading space. The difference of a score that is not a share has none.
+pub fn scale(metric: &MetricReport) -> &'static str {
+    if metric.relative {
+        " %"
+    } else if is_plain(metric) {
+        ""
+    } else {
+        " points"
+    }
+}
+
+/// Returns a difference with its sign, in the unit of [`scale`].
+pub fn change(metric: &MetricReport, difference: f64) -> String {
+    let sign = if difference < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", amount(metric, difference.abs()))
+}
+
+fn amount(metric: &MetricReport, difference: f64) -> String {
+    if is_plain(metric) {
+        plain(difference)
+    } else {
+        percent(difference)
+    }
+}
+
+/// Whether values are in the unit of a score instead of shares.
+pub fn is_plain(metric: &MetricReport) -> bool {
+    metric.score.as_ref().is_some_and(|score| !score.is_share)
+}
+
+/// Formats a value of a score with three digits.
+pub fn plain(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
 }
 
 /// Returns the metric as a noun, such as "calls that fail" and "cost per session".
@@ -125,6 +162,10 @@ pub fn noun(metric: &MetricReport, report: &Report) -> String {
     match predicate(metric.metric, report) {
         Some((subject, predicate)) => format!("{subject} that {predicate}"),
         None if metric.metric == Metric::Cost => format!("cost per {}", report.unit),
+        None if metric.metric == Metric::Score => {
+            let name = metric.score.as_ref().map_or("", |score| &score.name);
+            format!("score {name}")
+        }
         None => "TPS".to_owned(),
     }
 }
@@ -133,7 +174,7 @@ pub fn noun(metric: &MetricReport, report: &Report) -> String {
 fn predicate(metric: Metric, report: &Report) -> Option<(&'static str, String)> {
     let answers = |predicate: &str| ("answers", predicate.to_owned());
     Some(match metric {
-        Metric::Tps | Metric::Cost => return None,
+        Metric::Tps | Metric::Cost | Metric::Score => return None,
         Metric::TtftAbove => {
             let threshold = milliseconds(report.ttft_above.unwrap_or(0.0));
             let predicate = format!("wait more than {threshold} for the first token");

@@ -4,6 +4,7 @@
 use crate::observed::{Observed, Side, Unit};
 use crate::{Asked, Ceilings, Gate, GateVerdict, Margins, Report, Select, evaluate};
 use rand::RngExt;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_experiments::{Metric, Rules, Sums};
 use tokengauge_stats::{Generator, seeded, share};
@@ -101,6 +102,7 @@ fn gate() -> Gate {
         },
         margins: Margins(std::iter::once(speed).chain(others).collect()),
         ceilings: Ceilings::default(),
+        scores: Vec::new(),
         objectives: Vec::new(),
         max_burn: Gate::MAX_BURN,
         window: Gate::WINDOW,
@@ -169,6 +171,7 @@ fn session(
         last_at: at(begins + seconds),
         prompt: Some(prompt),
         sums,
+        scores: BTreeMap::new(),
     }
 }
 

@@ -27,7 +27,7 @@ impl Levels {
         let (alpha, ceilings) = (gate.rules.alpha, &gate.ceilings);
         let ceilings = [ceilings.failures, ceilings.cost].iter().flatten().count();
         // A burn rate is not an estimate and is never wrong.
-        let checks = gate.margins.0.len() + ceilings;
+        let checks = gate.margins.0.len() + gate.scores.len() + ceilings;
         Levels {
             holds: 1.0 - alpha,
             fails: 1.0 - alpha / checks.max(1) as f64,
@@ -121,6 +121,15 @@ pub(crate) fn counts(tally: &Tally, calls_per_event: Option<f64>) -> (f64, f64) 
     }
 }
 
+/// The counts of bad events. A score counts good events, so its complement is returned.
+pub(crate) fn worse_counts(metric: Metric, (with, of): (f64, f64)) -> (f64, f64) {
+    if metric.more_is_better() {
+        ((of - with).max(0.0), of)
+    } else {
+        (with, of)
+    }
+}
+
 fn value(tally: &Tally) -> Option<f64> {
     Some(tally.arm.ratio().ok()?.value)
 }
@@ -153,10 +162,13 @@ pub(crate) fn not_worse_by(
             upper: worse_by(metric, bound.upper),
         })
     });
-    if is_rare(metric, &bound) {
+    let is_share = [baseline, candidate]
+        .iter()
+        .all(|group| group.is_share(metric));
+    if is_share && is_rare(&bound) {
         let calls = calls_per_event([a, b]);
-        let shares = levels.shares(counts(a, calls), counts(b, calls));
-        bound = shares.map_err(Withheld::from);
+        let [a, b] = [a, b].map(|tally| worse_counts(metric, counts(tally, calls)));
+        bound = levels.shares(a, b).map_err(Withheld::from);
     }
     let found = Found {
         candidate: value(b),
@@ -171,12 +183,28 @@ pub(crate) fn not_worse_by(
 
 /// Whether counts are compared instead of sums over units: if few units have an event, if few have none, or if all calls of
 /// a side are alike, such as all truncated.
-fn is_rare(metric: Metric, bound: &Result<Bound, Withheld>) -> bool {
-    match bound {
-        Err(Withheld::RareEvent { .. }) => true,
-        Err(Withheld::NoAnswer(StatsError::NoVariation)) => !metric.is_relative(),
-        _ => false,
-    }
+fn is_rare(bound: &Result<Bound, Withheld>) -> bool {
+    let alike = Err(Withheld::NoAnswer(StatsError::NoVariation));
+    matches!(bound, Err(Withheld::RareEvent { .. })) || *bound == alike
+}
+
+/// The name of a check of a score, which no metric has.
+pub(crate) fn score_check(name: &str) -> String {
+    format!("score {name}")
+}
+
+/// Whether the candidate's score is lower than the baseline's by more than `limit`. `groups` have only scored units.
+pub(crate) fn score_not_worse_by(
+    (name, limit): (&str, f64),
+    groups: [&Group; 2],
+    comparison: &Comparison,
+    levels: Levels,
+) -> Check {
+    let mut check = not_worse_by((Metric::Score, limit), groups, Some(comparison), levels);
+    check.name = score_check(name);
+    let score = comparison.score.as_ref();
+    check.in_unit_of_score = score.is_some_and(|score| !score.is_share);
+    check
 }
 
 pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Levels) -> Check {
@@ -248,6 +276,7 @@ fn compared(kind: CheckKind, name: &str, found: Found, limit: f64) -> Check {
         kind,
         verdict,
         relative: false,
+        in_unit_of_score: false,
         n: [0, 0],
         candidate: finite(found.candidate),
         baseline: finite(found.baseline),

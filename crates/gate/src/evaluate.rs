@@ -1,14 +1,14 @@
 //! Decides whether a rollout may continue.
 
-use crate::check::{Levels, at_most, burn, not_worse_by};
-use crate::forecast::{self, Course};
-use crate::observed::{Calls, Observed, Side, observe};
+use crate::check::{Levels, at_most, burn, not_worse_by, score_not_worse_by};
+use crate::forecast::{self, Baseline, Course};
+use crate::observed::{Calls, Observed, Side, Unit, observe};
 use crate::report::{Check, CheckKind, GateVerdict, Report, SideReport};
 use crate::settings::{Gate, Select};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::compare;
-use tokengauge_experiments::{Group, Metric, words};
+use tokengauge_experiments::{Group, Metric, ScoredGroup, Stratum, compare_scores, words};
 
 const MAX_MIXED: f64 = 0.2;
 
@@ -28,10 +28,12 @@ pub fn evaluate_calls<C: Calls>(gate: &Gate, asked: &Asked, calls: &C) -> Result
 /// Evaluates a gate. It may be evaluated at any time and any number of times. Waiting never makes it pass or fail.
 pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let mixed = observed.mixed().len() as u64;
-    let complete = observed.complete(asked.now, gate.rules.settled_after);
+    let units = observed.complete(asked.now, gate.rules.settled_after);
+    let complete = units.each_ref().map(|units| group(units));
     let [baseline, candidate] = &complete;
     let withheld = withheld(gate, observed, mixed, [baseline, candidate]);
-    let mut checks = checks(gate, observed, [baseline, candidate]);
+    let scored = scored(gate, &units);
+    let mut checks = checks(gate, observed, [baseline, candidate], &scored);
     if let Some(reason) = &withheld {
         for check in &mut checks {
             check.verdict = GateVerdict::Inconclusive;
@@ -48,7 +50,12 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let open = verdict == GateVerdict::Inconclusive;
     let course = waited.and_then(|waited| course(gate, [baseline, candidate], waited));
     let forecast = course.filter(|_| open);
-    let forecast = forecast.and_then(|course| forecast::forecast(gate, baseline, course));
+    let scores = scored.iter().map(|[baseline, _]| baseline).collect();
+    let baseline = Baseline {
+        group: baseline,
+        scores,
+    };
+    let forecast = forecast.and_then(|course| forecast::forecast(gate, &baseline, course));
     if let Some(forecast) = &forecast {
         reason = format!("{reason}; {}", forecast.in_words(&words::unit(gate.unit)));
     }
@@ -81,6 +88,24 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
         mixed_units: mixed,
         checks,
     }
+}
+
+fn group(units: &[(Stratum, &Unit)]) -> Group {
+    let units = units.iter();
+    units.map(|(stratum, unit)| (*stratum, unit.sums)).collect()
+}
+
+/// The scored units of both sides for each score of the gate.
+fn scored(gate: &Gate, units: &[Vec<(Stratum, &Unit)>; 2]) -> Vec<[ScoredGroup; 2]> {
+    let side = |name: &str, units: &[(Stratum, &Unit)]| {
+        let units = units.iter();
+        ScoredGroup::of(
+            name,
+            units.map(|(stratum, unit)| (*stratum, &unit.sums, &unit.scores)),
+        )
+    };
+    let both = |name: &str| units.each_ref().map(|units| side(name, units));
+    gate.scores.iter().map(|(name, _)| both(name)).collect()
 }
 
 /// The number of units, and how fast units become complete. `None` before the first unit could be complete.
@@ -148,7 +173,12 @@ fn withheld(
     None
 }
 
-fn checks(gate: &Gate, observed: &Observed, [baseline, candidate]: [&Group; 2]) -> Vec<Check> {
+fn checks(
+    gate: &Gate,
+    observed: &Observed,
+    [baseline, candidate]: [&Group; 2],
+    scored: &[[ScoredGroup; 2]],
+) -> Vec<Check> {
     let ceilings = [
         (Metric::Failures, gate.ceilings.failures),
         (Metric::Cost, gate.ceilings.cost),
@@ -163,12 +193,22 @@ fn checks(gate: &Gate, observed: &Observed, [baseline, candidate]: [&Group; 2]) 
     let margins = gate.margins.0.iter();
     let margins =
         margins.map(|margin| not_worse_by(*margin, [baseline, candidate], of(margin.0), levels));
+    let scores = gate.scores.iter().zip(scored);
+    let scores = scores.map(|((name, limit), [baseline, candidate])| {
+        let compared = compare_scores(name, [baseline, candidate], &gate.rules);
+        let groups = [&baseline.group, &candidate.group];
+        score_not_worse_by((name, *limit), groups, &compared, levels)
+    });
     let ceilings = ceilings
         .into_iter()
         .filter_map(|(metric, most)| Some(at_most(metric, most?, candidate, levels)));
     let objectives = observed.events.iter().enumerate();
     let objectives = objectives.map(|(at, events)| burn(gate, at, *events));
-    margins.chain(ceilings).chain(objectives).collect()
+    margins
+        .chain(scores)
+        .chain(ceilings)
+        .chain(objectives)
+        .collect()
 }
 
 fn verdict(checks: &[Check]) -> (GateVerdict, String) {

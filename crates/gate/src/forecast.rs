@@ -1,14 +1,14 @@
 //! Forecasts when a gate passes a candidate that is as good as the baseline. A forecast needs only the baseline's units, so
 //! it is available before a rollout.
 
-use crate::check::{Levels, calls_per_event, counts, worse_by};
+use crate::check::{Levels, calls_per_event, counts, score_check, worse_by, worse_counts};
 use crate::observed::{Calls, side};
 use crate::report::{AtShare, Forecast, Plan};
 use crate::settings::Gate;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::MIN_UNITS_WITH_EVENT;
-use tokengauge_experiments::{Group, Metric, words};
+use tokengauge_experiments::{Group, Metric, ScoredGroup, Stratum, words};
 use tokengauge_stats::Estimate;
 use tokengauge_stats::ratio::{Arm, both_arms};
 
@@ -41,11 +41,17 @@ impl Course {
     }
 }
 
+/// The units of the baseline, and those with each score of the gate.
+pub(crate) struct Baseline<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) scores: Vec<&'a ScoredGroup>,
+}
+
 /// When a gate passes a candidate that is as good as this baseline, and which check is the last to hold. `None` if the
 /// candidate has no traffic, or the baseline has fewer than two units.
-pub(crate) fn forecast(gate: &Gate, baseline: &Group, course: Course) -> Option<Forecast> {
+pub(crate) fn forecast(gate: &Gate, baseline: &Baseline<'_>, course: Course) -> Option<Forecast> {
     let share = course.share();
-    if !share.is_finite() || share <= 0.0 || baseline.units() < 2 {
+    if !share.is_finite() || share <= 0.0 || baseline.group.units() < 2 {
         return None;
     }
     let at = |share: f64| AtShare::new(share, until_verdict(gate, baseline, course.with(share)));
@@ -70,6 +76,18 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
     let span = firsts().max().zip(firsts().min());
     let span = span.and_then(|(last, first)| last.duration_since(first).ok());
     let group: Group = side.units.iter().map(|unit| unit.sums).collect();
+    let scored = |(name, _): &(String, f64)| {
+        let units = side.units.iter();
+        ScoredGroup::of(
+            name,
+            units.map(|unit| (Stratum::default(), &unit.sums, &unit.scores)),
+        )
+    };
+    let scored: Vec<ScoredGroup> = gate.scores.iter().map(scored).collect();
+    let baseline = Baseline {
+        group: &group,
+        scores: scored.iter().collect(),
+    };
     let seconds = span.unwrap_or_default().as_secs_f64();
     let per_second = side.one_in as f64 * group.units() as f64 / seconds;
     let course = Course {
@@ -79,7 +97,7 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
     let enough = group.units() >= gate.rules.min_units && seconds > 0.0;
     let settled = gate.rules.settled_after.as_secs_f64();
     let at = |share: f64| {
-        let (seconds, check) = until_verdict(gate, &group, course.with(share));
+        let (seconds, check) = until_verdict(gate, &baseline, course.with(share));
         AtShare::new(share, (seconds.map(|seconds| seconds + settled), check))
     };
     let unit = words::unit(gate.unit);
@@ -110,8 +128,9 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
 
 /// Returns the seconds until every check passes and both groups have enough units, with the name of the check that passes
 /// last; or `None` with the name of a check that never passes.
-fn until_verdict(gate: &Gate, baseline: &Group, course: Course) -> (Option<f64>, String) {
+fn until_verdict(gate: &Gate, side: &Baseline<'_>, course: Course) -> (Option<f64>, String) {
     let levels = Levels::of(gate);
+    let baseline = side.group;
     let alike = |metric: Metric| Alike {
         metric,
         baseline,
@@ -140,10 +159,33 @@ fn until_verdict(gate: &Gate, baseline: &Group, course: Course) -> (Option<f64>,
         });
         Some((holds, format!("{} at most", <&str>::from(metric))))
     });
-    let all = std::iter::once(enough).chain(margins).chain(ceilings);
+    let scores = gate.scores.iter().zip(&side.scores);
+    let scores = scores.map(|((name, limit), scored)| {
+        let holds = score_holds(gate, scored, *limit, course);
+        (holds, score_check(name))
+    });
+    let all = std::iter::once(enough)
+        .chain(margins)
+        .chain(scores)
+        .chain(ceilings);
     let seconds = |found: &(Option<f64>, String)| found.0.unwrap_or(f64::INFINITY);
     let last = all.max_by(|one, other| seconds(one).total_cmp(&seconds(other)));
     last.unwrap_or_default()
+}
+
+/// The first second at which a score is shown not to be worse, if as many units are scored as so far.
+fn score_holds(gate: &Gate, scored: &ScoredGroup, limit: f64, course: Course) -> Option<f64> {
+    let alike = Alike {
+        metric: Metric::Score,
+        baseline: &scored.group,
+        levels: Levels::of(gate),
+    };
+    let least = gate.rules.min_units as f64;
+    first(course, |units| {
+        let units = units.map(|units| units * scored.share());
+        let enough = units.iter().all(|units| *units >= least);
+        enough && alike.not_worse_by(units).is_some_and(|most| most <= limit)
+    })
 }
 
 /// The first second within the longest time at which `holds` is true. `holds` must stay true afterwards.
@@ -179,8 +221,8 @@ impl Alike<'_> {
     /// The upper bound of how much worse the candidate is, given the number of units of both sides.
     fn not_worse_by(&self, [a, b]: [f64; 2]) -> Option<f64> {
         let tally = self.baseline.tally(self.metric);
-        if !self.metric.is_relative() && self.is_rare(a + b) {
-            let counts = |units: f64| self.counts(units);
+        if self.baseline.is_share(self.metric) && self.is_rare(a + b) {
+            let counts = |units: f64| worse_counts(self.metric, self.counts(units));
             return Some(self.levels.shares(counts(a), counts(b)).ok()?.upper);
         }
         let variance = self.variance(&tally.arm)? * (1.0 / a + 1.0 / b);

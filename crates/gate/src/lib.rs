@@ -9,6 +9,8 @@ mod evaluate;
 mod forecast;
 mod observed;
 mod report;
+#[cfg(test)]
+mod score_calibration;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
 //! The observed calls of both sides, summed by unit.
 
 use crate::settings::{Gate, Select};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_experiments::{Group, Stratum, Sums};
+use tokengauge_experiments::{Stratum, Sums};
 use tokengauge_slo::{CallVerdict, Finished, judge};
 use tokengauge_store::ledger::QueryError;
-use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
+use tokengauge_store::query::{
+    CallUnitQuery, CallUnits, Filter, Page, Paging, ScoreQuery, ScoredUnit, UnitKind, UnitScores,
+};
 use tokengauge_store::stored_calls::StoredCalls;
 
 /// The approximate number of calls of one side that are read. If there are more, only the calls of one session in two, four
@@ -36,6 +38,13 @@ pub trait Calls {
     ///
     /// Fails if the store cannot be read.
     fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, Self::Error>;
+
+    /// The scores of the calls that match, by unit.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store cannot be read.
+    fn scores(&self, query: &ScoreQuery) -> Result<Vec<ScoredUnit>, Self::Error>;
 }
 
 impl Calls for StoredCalls {
@@ -47,6 +56,10 @@ impl Calls for StoredCalls {
 
     fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, QueryError> {
         self.calls(filter, paging)
+    }
+
+    fn scores(&self, query: &ScoreQuery) -> Result<Vec<ScoredUnit>, QueryError> {
+        self.scored_units(query)
     }
 }
 
@@ -95,6 +108,8 @@ pub struct Unit {
     /// The length class of the unit's first prompt, if known.
     pub prompt: Option<usize>,
     pub sums: Sums,
+    /// The scores of the unit by name. A single call without a session has none.
+    pub scores: UnitScores,
 }
 
 /// # Errors
@@ -134,12 +149,15 @@ pub(crate) fn side<C: Calls>(
     })?;
     let unnamed = found.units.iter().filter(|unit| unit.name.is_none());
     let calls_without_unit = unnamed.count() as u64 * found.one_in;
+    let mut scores = scores(gate, select, (since, until), calls)?;
+    let mut scores_of = |name: Option<&String>| name.and_then(|name| scores.remove(name));
     let alone = gate.unit == UnitKind::Session;
     let units = found.units.into_iter();
     let units = units.filter(|unit| alone || unit.name.is_some());
     Ok(Side {
         units: units
             .map(|unit| Unit {
+                scores: scores_of(unit.name.as_ref()).unwrap_or_default(),
                 name: unit.name,
                 first_at: unit.sums.first_at(),
                 last_at: unit.sums.last_at(),
@@ -151,6 +169,28 @@ pub(crate) fn side<C: Calls>(
         calls_without_unit,
         one_in: found.one_in,
     })
+}
+
+/// The scores of named units. They are not read if the gate has no check of a score.
+fn scores<C: Calls>(
+    gate: &Gate,
+    select: &Select,
+    (since, until): (SystemTime, SystemTime),
+    calls: &C,
+) -> Result<HashMap<String, UnitScores>, C::Error> {
+    if gate.scores.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found = calls.scores(&ScoreQuery {
+        filter: select.filter(since, until),
+        variant: select.variant.clone(),
+        by: Vec::new(),
+        unit: gate.unit,
+    })?;
+    let named = found
+        .into_iter()
+        .filter_map(|unit| Some((unit.unit?, unit.scores)));
+    Ok(named.collect())
 }
 
 fn events<C: Calls>(
@@ -200,7 +240,11 @@ impl Observed {
     /// The units of the baseline and of the candidate that are compared. They are complete, have calls of only one side,
     /// and began while both sides had new units. Units that began at about the same time are in the same stratum, so that a
     /// trend or a changed share of the traffic makes no difference.
-    pub(crate) fn complete(&self, now: SystemTime, settled_after: Duration) -> [Group; 2] {
+    pub(crate) fn complete(
+        &self,
+        now: SystemTime,
+        settled_after: Duration,
+    ) -> [Vec<(Stratum, &Unit)>; 2] {
         let mixed = self.mixed();
         let complete = |unit: &&Unit| {
             let settled = now.duration_since(unit.last_at);
@@ -221,7 +265,7 @@ impl Observed {
         let begin = firsts.iter().filter_map(|firsts| firsts.first()).max();
         let end = firsts.iter().filter_map(|firsts| firsts.last()).min();
         let (Some(begin), Some(end)) = (begin, end) else {
-            return [Group::default(), Group::default()];
+            return [Vec::new(), Vec::new()];
         };
         let within = |at: &SystemTime| (begin..=end).contains(&at);
         let common = firsts
@@ -233,7 +277,7 @@ impl Observed {
             let units = units.into_iter().filter(|unit| within(&unit.first_at));
             let units = units.map(|unit| {
                 let slot = edges.partition_point(|edge| *edge <= unit.first_at);
-                (Stratum::in_slot(unit.prompt, slot), unit.sums)
+                (Stratum::in_slot(unit.prompt, slot), unit)
             });
             units.collect()
         })

@@ -169,6 +169,9 @@ pub struct Check {
     pub verdict: GateVerdict,
     /// Whether the value is relative to the baseline's value (0.05 is 5 % of it). Otherwise it is a difference.
     pub relative: bool,
+    /// Whether the values are in the unit of a score that is not a share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_unit_of_score: bool,
     /// The number of units of the candidate and of the baseline.
     pub n: [u64; 2],
     /// The candidate's value.

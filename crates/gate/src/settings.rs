@@ -20,6 +20,9 @@ pub struct Gate {
     pub rules: Rules,
     pub margins: Margins,
     pub ceilings: Ceilings,
+    /// How much lower the candidate's scores may be, by the name of the score: percentage points (0.02 is 2) if all
+    /// values are 0 or 1, otherwise the unit of the score.
+    pub scores: Vec<(String, f64)>,
     /// The objectives whose budget the candidate's calls may burn at most at the rate `max_burn`.
     pub objectives: Vec<Arc<Objective>>,
     /// The largest burn rate. A rate of 1 spends a budget exactly in its period.

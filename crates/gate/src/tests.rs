@@ -3,11 +3,14 @@
 use crate::*;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::score::{Score, ScoreTarget, ScoreType};
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_experiments::{Metric, Rules};
 use tokengauge_slo::{Judgement, Objective, Selector, Sli, Weight};
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
+use tokengauge_store::query::{
+    CallUnitQuery, CallUnits, Filter, Page, Paging, ScoreIndex, ScoreQuery, ScoredUnit, UnitKind,
+};
 
 const BEGIN: Duration = Duration::from_secs(1_700_000_000);
 
@@ -29,6 +32,7 @@ fn gate() -> Gate {
         },
         margins: Margins(std::iter::once(speed).chain(margins).collect()),
         ceilings: Ceilings::default(),
+        scores: Vec::new(),
         objectives: Vec::new(),
         max_burn: Gate::MAX_BURN,
         window: Gate::WINDOW,
@@ -107,6 +111,12 @@ impl Calls for Memory {
         let mut calls: Vec<CallRecord> = calls.map(|call| call.record.clone()).collect();
         calls.sort_by_key(|call| std::cmp::Reverse(call.started_at));
         Ok(part(calls, paging))
+    }
+
+    fn scores(&self, query: &ScoreQuery) -> Result<Vec<ScoredUnit>, Self::Error> {
+        let index = ScoreIndex::of_records(self.0.iter());
+        let calls = self.0.iter().map(TimedCall::of);
+        Ok(history::scored_units(calls, &index, query))
     }
 }
 
@@ -435,4 +445,103 @@ fn sides_are_compared_from_the_candidates_first_call_on() {
     assert_eq!(report.waited_seconds, Some(1_200.0));
     let since = seen(&gate, &[early], Some(at(70)), at(1_200));
     assert_eq!(since.baseline.calls, 30 + 20, "those before are left out");
+}
+
+/// Gives every session whose number is not a multiple of `bad_one_in` the score 1, and the others 0. Only one session in
+/// `scored_one_in` has a score.
+fn scored(
+    traffic: Traffic,
+    (bad_one_in, scored_one_in): (usize, usize),
+) -> impl Iterator<Item = CallRecord> {
+    let mut numbers = std::collections::HashMap::new();
+    traffic.calls().map(move |mut call| {
+        let session = call.session.clone().unwrap_or_default();
+        let next = numbers.len();
+        let number = *numbers.entry(session.clone()).or_insert(next);
+        if number % scored_one_in == 0 {
+            call.scores.push(Score {
+                name: "success".to_owned(),
+                value: f64::from(u8::from(number / scored_one_in % bad_one_in != 0)),
+                data_type: ScoreType::Boolean,
+                target: ScoreTarget::Session,
+                target_id: session,
+                source: None,
+                time: at(1_000).into(),
+            });
+        }
+        call
+    })
+}
+
+const NEW: Traffic = Traffic {
+    upstream: "new",
+    ..FINE
+};
+
+fn gate_of_scores(limit: f64) -> Gate {
+    Gate {
+        scores: vec![("success".to_owned(), limit)],
+        ..gate()
+    }
+}
+
+#[test]
+fn a_faster_candidate_with_worse_scores_fails() {
+    let faster = Traffic {
+        tps: FINE.tps * 1.5,
+        ..NEW
+    };
+    let calls = |bad_one_in| {
+        let old = scored(FINE, (20, 1));
+        old.chain(scored(faster, (bad_one_in, 1))).collect()
+    };
+    let gate = gate_of_scores(0.05);
+    let report = of_calls(&gate, calls(20), None, at(1_200));
+    assert_eq!(report.verdict, GateVerdict::Pass, "{}", report.reason);
+    let report = of_calls(&gate, calls(4), None, at(1_200));
+    assert_eq!(report.reason, "does not hold: score success");
+    let check = check(&report, "score success");
+    assert_eq!(check.n, [800, 800]);
+    let value = check.value.expect("a value");
+    assert!((value - 0.2).abs() < 0.02, "20 points worse: {value}");
+}
+
+#[test]
+fn scores_that_are_all_alike_still_decide() {
+    let calls = |new| {
+        let old = scored(FINE, (usize::MAX, 1));
+        old.chain(scored(NEW, (new, 1))).collect()
+    };
+    let gate = gate_of_scores(0.03);
+    let same = of_calls(&gate, calls(usize::MAX), None, at(1_200));
+    assert_eq!(same.verdict, GateVerdict::Pass, "{}", same.reason);
+    let none = of_calls(&gate, calls(1), None, at(1_200));
+    assert_eq!(none.reason, "does not hold: score success");
+}
+
+#[test]
+fn few_scores_or_a_biased_choice_of_scored_sessions_decide_nothing() {
+    let seen = |old, new| {
+        let calls = scored(FINE, (20, old)).chain(scored(NEW, (20, new)));
+        of_calls(&gate_of_scores(0.05), calls.collect(), None, at(1_200))
+    };
+    let few = seen(40, 40);
+    assert_eq!(few.verdict, GateVerdict::Inconclusive);
+    let reason = check(&few, "score success").reason.clone();
+    assert_eq!(
+        reason.as_deref(),
+        Some(
+            "too few scores: 20 units of the baseline have a score, but 50 are needed on each side"
+        )
+    );
+    assert!(
+        few.reason.contains("not shown yet: score success"),
+        "{}",
+        few.reason
+    );
+    let biased = seen(1, 4);
+    assert_eq!(biased.verdict, GateVerdict::Inconclusive);
+    let reason = check(&biased, "score success").reason.clone();
+    let words = "the share of units with this score differs (100.0 % and 25.0 %)";
+    assert!(reason.is_some_and(|reason| reason.starts_with(words)));
 }

@@ -287,6 +287,7 @@ fn record(
         repetition: generation.counts.repetition().map(Box::new),
         prompt_blocks: None,
         pod: None,
+        scores: Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use tokengauge_meter::{RecentCalls, Subscriber};
 use tokengauge_sink::{SinkQueues, Sinks};
 use tokengauge_store::ledger::{Ledger, Reader};
 use tokengauge_store::marks::Marks;
+use tokengauge_store::scores::Scores;
 use tokengauge_telemetry::export::log::{CallLog, Losses, Target};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::slo;
@@ -26,6 +27,7 @@ pub(crate) struct FinishedCalls {
     pub(crate) ledger: Option<Arc<Ledger>>,
     pub(crate) reader: Option<Arc<Reader>>,
     pub(crate) marks: Arc<Marks>,
+    pub(crate) scores: Arc<Scores>,
     pub(crate) sinks: Arc<Sinks>,
 }
 
@@ -51,6 +53,7 @@ impl FinishedCalls {
         let reader = ledger.as_deref().map(ledger::reader);
         let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
         subscribers.push(WarmUps::new(&marks));
+        let scores = crate::scores::open(ledger.clone(), &prometheus);
         let sinks = crate::sinks::start(config, &queues, ledger.as_ref(), &prometheus)?;
         Ok(FinishedCalls {
             subscribers,
@@ -60,6 +63,7 @@ impl FinishedCalls {
             ledger,
             reader,
             marks,
+            scores,
             sinks,
         })
     }

@@ -22,6 +22,7 @@ mod quota_store;
 pub mod reload;
 mod reload_status;
 mod running_proxy;
+mod scores;
 mod scrape_hooks;
 pub mod serve;
 pub mod signals;

@@ -97,13 +97,14 @@ impl Proxy {
         let process = process_services(&forwarder, meter, &oversight, calls.sinks);
         let services = Services {
             live: process.clone(),
-            call_source: CallSource::new(calls.reader, &calls.recent),
+            call_source: CallSource::new(calls.reader, &calls.recent, &calls.scores),
             prometheus: calls.prometheus,
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
             verdicts: crate::evaluations::verdicts(&config),
             readiness: Arc::default(),
             marks: calls.marks,
+            scores: calls.scores,
             event_bus: calls.event_bus,
             clock: Instant::now,
             wall: SystemTime::now,

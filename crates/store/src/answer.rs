@@ -45,6 +45,7 @@ pub(crate) fn group_row(names: Vec<Option<String>>, sums: &Sums) -> GroupRow {
         usd_per_million_output: per_million,
         requests_per_second: None,
         prompt: sums.prompt.known(),
+        scores: Vec::new(),
         bands: bands(sums),
     }
 }

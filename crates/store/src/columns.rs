@@ -699,6 +699,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         repetition: analysis::repetition(row),
         prompt_blocks: row.optional_json("prompt_blocks"),
         pod: None,
+        scores: Vec::new(),
     }
 }
 

@@ -26,6 +26,7 @@ mod retention;
 mod retention_clock;
 mod rollups;
 pub(crate) mod row;
+mod scores;
 mod sessions;
 mod sinks;
 mod throughput;
@@ -42,12 +43,14 @@ pub use marks::MAX_MARKS;
 pub use reader::*;
 pub use retention::Limits;
 pub use retention_clock::Now;
+pub use scores::MAX_SCORES;
 pub use sinks::SinkUpdate;
 pub use undelivered::{SinkProgress, UndeliveredCall};
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 
 use crate::pending_mark::PendingMark;
+use crate::pending_scores::PendingScores;
 use backlog::Backlog;
 use condition::Condition;
 use std::io;
@@ -153,6 +156,16 @@ impl Ledger {
             self.queue.try_send(Message::Mark(mark))
         {
             mark.settle(Err("queue"));
+        }
+    }
+
+    /// Adds scores, or counts them as lost if the queue is full.
+    pub(crate) fn add_scores(&self, scores: PendingScores) {
+        use TrySendError::{Disconnected, Full};
+        if let Err(Full(Message::Scores(scores)) | Disconnected(Message::Scores(scores))) =
+            self.queue.try_send(Message::Scores(scores))
+        {
+            scores.settle(Err("queue"));
         }
     }
 

@@ -10,11 +10,13 @@ pub mod ledger;
 pub mod marks;
 pub mod parquet_table;
 pub mod query;
+pub mod scores;
 pub mod stored_calls;
 pub mod warehouse;
 
 mod answer;
 mod figures;
 mod pending_mark;
+mod pending_scores;
 mod sketch;
 mod varint;

@@ -9,6 +9,7 @@ mod filter;
 mod marks;
 mod prompt_tools;
 mod rows;
+mod scores;
 mod units;
 
 pub use costs::{CostPoint, CostQuery, CostSeries, CostSums, Costs};
@@ -23,6 +24,10 @@ pub use prompt_tools::{
     priced,
 };
 pub use rows::*;
+pub use scores::{
+    MAX_SUMMARIES, ScoreIndex, ScoreQuery, ScoreSum, ScoreSummary, ScoredUnit, UnitScores,
+    summaries,
+};
 pub use tokengauge_core::dimension::Dimension;
 pub use units::{
     CallUnit, CallUnitQuery, CallUnits, ExperimentUnit, ExperimentUnits, Threshold, UnitKind,
@@ -33,4 +38,5 @@ pub(crate) use capacity::{CapacitySums, class_of_concurrency};
 pub(crate) use coverage::Covered;
 pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};
 pub(crate) use prompt_tools::MAX_TOOLS;
+pub(crate) use scores::{CallIds, ScoreId, ScoreTally, sort as sort_scores};
 pub(crate) use units::COUNTS;

@@ -5,14 +5,15 @@ use crate::ledger::{QueryError, Reader};
 use crate::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, Timeseries, UnitQuery,
+    Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
+    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::Warehouse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::score::Score;
 use uuid::Uuid;
 
 /// Stored calls. Every question has the same answer from either engine; the methods say what an engine does not know.
@@ -110,6 +111,28 @@ impl StoredCalls {
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         match self {
             StoredCalls::Ledger(reader) => reader.marks(query),
+            StoredCalls::Warehouse(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The scores of a session itself. A warehouse has none.
+    ///
+    /// # Errors
+    /// Returns a [`QueryError`] if the store cannot answer.
+    pub fn session_scores(&self, session: &str) -> Result<Vec<Score>, QueryError> {
+        match self {
+            StoredCalls::Ledger(reader) => reader.session_scores(session),
+            StoredCalls::Warehouse(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The scores of calls that match, by group and unit. A warehouse has none.
+    ///
+    /// # Errors
+    /// Returns a [`QueryError`] if the store cannot answer.
+    pub fn scored_units(&self, query: &ScoreQuery) -> Result<Vec<ScoredUnit>, QueryError> {
+        match self {
+            StoredCalls::Ledger(reader) => reader.scored_units(query),
             StoredCalls::Warehouse(_) => Ok(Vec::new()),
         }
     }

@@ -372,6 +372,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         repetition: None,
         prompt_blocks: None,
         pod: None,
+        scores: Vec::new(),
     };
     if answered {
         analysis::analyze(&mut record, session.context, output);

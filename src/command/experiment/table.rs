@@ -1,7 +1,7 @@
 //! The comparison as a table for terminals and in Markdown.
 
 use std::fmt::Write;
-use tokengauge_experiments::words::{noun, percent, signed};
+use tokengauge_experiments::words::{change, is_plain, noun, percent, plain, scale};
 use tokengauge_experiments::{ArmComparison, Metric, MetricReport, Report};
 use tokengauge_process::output::{markdown as escaped, printable};
 
@@ -116,11 +116,11 @@ fn rows(comparison: &ArmComparison, report: &Report) -> Vec<[String; 6]> {
 }
 
 fn row(metric: &MetricReport, report: &Report) -> [String; 6] {
-    let scale = if metric.relative { "%" } else { "points" };
     let interval = metric.lower.zip(metric.upper);
-    let interval = interval.map(|(lower, upper)| format!("{} to {}", signed(lower), signed(upper)));
+    let interval = interval
+        .map(|(lower, upper)| format!("{} to {}", change(metric, lower), change(metric, upper)));
     let difference = metric.difference;
-    let difference = difference.map(|value| format!("{} {scale}", signed(value)));
+    let difference = difference.map(|value| change(metric, value) + scale(metric));
     [
         noun(metric, report),
         level(
@@ -151,6 +151,7 @@ fn figure(metric: &MetricReport, value: f64) -> String {
     match metric.metric {
         Metric::Tps => format!("{value:.1}"),
         Metric::Cost => format!("${value:.4}"),
+        Metric::Score if is_plain(metric) => plain(value),
         _ => format!("{} %", percent(value)),
     }
 }

@@ -2,6 +2,7 @@
 
 use maud::Render;
 use std::fmt::Write;
+use tokengauge_experiments::words;
 use tokengauge_gate::{Check, CheckKind, GateVerdict, Plan, Report, SideReport};
 use tokengauge_process::output::{markdown as escaped, printable};
 
@@ -271,6 +272,7 @@ fn known(check: &Check) -> String {
 
 fn plain(check: &Check, value: f64) -> String {
     match (&*check.name, check.kind) {
+        _ if check.in_unit_of_score => words::plain(value),
         (_, CheckKind::Burn) => format!("{:.2} %", value * 100.0),
         ("tps", _) => format!("{value:.1}"),
         ("cost", _) => format!("${value:.4}"),
@@ -280,6 +282,7 @@ fn plain(check: &Check, value: f64) -> String {
 
 fn limit(check: &Check, value: f64) -> String {
     match (check.kind, &*check.name) {
+        _ if check.in_unit_of_score => words::plain(value),
         (CheckKind::Burn, _) => format!("{value:.2}"),
         (CheckKind::AtMost, "cost") => format!("${value:.4}"),
         (CheckKind::NotWorseBy, _) if !check.relative => format!("{:.2} points", value * 100.0),

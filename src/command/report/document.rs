@@ -64,6 +64,8 @@ fn group(dimensions: &[&'static str], row: &Row) -> Value {
     value["judged"] = judged(&row.judged);
     value["fingerprint"] = json!(row.fingerprint);
     value["sessions"] = json!(row.sessions);
+    value["scores"] = json!(row.scores.scores);
+    value["per_success"] = json!(row.scores.per_success);
     let estimates = row.estimates.iter();
     let estimates: BTreeMap<_, _> = estimates
         .map(|(figure, estimate)| (figure.as_str(), estimate))

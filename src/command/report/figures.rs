@@ -3,6 +3,7 @@
 use super::differences::{ComparedRow, Differences, differences};
 use super::estimates::{self, Estimate, Figure};
 use super::observations::{Judged, Observation, Observations, Sessions, Units};
+use super::scores::{GroupScores, Scores};
 use super::variants::Variants;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -37,6 +38,9 @@ pub(super) struct Report {
     /// The marks during the period, the newest first.
     pub(super) marks: Vec<Mark>,
     variants: Variants,
+    scores: Scores,
+    /// The name of the score that says whether a session succeeded.
+    pub(super) success: String,
 }
 
 /// The start of a time step with its 10th, 50th and 90th percentile.
@@ -62,6 +66,8 @@ impl Report {
             sessions: HashMap::new(),
             marks: Vec::new(),
             variants: Variants::default(),
+            scores: Scores::default(),
+            success: "success".to_owned(),
         }
     }
 
@@ -90,6 +96,7 @@ impl Report {
         let unit = self.units.of(call);
         let observations = self.observations.entry(names.clone()).or_default();
         observations.add(&past, unit, timed);
+        self.scores.add(&past, &names, unit);
         let group = self.groups.named(names);
         if timed {
             group.add(&past);
@@ -128,6 +135,7 @@ impl Report {
                 judged: [&found.tps, &found.ttft, &found.cost].map(Clone::clone),
                 fingerprint: concurrency.fingerprint(found),
                 sessions: found.sessions(),
+                scores: self.scores.of(&group.names, &self.success),
                 group,
             }
         };
@@ -244,6 +252,7 @@ pub(super) struct Row {
     pub(super) judged: [Judged; 3],
     pub(super) fingerprint: Fingerprint,
     pub(super) sessions: Sessions,
+    pub(super) scores: GroupScores,
 }
 
 struct Concurrency {

@@ -3,6 +3,10 @@
 use super::differences::{Difference, Differences};
 use super::estimates::{Estimate, Figure};
 use super::figures::{Report, Row};
+use super::scores::PerSuccess;
+use std::collections::BTreeMap;
+use tokengauge_core::score::ScoreType;
+use tokengauge_experiments::words;
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
@@ -73,6 +77,28 @@ const COLUMNS: [Column; 21] = [
     ("bands %", |row| plain(bands(&row.group))),
 ];
 
+/// What a successful session takes.
+const PER_SUCCESS: [Column; 4] = [
+    ("successes", |row| {
+        let found = row.scores.per_success.as_ref();
+        found.map_or_else(Cell::default, |found| {
+            let (with, of) = (found.successful_sessions, found.scored_sessions);
+            plain(format!("{with} of {of}"))
+        })
+    }),
+    ("cost/success", |row| {
+        per_success(row, |found| found.cost_usd, dollars)
+    }),
+    ("time/success", |row| {
+        per_success(row, |found| found.seconds, seconds)
+    }),
+    ("tokens/success", |row| {
+        per_success(row, |found| found.tokens, |tokens| format!("{tokens:.0}"))
+    }),
+];
+/// The most scores that have a column.
+const MAX_SCORES: usize = 4;
+
 /// Groups of [`COLUMNS`] for output that is too narrow for one table.
 pub(super) const PARTS: [(&str, std::ops::Range<usize>); 3] = [
     ("Calls and speed", 0..10),
@@ -83,13 +109,24 @@ pub(super) const PARTS: [(&str, std::ops::Range<usize>); 3] = [
 pub(super) fn grid(report: &Report, rows: &[Row]) -> Grid {
     let by = report.dimensions().into_iter();
     let heads = by.chain(COLUMNS.iter().map(|(head, _)| *head));
+    let scores = score_names(rows);
+    let successes = rows.iter().any(|row| row.scores.per_success.is_some());
+    let of_scores = scores.iter().map(|name| (*name).to_owned());
+    let of_successes = PER_SUCCESS.iter().filter(|_| successes);
     let cells = |row: &Row| {
         let figures = COLUMNS.iter().map(|(_, cell)| cell(row));
+        let scores = scores.iter().map(|name| score(row, name));
+        let successes = PER_SUCCESS.iter().filter(|_| successes);
+        let successes = successes.map(|(_, cell)| cell(row));
+        let figures = figures.chain(scores).chain(successes);
         names(&row.group.names).chain(figures).collect()
     };
+    let heads = heads.map(str::to_owned).chain(of_scores);
     Grid {
         named: report.dimensions().len(),
-        heads: heads.map(str::to_owned).collect(),
+        heads: heads
+            .chain(of_successes.map(|(head, _)| (*head).to_owned()))
+            .collect(),
         rows: rows.iter().map(cells).collect(),
     }
 }
@@ -182,6 +219,50 @@ pub(super) fn range(estimate: &Estimate, show: fn(f64) -> String) -> String {
         (Some(lower), None) => format!("≥ {}", show(lower)),
         (None, Some(upper)) => format!("≤ {}", show(upper)),
         (None, None) => "too few".to_owned(),
+    }
+}
+
+/// The names of the scores with most values.
+fn score_names(rows: &[Row]) -> Vec<&str> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for summary in rows.iter().flat_map(|row| &row.scores.scores) {
+        *counts.entry(&summary.name).or_default() += summary.scores;
+    }
+    let mut names: Vec<(&str, u64)> = counts.into_iter().collect();
+    names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    names.truncate(MAX_SCORES);
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+/// The average of a score, as a share if it is a boolean.
+fn score(row: &Row, name: &str) -> Cell {
+    let mut scores = row.scores.scores.iter();
+    let Some(found) = scores.find(|summary| summary.name == name) else {
+        return plain(UNKNOWN.to_owned());
+    };
+    let show = match found.data_type {
+        ScoreType::Boolean => share,
+        ScoreType::Numeric => words::plain,
+    };
+    Cell {
+        text: show(found.average),
+        interval: match found.lower.zip(found.upper) {
+            Some((lower, upper)) => format!("{}–{}", show(lower), show(upper)),
+            None => "too few".to_owned(),
+        },
+        value: Some(found.average),
+    }
+}
+
+fn per_success(
+    row: &Row,
+    of: fn(&PerSuccess) -> Option<Estimate>,
+    show: fn(f64) -> String,
+) -> Cell {
+    let estimate = row.scores.per_success.as_ref().and_then(of);
+    Cell {
+        interval: estimate.map_or_else(String::new, |estimate| range(&estimate, show)),
+        ..shown(estimate.map(|estimate| estimate.value), show)
     }
 }
 

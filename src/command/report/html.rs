@@ -31,6 +31,10 @@ pub(super) fn page(report: &Report) -> String {
             h2 { (TITLE) }
             (table(&prompts))
         }
+        @if grid.heads.len() > grid.named + PARTS[2].1.end {
+            h2 { "Scores" }
+            (table(&grid.part(&(PARTS[2].1.end..grid.heads.len()))))
+        }
         @if let Some(found) = report.differences(&rows) {
             h2 { "Differences" }
             @for line in about_differences(&found, plain) { p { (line) } }

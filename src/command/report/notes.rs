@@ -117,6 +117,7 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
          text into more or fewer tokens. Engines and benchmarks usually count provider tokens."
             .to_owned(),
     );
+    about.extend(about_scores(report, rows));
     let tasks = report.tasks();
     let [median, p95, _] = report.task_estimates();
     if let (Some(median), Some(p95), Some(per_minute)) = (median, p95, tasks.per_minute) {
@@ -138,6 +139,22 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     }));
     about.push(format!("Made by {}.", measured_by()));
     about
+}
+
+/// `None` without scores.
+fn about_scores(report: &Report, rows: &[Row]) -> Option<String> {
+    rows.iter().find(|row| !row.scores.scores.is_empty())?;
+    let about = "Scores come from outside the proxy; each is an average with its interval.";
+    let per_success = rows.iter().any(|row| row.scores.per_success.is_some());
+    Some(if per_success {
+        format!(
+            "{about} Cost, time and tokens per success are sums over all sessions with the score `{}`, divided by the number \
+             of sessions that succeeded.",
+            report.success
+        )
+    } else {
+        about.to_owned()
+    })
 }
 
 fn coverage(coverage: &Coverage) -> String {

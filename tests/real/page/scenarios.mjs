@@ -271,6 +271,27 @@ async function token(world) {
   clean(wrong);
 }
 
+/** The page shows scores next to the figures of models and sessions. */
+async function scores(world) {
+  const { admin, proxy, secret } = world.token;
+  const prepare = (page) => page.addInitScript((token) => sessionStorage.setItem("tokengauge-token", token), secret);
+  const { page, wrong } = await open(world.browser, admin, { prepare });
+  await state(page, "live");
+  assert.ok(await page.locator("#models th.scored").first().isHidden(), "no column without scores");
+  const session = `scored-${Date.now()}`;
+  await call(proxy, { session, behave: "ttft=20ms,gap=2ms,tokens=60" });
+  const sent = [{ name: "success", value: true, session }, { name: "grade", value: 3.5, session, source: "judge" }];
+  const post = await fetch(`${admin}/api/v1/scores`, { method: "POST", headers: { authorization: `Bearer ${secret}` }, body: JSON.stringify(sent) });
+  assert.equal(post.status, 201);
+  await page.reload();
+  await until("the averages", async () => /success 100%\s*grade 3\.5|grade 3\.5\s*success 100%/.test((await page.locator("#models td.scored").allInnerTexts()).join()), 20);
+  assert.match(await page.locator("#models .score").first().getAttribute("title"), /95% interval.*in 1 sessions/);
+  await page.goto(`${admin}/sessions/${session}`);
+  const facts = async () => (await page.locator("#view-sessions .facts").first().innerText()).replaceAll("\n", " ");
+  await until("the scores of the session", async () => /score success true of the session/i.test(await facts()) && /score grade 3\.5 of the session, from judge/i.test(await facts()));
+  clean(wrong);
+}
+
 /** A deployment is a line on the curves, and says what it is under the pointer and in the table. */
 async function marks(world) {
   const { admin, proxy, secret } = world.token;
@@ -1372,7 +1393,7 @@ export const groups = {
   // Scenarios before any fault.
   first: { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, keyboard, filterNames, against, brush, keys },
   // `cause` spends the budget of an objective, and later scenarios show that.
-  incident: { unavailable, coverage, cause, burnDown, upstreams, marks, experiments, runaways, capsule, alertHistory },
+  incident: { unavailable, coverage, cause, burnDown, upstreams, marks, scores, experiments, runaways, capsule, alertHistory },
   many: { tenThousandSessions, addresses, links, wrongAddress, range, csv, beside, memory },
   calls: { costs, sessionParts, repeats, stalls, callOrder, userNames, heat, pressed, typing, longSession },
   looks: { phone, accessible, runbooks, pictures },

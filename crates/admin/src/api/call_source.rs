@@ -6,18 +6,21 @@ use crate::Services;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::score::Score;
 use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    ExperimentUnits, Filter, GroupRow, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail,
-    SessionQuery, SessionRow, Timeseries, UnitQuery,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit,
+    SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
+use tokengauge_store::scores::Scores;
 use tokengauge_store::stored_calls::StoredCalls;
 
 /// The timeout of a query. The ledger has its own shorter timeout.
@@ -25,8 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone)]
 pub enum CallSource {
-    /// The most recent finished calls, and throughput since the process started.
-    Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
+    /// The most recent finished calls, throughput since the process started, and the newest scores.
+    Memory(Arc<RecentCalls>, Arc<ThroughputHistory>, Arc<Scores>),
     /// All finished calls, in a ledger or a warehouse.
     Stored(StoredCalls),
 }
@@ -85,8 +88,13 @@ pub(super) enum CallSourceName {
 }
 
 impl CallSource {
-    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallSource {
-        let memory = || CallSource::Memory(Arc::clone(recent), ThroughputHistory::new());
+    pub fn new(
+        ledger: Option<Arc<Reader>>,
+        recent: &Arc<RecentCalls>,
+        scores: &Arc<Scores>,
+    ) -> CallSource {
+        let (recent, scores) = (Arc::clone(recent), Arc::clone(scores));
+        let memory = || CallSource::Memory(recent, ThroughputHistory::new(), scores);
         ledger.map_or_else(memory, |reader| CallSource::Stored(reader.into()))
     }
 
@@ -113,7 +121,7 @@ impl CallSource {
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
             CallSource::Stored(_) => "no finished call has this session".to_owned(),
-            CallSource::Memory(recent, _) => format!(
+            CallSource::Memory(recent, ..) => format!(
                 "no finished call in memory has this session: memory has at most the last {} calls; a ledger keeps all",
                 recent.capacity()
             ),
@@ -125,8 +133,10 @@ impl CallSource {
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         match self {
             CallSource::Stored(calls) => calls.calls(filter, paging).map_err(problem),
-            CallSource::Memory(recent, _) => {
-                calls_in(recent, filter, paging, |call| call.record.clone())
+            CallSource::Memory(recent, _, scores) => {
+                let mut page = calls_in(recent, filter, paging, |call| call.record.clone())?;
+                join(scores, page.rows.iter_mut());
+                Ok(page)
             }
         }
     }
@@ -139,7 +149,7 @@ impl CallSource {
     ) -> QueryResult<Page<Vec<Value>>> {
         match self {
             CallSource::Stored(calls) => calls.call_rows(filter, paging).map_err(problem),
-            CallSource::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
+            CallSource::Memory(recent, ..) => calls_in(recent, filter, paging, |call| {
                 values(&LedgerCall::of_finished(call))
             }),
         }
@@ -148,7 +158,7 @@ impl CallSource {
     pub(super) fn costs(&self, query: &CostQuery) -> QueryResult<Costs> {
         match self {
             CallSource::Stored(calls) => calls.costs(query).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
@@ -160,7 +170,7 @@ impl CallSource {
     pub(super) fn coverage(&self, filter: &Filter) -> QueryResult<Coverage> {
         match self {
             CallSource::Stored(calls) => calls.coverage(filter).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
             }
@@ -170,11 +180,13 @@ impl CallSource {
     pub(super) fn call(&self, id: uuid::Uuid) -> QueryResult<Option<CallRecord>> {
         match self {
             CallSource::Stored(calls) => calls.call(id).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, _, scores) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
                 let mut calls = finished_calls.iter().map(|finished| &finished.record);
-                Ok(calls.find(|call| call.id == id).cloned())
+                let mut call = calls.find(|call| call.id == id).cloned();
+                join(scores, call.iter_mut());
+                Ok(call)
             }
         }
     }
@@ -182,7 +194,7 @@ impl CallSource {
     pub(super) fn sessions(&self, query: &SessionQuery) -> QueryResult<Page<SessionRow>> {
         match self {
             CallSource::Stored(calls) => calls.sessions(query).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
@@ -200,7 +212,7 @@ impl CallSource {
     ) -> QueryResult<Option<Span>> {
         let oldest = match self {
             CallSource::Stored(calls) => calls.oldest(sums).map_err(problem)?,
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
             }
@@ -216,7 +228,7 @@ impl CallSource {
     pub(super) fn task_seconds(&self, filter: &Filter) -> QueryResult<Vec<f64>> {
         match self {
             CallSource::Stored(calls) => calls.task_seconds(filter).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
@@ -230,7 +242,7 @@ impl CallSource {
     pub(super) fn session(&self, id: &str, paging: &Paging) -> QueryResult<Option<SessionDetail>> {
         let recent = match self {
             CallSource::Stored(calls) => return calls.session(id, paging).map_err(problem),
-            CallSource::Memory(recent, _) => recent,
+            CallSource::Memory(recent, ..) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
         let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
@@ -253,7 +265,7 @@ impl CallSource {
     ) -> QueryResult<Page<GroupRow>> {
         match self {
             CallSource::Stored(calls) => calls.groups(filter, by, paging).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
@@ -264,7 +276,7 @@ impl CallSource {
     pub(super) fn prompt_tools(&self, filter: &Filter) -> QueryResult<Vec<PromptToolUse>> {
         match self {
             CallSource::Stored(calls) => calls.prompt_tools(filter).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, _, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 Ok(history::prompt_tools(calls))
@@ -272,10 +284,53 @@ impl CallSource {
         }
     }
 
+    /// The scores of a session itself, without the scores of its calls.
+    pub(super) fn session_scores(&self, session: &str) -> QueryResult<Vec<Score>> {
+        match self {
+            CallSource::Stored(calls) => calls.session_scores(session).map_err(problem),
+            CallSource::Memory(_, _, scores) => Ok(scores.index().of_session(session)),
+        }
+    }
+
+    /// The scores of the calls that match, by group and unit.
+    pub(super) fn scored_units(&self, query: &ScoreQuery) -> QueryResult<Vec<ScoredUnit>> {
+        match self {
+            CallSource::Stored(calls) => calls.scored_units(query).map_err(problem),
+            CallSource::Memory(recent, _, scores) => {
+                let index = scores.index();
+                if index.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::scored_units(all(&finished_calls), &index, query))
+            }
+        }
+    }
+
+    /// The number of these calls that are not stored.
+    pub(super) fn unknown_calls(&self, ids: &[uuid::Uuid]) -> QueryResult<usize> {
+        match self {
+            CallSource::Stored(calls) => {
+                let mut unknown = 0;
+                for id in ids {
+                    unknown += usize::from(calls.call(*id).map_err(problem)?.is_none());
+                }
+                Ok(unknown)
+            }
+            CallSource::Memory(recent, ..) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let known = finished_calls.iter().map(|call| call.record.id.as_str());
+                let known: HashSet<&str> = known.collect();
+                let is_unknown = |id: &&uuid::Uuid| !known.contains(id.to_string().as_str());
+                Ok(ids.iter().filter(is_unknown).count())
+            }
+        }
+    }
+
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> QueryResult<CallUnits> {
         match self {
             CallSource::Stored(calls) => calls.call_units(query).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
             }
@@ -285,7 +340,7 @@ impl CallSource {
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> QueryResult<ExperimentUnits> {
         match self {
             CallSource::Stored(calls) => calls.experiment_units(query).map_err(problem),
-            CallSource::Memory(recent, _) => {
+            CallSource::Memory(recent, ..) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
             }
@@ -297,7 +352,7 @@ impl CallSource {
     pub(super) fn capacity(&self, filter: &Filter) -> QueryResult<Vec<CapacityRow>> {
         match self {
             CallSource::Stored(calls) => calls.capacity(filter).map_err(problem),
-            CallSource::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
+            CallSource::Memory(_, seen, _) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
 
@@ -309,7 +364,7 @@ impl CallSource {
     ) -> QueryResult<Timeseries> {
         match self {
             CallSource::Stored(calls) => calls.timeseries(filter, metric, step).map_err(problem),
-            CallSource::Memory(recent, seen) => {
+            CallSource::Memory(recent, seen, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 let seconds = filter.throughput().map(|which| seen.seconds(&which));
@@ -327,6 +382,17 @@ fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, 
         since.is_none_or(|since| *at >= since) && until.is_none_or(|until| *at < until)
     });
     seconds
+}
+
+/// Adds the scores in memory to records.
+fn join<'a>(scores: &Scores, records: impl Iterator<Item = &'a mut CallRecord>) {
+    let index = scores.index();
+    if index.is_empty() {
+        return;
+    }
+    for record in records {
+        record.scores = index.of_record(record);
+    }
 }
 
 fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'_>> {

@@ -32,6 +32,7 @@ pub(super) enum ResponseFormat {
 pub(super) enum RequestBody {
     Hook,
     Mark,
+    Scores,
 }
 
 /// The object that the path of an endpoint names.

@@ -26,6 +26,7 @@ use super::problem::JsonResponse;
 use super::prompt_tools::{self, OF_TOOLS, ToolsOfPrompts};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
+use super::scores::{self, StoredScores};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
 use super::sinks::{self, AllSinks};
 use super::stream_filter::STREAM_NAMES;
@@ -314,6 +315,17 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         .json::<Mark>()
         .takes(RequestBody::Mark)
         .problem("413", "The body is too long."),
+        post(
+            scores::PATH,
+            "add_scores",
+            "Stores scores of calls, sessions or traces: one, an array, or one per line; at most 1,000. A score may \
+             arrive before its call.",
+            scores::add,
+        )
+        .json::<StoredScores>()
+        .takes(RequestBody::Scores)
+        .problem("404", "The process is a fleet, which stores no scores.")
+        .problem("413", "The body is too long, or has too many scores."),
         get(
             "/api/v1/sinks",
             "sinks",

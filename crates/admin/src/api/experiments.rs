@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
-use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge, score_query};
 use tokengauge_store::query::{UnitKind, UnitQuery};
 
 #[derive(JsonSchema, Serialize)]
@@ -90,6 +90,10 @@ fn report(
         unit: experiment.unit,
         ..UnitQuery::default()
     })?;
-    let observed = Observed::of(&found, experiment.unit, &experiment.rules);
+    let mut observed = Observed::of(&found, experiment.unit, &experiment.rules);
+    if !experiment.rules.scores.is_empty() {
+        let query = score_query(&experiment.name, experiment.unit);
+        observed = observed.with_scores(source.scored_units(&query)?);
+    }
     Ok(judge(experiment, &observed, now))
 }

@@ -12,13 +12,14 @@ use axum::http::StatusCode;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::score::Score;
 use tokengauge_core::time::Timestamp;
 use tokengauge_store::history;
 use tokengauge_store::query::{
-    DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, SessionSort, Tasks, Timeseries,
+    DailySums, Dimension, Filter, GroupRow, Paging, ScoreQuery, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, SessionSort, Tasks, Timeseries, UnitKind, summaries,
 };
 
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
@@ -83,6 +84,8 @@ pub(super) async fn sessions(
 pub(super) struct SessionAndCalls {
     #[serde(flatten)]
     detail: SessionDetail,
+    /// The scores of the session itself. Its calls have their own.
+    scores: Vec<Score>,
     /// The number of finished calls in the session.
     total_calls: u64,
     /// The store that answered.
@@ -110,14 +113,15 @@ pub(super) async fn session(
     let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
     let name = id.clone();
     let question = move |source: &CallSource| match source.session(&name, &paging)? {
-        Some(detail) => Ok((source.name(), detail)),
+        Some(detail) => Ok((source.name(), detail, source.session_scores(&name)?)),
         None => Err(source.unknown_session()),
     };
-    let (store, mut detail) = ask(&services, question).await?;
+    let (store, mut detail, scores) = ask(&services, question).await?;
     detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
     let response = SessionAndCalls {
         total_calls: detail.session.calls,
         store,
+        scores,
         detail,
     };
     // As a JSON value, in which the list of calls replaces the number of calls.
@@ -202,6 +206,7 @@ impl GroupPage {
         now: SystemTime,
     ) -> Result<GroupPage, Problem> {
         let mut page = source.groups(filter, by, paging)?;
+        add_scores(source, filter, by, &mut page.rows)?;
         let sums = filter.summed(by).then_some(DailySums::All);
         let span = source.span(filter, sums, now)?;
         let seconds = span.and_then(|span| span.length());
@@ -216,6 +221,31 @@ impl GroupPage {
             next_cursor: page.next_cursor,
         })
     }
+}
+
+/// Adds the scores of each group. A score counts in every group that has one of its calls.
+fn add_scores(
+    source: &CallSource,
+    filter: &Filter,
+    by: &[Dimension],
+    rows: &mut [GroupRow],
+) -> Result<(), Problem> {
+    let units = source.scored_units(&ScoreQuery {
+        filter: filter.clone(),
+        variant: None,
+        by: by.to_vec(),
+        unit: UnitKind::Session,
+    })?;
+    let mut groups: HashMap<_, Vec<_>> = HashMap::new();
+    for unit in &units {
+        groups.entry(&unit.names).or_default().push(&unit.scores);
+    }
+    for row in rows {
+        if let Some(scores) = groups.remove(&row.names) {
+            row.scores = summaries(scores.into_iter());
+        }
+    }
+    Ok(())
 }
 
 #[derive(JsonSchema, Serialize)]

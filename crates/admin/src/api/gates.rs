@@ -13,7 +13,9 @@ use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_gate::{Asked, Calls, Gate, GateVerdict, Plan, Report, evaluate_calls};
-use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
+use tokengauge_store::query::{
+    CallUnitQuery, CallUnits, Filter, Page, Paging, ScoreQuery, ScoredUnit,
+};
 
 pub(super) const OF_GATES: [&str; 1] = ["since"];
 const PREFIX: &str = "/api/v1/gates/";
@@ -172,5 +174,9 @@ impl Calls for CallSource {
 
     fn page(&self, filter: &Filter, paging: &Paging) -> QueryResult<Page<CallRecord>> {
         self.calls(filter, paging)
+    }
+
+    fn scores(&self, query: &ScoreQuery) -> QueryResult<Vec<ScoredUnit>> {
+        self.scored_units(query)
     }
 }

@@ -9,6 +9,7 @@ use super::endpoint::{Endpoint, RequestBody, ResponseFormat};
 use super::marks;
 use super::problem::ProblemBody;
 use super::query_params::MAX_NAME;
+use super::scores;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use tokengauge_gate::Report as Gate;
@@ -77,7 +78,7 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
         ResponseFormat::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let success = match endpoint.body {
-        Some(RequestBody::Mark) => "201",
+        Some(RequestBody::Mark | RequestBody::Scores) => "201",
         _ => "200",
     };
     let mut responses = json!({success: {"description": "The response.", "content": content}});
@@ -112,6 +113,7 @@ fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
     }
     match endpoint.body {
         Some(RequestBody::Mark) => described["requestBody"] = mark_body(),
+        Some(RequestBody::Scores) => described["requestBody"] = scores::body(),
         Some(RequestBody::Hook) => described["requestBody"] = hook_body(),
         None => {}
     }

@@ -45,9 +45,14 @@ impl Problem {
 
     /// Status 400: the `parameter` violates the `rule`.
     pub(super) fn of(parameter: &'static str, rule: &str) -> Problem {
+        Problem::about(parameter, format!("{parameter} {rule}"))
+    }
+
+    /// Status 400 with a message about a parameter.
+    pub(super) fn about(parameter: &'static str, message: String) -> Problem {
         Problem {
             parameter: Some(parameter),
-            ..Problem::new(StatusCode::BAD_REQUEST, format!("{parameter} {rule}"))
+            ..Problem::new(StatusCode::BAD_REQUEST, message)
         }
     }
 }

@@ -6,6 +6,7 @@ import { heading, valueOf } from "./filters.js";
 import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
 import { analysisFacts, promptParts } from "./prompt.js";
+import { scoreFacts } from "./scores.js";
 import { PHASES, outcome, repeats, unavailable } from "./words.js";
 
 const AROUND = 300; // seconds before and after the call
@@ -47,6 +48,7 @@ function parts({ call, phases, store, repetition_cost_usd: repeated }, measure) 
     ["Output tokens", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
     ["Repetition", call.repetition ? repeats(call.repetition) : null, call.repetition ? repetition(call.repetition, repeated) : null],
     ["Cost", usd(call.cost_usd), call.cost_source?.replaceAll("_", " ")],
+    ...scoreFacts(call.scores),
     ["Engine prompt time", seconds(call.engine?.prompt_seconds), "reported by the engine"],
     ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `requested: ${call.model_requested}` : null],
     ["Upstream", of("upstream", call.upstream), call.endpoint],

@@ -5,6 +5,7 @@ import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { filters, filtersAgainst } from "./filters.js";
 import { nameIn } from "./names.js";
+import { averageList, averages } from "./scores.js";
 import { Table } from "./table.js";
 import { count, frequency, known, percent, rate, seconds, usd } from "./format.js";
 import { bandName, outcome } from "./words.js";
@@ -40,6 +41,7 @@ export class Compare {
         { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed calls" },
         { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed calls" },
         { id: "share", label: "TTFT share", num: true, wide: true, sort: (r) => r.ttft.share, text: (r) => percent(r.ttft.share), why: () => "no streamed calls", hint: "Time to first token as a share of the total duration of these calls" },
+        { id: "scores", label: "Scores", wide: true, scored: true, sort: (r) => r.scores?.[0]?.average ?? null, text: averages, node: averageList, why: () => "no score was sent", hint: "Averages of the scores that programs sent, for the calls, sessions and traces of the row" },
         { id: "requests", label: "Req/s", num: true, wide: true, sort: (r) => r.requests_per_second, text: (r) => frequency(r.requests_per_second), why: () => "the time span is unknown", hint: "Requests per second over the stored part of the window" },
         { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no tokens were counted", hint: "Output tokens" },
         { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known", hint: "A + means that calls without a price are not included" },
@@ -101,6 +103,7 @@ export class Compare {
   show() {
     const { rows } = this;
     this.scale = Math.max(...rows.map((row) => row.tps.p50 ?? 0), 1) * 1.06;
+    this.table.table.classList.toggle("has-scores", rows.some((row) => row.scores));
     this.table.update(rows);
   }
 }

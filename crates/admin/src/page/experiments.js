@@ -87,15 +87,15 @@ function row(metric, report) {
   const cells = [
     value(metric, metric.baseline, metric.baseline_lower, metric.baseline_upper),
     value(metric, metric.value, metric.value_lower, metric.value_upper),
-    withheld ? "–" : `${signed(metric.difference)} ${metric.relative ? "%" : "points"}`,
-    withheld ? "–" : `${signed(metric.lower)} to ${signed(metric.upper)}`,
+    withheld ? "–" : `${changed(metric, metric.difference)} ${scale(metric)}`,
+    withheld ? "–" : `${changed(metric, metric.lower)} to ${changed(metric, metric.upper)}`,
     known(metric.p) ? metric.p.toFixed(2) : "–",
   ];
   const [words, kind] = DECISIONS[metric.decision] ?? [metric.decision, null];
   return h(
     "tr",
     { "data-metric": metric.metric },
-    h("th", { scope: "row" }, noun(metric.metric, report)),
+    h("th", { scope: "row" }, metric.score ? `score ${metric.score.name}` : noun(metric.metric, report)),
     cells.map((cell) => h("td", { class: "num" }, cell)),
     h("td", { class: "why" }, withheld ? metric.withheld : h("span", { class: kind ? `tag ${kind}` : null }, words)),
   );
@@ -109,12 +109,18 @@ const DECISIONS = {
   withheld: ["not compared", null],
 };
 
-function value({ metric }, number, lower, upper) {
+function value(compared, number, lower, upper) {
   if (!known(number)) return "–";
   const units = { tps: rate, cost: usd };
-  const figure = units[metric] ?? percent;
+  const figure = plain(compared) ? digits : (units[compared.metric] ?? percent);
   return known(lower) ? `${figure(number)} (${figure(lower)} to ${figure(upper)})` : figure(number);
 }
+
+/** Whether figures are in the unit of a score, which is not a share. */
+const plain = ({ score }) => score && !score.is_share;
+const digits = (number) => String(Number(number.toPrecision(3)));
+const scale = (metric) => (metric.relative ? "%" : plain(metric) ? "" : "points");
+const changed = (metric, number) => (plain(metric) ? `${number < 0 ? "−" : "+"}${digits(Math.abs(number))}` : signed(number));
 
 /** A share in percent with a sign. */
 const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}`;

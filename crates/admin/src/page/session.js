@@ -7,6 +7,7 @@ import { href, other } from "./address.js";
 import { h } from "./dom.js";
 import { list, percent, plural, rate, count, seconds, time } from "./format.js";
 import { userName } from "./names.js";
+import { scoreFacts } from "./scores.js";
 import { cost } from "./sessions.js";
 import { Waterfall } from "./waterfall.js";
 import { PHASES, inMemory } from "./words.js";
@@ -40,7 +41,7 @@ export class Session {
   }
 
   show(session) {
-    const sign = JSON.stringify([userName(session.user), session.last_at, session.calls.length, session.in_flight, session.cost_usd]);
+    const sign = JSON.stringify([userName(session.user), session.last_at, session.calls.length, session.in_flight, session.cost_usd, session.scores]);
     if (this.sign === sign && this.host.dataset.session === session.id) return;
     this.sign = sign;
     if (this.host.dataset.session !== session.id || !this.fall) {
@@ -92,6 +93,7 @@ function facts(session, calls, measure) {
     ["Between calls", seconds(took.tools), "tools and people"],
     ["TPS", rate(session.tps.output) ? `${rate(session.tps.output)} tok/s` : "–", session.tps.output === null ? "no calls with TPS" : "while decoding"],
     ["TTFT p50", seconds(took.ttft_p50) ?? "–"],
+    ...scoreFacts(session.scores),
     ["Input tokens", count(tokens.input) ?? "–", tokens.cached_input ? `${count(tokens.cached_input)} cached` : null],
     ["Output tokens", count(tokens.output) ?? "–", tokens.reasoning ? `${count(tokens.reasoning)} reasoning` : null],
     ["Agents", list(session.agents, 4) || "–"],

@@ -6,7 +6,7 @@ import { h, keyed, unknown, unpressed } from "./dom.js";
  * `columns` have `id`, `label` and `text(item)`. If the text is null, the value is unknown and `why(item)` gives the reason.
  * `node(item)` replaces the text and is called again only if the text changes. `sort(item)` is the sort key, or `true` if
  * the server sorts. Other members: `num`, `wide` (hidden on a phone), `spare` (shown only on wide screens), `fleet` (shown
- * only for a fleet), `head` (the name of the row), `hint`. `order` is `{id, ascending}`; `param` is the parameter of the
+ * only for a fleet), `scored` (shown only if a row has a score), `head` (the name of the row), `hint`. `order` is `{id, ascending}`; `param` is the parameter of the
  * address that stores it. With `remote` the caller sorts the rows.
  */
 export class Table {
@@ -101,4 +101,4 @@ export class Table {
   }
 }
 
-const classes = (column) => [column.num && "num", column.wide && "wide", column.spare && "spare", column.clip && "clip", column.fleet && "of-fleet"].filter(Boolean).join(" ") || null;
+const classes = (column) => [column.num && "num", column.wide && "wide", column.spare && "spare", column.clip && "clip", column.fleet && "of-fleet", column.scored && "scored"].filter(Boolean).join(" ") || null;

@@ -11,6 +11,7 @@ use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_A
 pub(crate) const HIGHEST_ALPHA: f64 = 0.5;
 const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
 const MAX_ARMS: usize = 10;
+const MAX_SCORES: usize = 10;
 /// Most calls that start in a block should also end in it.
 const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
 pub(crate) const SMALLEST_MIN_UNITS: u64 = 10;
@@ -61,6 +62,11 @@ pub(crate) struct Experiment {
     /// How many sessions, agents, users or blocks of time each arm needs for a result.
     #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(crate) min_units: Option<u64>,
+    /// The names of scores from outside that are compared ([scores](scores.md)). A higher score is better. List them
+    /// before the first session.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_SCORES))]
+    pub(crate) scores: Vec<Spanned<String>>,
     /// How long after its last call a session, agent or user counts as complete and is included in the result.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
     pub(crate) settled_after: Option<Span>,

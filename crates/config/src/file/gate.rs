@@ -12,6 +12,8 @@ use tokengauge_gate::{Gate as Settings, Margins as Settled};
 
 const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
+/// Each check needs a part of `alpha`.
+const MAX_SCORES: usize = 10;
 
 /// Decides whether a rollout may continue ([gate](gate.md)). A gate compares the calls of a candidate with the calls of
 /// a baseline that runs at the same time.
@@ -31,6 +33,11 @@ pub(crate) struct Gate {
     /// By how much the candidate may be worse than the baseline.
     #[serde(default)]
     pub(crate) not_worse_by: Margins,
+    /// Scores from outside in which the candidate may not be worse ([scores](scores.md)). There is no such check by
+    /// default.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_SCORES))]
+    pub(crate) scores: Vec<ScoreMargin>,
     /// Adds a check of the share of calls whose first token takes longer than this, such as `2s`. There is no such
     /// check by default.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
@@ -73,6 +80,18 @@ pub(crate) struct Gate {
     /// inconclusive: a gate neither passes nor fails by waiting.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) max_wait: Option<Span>,
+}
+
+/// A score in which the candidate may not be worse than the baseline.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScoreMargin {
+    /// The name of the score, such as `success`.
+    pub(crate) name: Spanned<String>,
+    /// How much lower the candidate's average may be. If all values are 0 or 1, 0.02 is two percentage points.
+    /// Otherwise the limit is in the unit of the score.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub(crate) not_worse_by: f64,
 }
 
 /// Selects calls. A call must match all keys that are set.

@@ -42,7 +42,7 @@ fn look(services: &Services) {
 }
 
 /// Labels of a series: experiment, variant and metric.
-type Key = (String, Option<String>, Option<&'static str>);
+type Key = (String, Option<String>, Option<String>);
 
 fn export(registry: &Registry, report: &Report, present: &mut HashSet<Key>) {
     let experiment = report.name.as_str();
@@ -70,11 +70,11 @@ fn export(registry: &Registry, report: &Report, present: &mut HashSet<Key>) {
             let Some(values) = bounds(metric) else {
                 continue;
             };
-            let (variant, metric) = (comparison.variant.as_str(), metric.metric.into());
+            let (variant, metric) = (comparison.variant.as_str(), metric.label());
             let labels = labels::ExperimentMetric {
                 experiment,
                 variant,
-                metric,
+                metric: &metric,
             };
             let families = [
                 &names::EXPERIMENT_DIFFERENCE,
@@ -103,7 +103,9 @@ fn bounds(metric: &MetricReport) -> Option<[f64; 3]> {
 fn forget(registry: &Registry, present: &HashSet<Key>) {
     let known: HashSet<(&str, Option<&str>, Option<&str>)> = present
         .iter()
-        .map(|(experiment, variant, metric)| (experiment.as_str(), variant.as_deref(), *metric))
+        .map(|(experiment, variant, metric)| {
+            (experiment.as_str(), variant.as_deref(), metric.as_deref())
+        })
         .collect();
     registry.retain(|labels| match labels.of("experiment") {
         Some(experiment) => {

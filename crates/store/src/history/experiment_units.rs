@@ -42,7 +42,11 @@ pub fn call_units<'a>(
     found
 }
 
-fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Option<String> {
+pub(super) fn unit_of(
+    call: &TimedCall<'_>,
+    figures: &CallFigures,
+    kind: UnitKind,
+) -> Option<String> {
     match kind {
         UnitKind::Session => call.record.session.clone(),
         UnitKind::Agent => call.record.agent.clone(),

@@ -82,6 +82,7 @@ impl Group {
             bands: bands(&tps),
             requests_per_second: None,
             prompt: self.totals.prompt.known(),
+            scores: Vec::new(),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::names::Names;
 use super::retention_clock::Retention;
 use super::rollups::Rollups;
 use super::row::{Entry, micros, millis, nanos, segments, whole};
+use super::scores;
 use super::sessions::Sessions;
 use super::throughput;
 use super::undelivered::{self, Cursors};
@@ -26,6 +27,7 @@ use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
 use std::sync::Arc;
 use tokengauge_core::background::Pauses;
+use tokengauge_core::score::Score;
 use tokengauge_core::throughput::ThroughputTick;
 
 /// Instructions of SQLite's virtual machine between two readings of the clock. They take some
@@ -180,6 +182,14 @@ impl LedgerDatabase {
     /// Returns an error if the file cannot be written to. The caller then reopens the file.
     pub fn mark(&mut self, mark: &NewMark) -> Result<u64, WriteError> {
         Ok(marks::add(self.connection(), mark)?)
+    }
+
+    /// Adds scores. A later score of the same name and target replaces an earlier one.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be written to. The caller then reopens the file.
+    pub fn score(&mut self, scores: &[Score]) -> Result<(), WriteError> {
+        Ok(scores::add(self.connection(), scores)?)
     }
 
     /// Writes the batch and the throughput in one transaction. It stops adding calls when `is_late`

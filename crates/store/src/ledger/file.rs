@@ -32,6 +32,7 @@ const STEPS: &[&str] = &[
     "ALTER TABLE series ADD COLUMN served_by INTEGER",
     "ALTER TABLE series ADD COLUMN reasoning_effort INTEGER",
     include_str!("schema_14.sql"),
+    include_str!("schema_15.sql"),
 ];
 const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
 const BUSY: Duration = Duration::from_secs(5);

@@ -14,19 +14,21 @@ mod groups;
 mod matching;
 mod prompt_tools;
 mod scan;
+mod scored;
 mod sessions;
 mod throughput;
 
 pub(crate) use calls::ID_TOLERANCE;
 
 use super::condition::Condition;
+use super::scores;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{CallRow, Value, values_of_row};
 use crate::query::{
     CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
     DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, PromptToolUse, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, Timeseries, UnitQuery,
+    Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
+    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::WarehouseError;
 use connections::Connections;
@@ -35,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::score::{Score, ScoreTarget};
 use uuid::Uuid;
 
 /// Time limit of a query, by the clock of its [`Reader`].
@@ -265,7 +268,11 @@ impl Reader {
     /// # Errors
     /// See [`QueryError`].
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
-        self.ask(|connection| calls::calls(connection, filter, page, calls::record))
+        self.ask(|connection| {
+            let mut page = calls::calls(connection, filter, page, calls::record)?;
+            scores::join(connection, page.rows.iter_mut())?;
+            Ok(page)
+        })
     }
 
     /// The call with this id; `None` if it is unknown.
@@ -273,7 +280,11 @@ impl Reader {
     /// # Errors
     /// See [`QueryError`].
     pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
-        self.ask(|connection| calls::by_id(connection, id))
+        self.ask(|connection| {
+            let mut call = calls::by_id(connection, id)?;
+            scores::join(connection, call.iter_mut())?;
+            Ok(call)
+        })
     }
 
     /// The throughput of each upstream by concurrency. The filter's times and upstream are used;
@@ -291,6 +302,28 @@ impl Reader {
     /// See [`QueryError`].
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         self.ask(|connection| super::marks::marks(connection, query))
+    }
+
+    /// The scores of a session itself.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn session_scores(&self, session: &str) -> Result<Vec<Score>, QueryError> {
+        self.ask(|connection| {
+            Ok(scores::of_target(
+                connection,
+                ScoreTarget::Session,
+                session,
+            )?)
+        })
+    }
+
+    /// The scores of the newest 300,000 calls that match, by group and unit.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn scored_units(&self, query: &ScoreQuery) -> Result<Vec<ScoredUnit>, QueryError> {
+        self.ask(|connection| scored::scored_units(connection, query))
     }
 
     /// The calls that match, summed by unit.

@@ -8,6 +8,7 @@ use super::marks;
 use super::retention_clock::Now;
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{EPOCH_MS, key_at, started_ms};
+use super::scores;
 use super::throughput;
 use super::undelivered;
 use super::write_error::WriteError;
@@ -51,6 +52,7 @@ impl LedgerDatabase {
         let day = oldest.div_euclid(1000).saturating_sub(daily_spending::DAY);
         more |= daily_spending::forget(&transaction, day, &mut self.spending_rows)?;
         marks::forget(&transaction, oldest_us)?;
+        scores::forget(&transaction, oldest_us)?;
         let hour = oldest.div_euclid(1000) - HOUR;
         if hour >= self.retention.distributions_from + HOUR {
             forget_distributions(&transaction, hour, &self.distribution_series)?;
@@ -211,6 +213,7 @@ fn shrink(
         forget_sessions(connection, oldest_us)?;
     }
     forget_distributions(connection, oldest.div_euclid(1000) - HOUR, series)?;
+    scores::forget(connection, oldest_us)?;
     let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
         86400 + (SELECT min(start) FROM rollups WHERE level = ?1))";
     for level in [LEVELS[0], LEVELS[1]] {

@@ -13,6 +13,7 @@ use super::sinks::SinkUpdate;
 use super::undelivered::Cursors;
 use super::write_error::WriteError;
 use crate::pending_mark::PendingMark;
+use crate::pending_scores::PendingScores;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(super) enum Message {
     Finished(Arc<FinishedCall>),
     Throughput(ThroughputTick),
     Mark(PendingMark),
+    Scores(PendingScores),
     Flush(SyncSender<()>),
     /// The progress of a sink. The response is whether it was saved.
     Sink(SinkUpdate, SyncSender<bool>),
@@ -127,6 +129,7 @@ struct Batch {
     finished_calls: Vec<Arc<FinishedCall>>,
     tick: ThroughputTick,
     marks: Vec<PendingMark>,
+    scores: Vec<PendingScores>,
     waiting: Option<SyncSender<()>>,
     over: bool,
 }
@@ -152,6 +155,7 @@ impl Writer {
             let mut batch = self.collect(messages);
             self.write(&batch);
             self.mark(std::mem::take(&mut batch.marks));
+            self.score(std::mem::take(&mut batch.scores));
             if let Some(waiting) = batch.waiting {
                 let _ = waiting.send(());
             }
@@ -173,7 +177,7 @@ impl Writer {
         let mut due = None;
         let awaited = |batch: &Batch| {
             let mark = batch.marks.last().is_some_and(PendingMark::is_awaited);
-            mark || batch.waiting.is_some()
+            mark || !batch.scores.is_empty() || batch.waiting.is_some()
         };
         while batch.finished_calls.len() < BATCH && !awaited(&batch) {
             let now = self.now();
@@ -190,6 +194,7 @@ impl Writer {
                     batch.tick.busy.extend(tick.busy);
                 }
                 Ok(Message::Mark(mark)) => batch.marks.push(mark),
+                Ok(Message::Scores(scores)) => batch.scores.push(scores),
                 Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
                 Ok(Message::Sink(update, done)) => {
                     let _ = done.send(self.save_progress(&update));
@@ -290,6 +295,23 @@ impl Writer {
             };
             match ledger.mark(&pending.mark) {
                 Ok(id) => pending.settle(Ok(id)),
+                Err(error) => {
+                    pending.settle(Err(error.reason()));
+                    self.fail(&error);
+                }
+            }
+        }
+    }
+
+    fn score(&mut self, scores: Vec<PendingScores>) {
+        for pending in scores {
+            self.open();
+            let Some(ledger) = &mut self.ledger else {
+                pending.settle(Err(self.reason));
+                continue;
+            };
+            match ledger.score(&pending.scores) {
+                Ok(()) => pending.settle(Ok(())),
                 Err(error) => {
                     pending.settle(Err(error.reason()));
                     self.fail(&error);

@@ -1,6 +1,7 @@
 //! Rows of query results in the API. Unknown values are `null`, never 0. Times are RFC 3339 with
 //! milliseconds in UTC, durations are in seconds, costs in US dollars.
 
+use super::ScoreSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -263,6 +264,9 @@ pub struct GroupRow {
     /// The parts of the prompts that were analyzed. `null` without any.
     #[serde(default)]
     pub prompt: Option<PromptSums>,
+    /// The scores of these calls, their sessions and their traces, by name; absent without scores. At most 20 names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreSummary>,
 }
 
 /// Decode speeds in tokens per second; the percentiles are within 1 %.

@@ -136,6 +136,8 @@ label_sets! {
     ByResult { result: &'a str }
     /// The kind of an item.
     ByKind { kind: &'a str }
+    /// The name of a score.
+    ByScore { score: &'a str }
     /// The cause of an event.
     ByCause { cause: &'a str }
     /// Why an item was lost or closed.

@@ -4,7 +4,7 @@ use super::families;
 
 families! {
     /// Difference of a variant from the baseline in the last evaluation: relative for tps and cost,
-    /// otherwise a difference of shares. Absent while the comparison is withheld.
+    /// otherwise a difference of shares or of a score. Absent while the comparison is withheld.
     EXPERIMENT_DIFFERENCE: Gauge[ExperimentMetric] = "tokengauge_experiment_difference_ratio", Ratio;
     /// Lower bound of the difference of a variant from the baseline, which holds at every look.
     EXPERIMENT_DIFFERENCE_LOWER: Gauge[ExperimentMetric] = "tokengauge_experiment_difference_lower_ratio", Ratio;

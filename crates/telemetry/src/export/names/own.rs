@@ -63,6 +63,12 @@ families! {
     MARKS: Counter[ByKind] = "tokengauge_marks_total", Count;
     /// Marks that could not be added because the ledger was not writable or its queue was full.
     MARKS_LOST: Counter[] = "tokengauge_marks_lost_total", Count;
+    /// Scores from outside that were stored, by name of the score. After 50 names, the others are `other`.
+    SCORES: Counter[ByScore] = "tokengauge_scores_total", Count;
+    /// Requests with scores that were refused, by reason: invalid, too many scores, too large.
+    SCORES_REJECTED: Counter[ByReason] = "tokengauge_score_requests_rejected_total", Count;
+    /// Scores that could not be stored because the ledger was not writable or its queue was full.
+    SCORES_LOST: Counter[] = "tokengauge_scores_lost_total", Count;
     /// Call records that wait for delivery to the sink.
     SINK_WAITING: Gauge[BySink] = "tokengauge_sink_waiting_records", Count;
     /// Call records that wait for delivery to the sink and exist only in memory, because there is
