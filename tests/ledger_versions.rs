@@ -91,7 +91,7 @@ fn calls(path: &Path) -> Vec<CallRecord> {
 
 #[test]
 fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
-    for version in [1, 2, 3, 4, 5, 7, 8, 9, 10, 13] {
+    for version in [1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 14] {
         let expected = expected(version);
         assert!(expected.len() > 10);
         let folder = tempfile::tempdir().expect("a folder");
