@@ -1,10 +1,11 @@
 //! The analysis of a session for a terminal.
 
 use crate::analysis::Analysis;
-use crate::cache::{BreakCause, CacheBreak, KEPT_FOR};
+use crate::cache::{BreakCause, CacheBreak};
 use crate::critical_path::PathPart;
 use std::fmt::Write;
 use tokengauge_core::printable::printable;
+use tokengauge_core::prompt_cache::KEPT_FOR;
 
 /// The limit for displayed parts of the path, and for displayed breaks.
 const SHOWN: usize = 12;
@@ -83,7 +84,11 @@ fn why(one: &CacheBreak) -> String {
             seconds(one.idle_seconds),
             humantime::format_duration(KEPT_FOR)
         ),
-        BreakCause::PrefixChanged => "prompt start changed or was dropped early".to_owned(),
+        BreakCause::PrefixChanged => match &one.section {
+            Some(section) => format!("{} changed", printable(section)),
+            None => "prompt start changed or was dropped early".to_owned(),
+        },
+        BreakCause::Evicted => "dropped early by the provider".to_owned(),
     }
 }
 

@@ -14,6 +14,7 @@ const CAUSES = {
   other_upstream: "another upstream or endpoint",
   idle: "idle for longer than the cache lifetime",
   prefix_changed: "the prompt prefix changed, or the provider evicted it",
+  evicted: "the provider evicted an unchanged prompt",
 };
 
 export class Analysis {
@@ -58,7 +59,7 @@ export class Analysis {
     const cost = costs.every((one) => one !== null) ? `, which cost ${usd(costs.reduce((sum, one) => sum + one, 0))}` : "";
     const heads = [["At"], ["Cached", "num"], ["Cost", "num"], ["Probable cause"]];
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)));
-    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}, longer than the cache lifetime` : (CAUSES[one.cause] ?? one.cause))));
+    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, why(one))));
     const table = h("table", { class: "breaks" }, h("caption", { class: "vh" }, "Turns that missed the prompt cache"), h("thead", {}, head), h("tbody", {}, rows));
     return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} cached tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
   }
@@ -78,6 +79,11 @@ export class Analysis {
       said.textContent = `Could not export: ${error.message}`;
     }
   }
+}
+
+function why({ cause, section, idle_seconds: idle }) {
+  if (section) return `changed in the prompt: ${section}`;
+  return cause === "idle" ? `idle for ${seconds(idle)}, longer than the cache lifetime` : (CAUSES[cause] ?? cause);
 }
 
 /** The cost of each agent of a session with several agents, the most expensive first. */
