@@ -160,7 +160,7 @@ async fn a_turn_that_misses_the_prompt_cache_is_counted_with_its_cause_and_cost(
         assert_eq!(status, 200);
         fixture.ended(calls).await;
     }
-    let cause = "{cause=\"prefix_changed\"}";
+    let cause = "{cause=\"evicted\"}";
     let breaks = format!("tokengauge_prompt_cache_breaks_total{cause}");
     assert_eq!(fixture.metric(&breaks, 1.0).await, 1.0);
     // 4,500 tokens at the difference of the two prices.
