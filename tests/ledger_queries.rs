@@ -473,6 +473,18 @@ proptest! {
             let should = priced(history::prompt_tools(selected), input_price);
             let found = ledger.reader.prompt_tools(filter).expect("an answer");
             prop_assert_eq!(priced(found, input_price), should, "{:?}", filter);
+            let selected = all(&ledger.records).filter(|past| history::matches(filter, past));
+            let should = history::cache_breaks(selected);
+            let found = ledger.reader.cache_breaks(filter).expect("an answer");
+            prop_assert_eq!(found.len(), should.len(), "{:?}", filter);
+            for should in &should {
+                let found = found.iter().find(|row| row.of == should.of).expect("the same cause");
+                prop_assert_eq!((found.calls, found.tokens), (should.calls, should.tokens));
+                prop_assert_eq!((found.first_at, found.last_at), (should.first_at, should.last_at));
+                prop_assert_eq!(found.cost_usd.is_some(), should.cost_usd.is_some());
+                let (one, other) = (found.cost_usd.unwrap_or(0.0), should.cost_usd.unwrap_or(0.0));
+                prop_assert!((one - other).abs() < 1e-9, "{} {}", one, other);
+            }
             let mut any = || DIMENSIONS[random.below(DIMENSIONS.len() as u64) as usize].dimension;
             for by in [
                 &[any()][..],

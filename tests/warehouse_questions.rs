@@ -378,6 +378,8 @@ fn ask(engines: &mut Engines, filter: &Filter) {
         })
     };
     alike(&tools(warehouse), &tools(ledger), &what);
+    let breaks = |calls: &StoredCalls| calls.cache_breaks(filter).expect("cache breaks");
+    alike(&breaks(warehouse), &breaks(ledger), &what);
     let coverage = |calls: &StoredCalls| calls.coverage(filter).expect("coverage");
     alike(&coverage(warehouse), &coverage(ledger), &what);
     timeseries(engines, filter, metric);

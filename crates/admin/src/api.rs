@@ -1,5 +1,6 @@
 //! The JSON API: `/api/v1/…`.
 
+mod cache_breaks;
 mod call_source;
 mod calls;
 mod calls_file;

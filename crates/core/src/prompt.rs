@@ -351,6 +351,8 @@ pub struct PromptBreak {
     PartialEq,
     Eq,
     Hash,
+    PartialOrd,
+    Ord,
     JsonSchema,
     Serialize,
     Deserialize,
@@ -372,6 +374,12 @@ pub enum PromptBreakCause {
 }
 
 impl PromptBreakCause {
+    /// The cause with this name.
+    pub fn named(name: &str) -> Option<PromptBreakCause> {
+        let mut all = PromptBreakCause::ALL.into_iter();
+        all.find(|cause| cause.as_str() == name)
+    }
+
     /// Every cause.
     pub const ALL: [PromptBreakCause; 5] = [
         PromptBreakCause::Changed,

@@ -1,6 +1,7 @@
 //! Queries over call records in memory or from a call log: sessions, models, workloads, time
 //! series. The ledger gives equal results.
 
+mod cache_breaks;
 mod changed_upstream;
 mod costs;
 mod coverage;
@@ -24,6 +25,7 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
+pub use cache_breaks::cache_breaks;
 pub(crate) use changed_upstream::CapacityBucket;
 pub use costs::costs;
 pub use coverage::coverage;

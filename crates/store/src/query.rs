@@ -1,6 +1,7 @@
 //! Queries over finished calls, and the rows of their results, which are the same for the ledger
 //! and for calls in memory.
 
+mod cache_breaks;
 mod capacity;
 mod costs;
 mod coverage;
@@ -12,6 +13,7 @@ mod rows;
 mod scores;
 mod units;
 
+pub use cache_breaks::{CacheBreakCause, CacheBreakSums, CacheBreaks};
 pub use costs::{CostPoint, CostQuery, CostSeries, CostSums, Costs};
 pub use coverage::Coverage;
 pub use distributions::{
@@ -34,6 +36,7 @@ pub use units::{
     UnitQuery, UnitSums,
 };
 
+pub(crate) use cache_breaks::MAX_CAUSES;
 pub(crate) use capacity::{CapacitySums, class_of_concurrency};
 pub(crate) use coverage::Covered;
 pub(crate) use distributions::{OUTCOMES, SESSION_CLASSES, hours};

@@ -3,9 +3,9 @@
 use crate::columns::{CallRow, Value};
 use crate::ledger::{QueryError, Reader};
 use crate::query::{
-    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
+    CacheBreaks, CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums,
+    Dimension, DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter,
+    GroupRow, Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
     SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::Warehouse;
@@ -65,6 +65,8 @@ questions! {
     timeseries(filter: &Filter, metric: SeriesMetric, step: Duration) -> Timeseries;
     /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
     costs(query: &CostQuery) -> Costs;
+    /// The prompt-cache misses of the calls that match, by their cause.
+    cache_breaks(filter: &Filter) -> Vec<CacheBreaks>;
     /// What each tool took of the prompts of the calls that match.
     prompt_tools(filter: &Filter) -> Vec<PromptToolUse>;
     /// How many calls have a cost and a speed, and why the others have none.

@@ -3,6 +3,7 @@
 //! The ledger gives the same answers. Percentiles come from the same classes of values
 //! (a DDSketch), so that they are within 1 % of the exact value.
 
+mod cache_breaks;
 mod calls;
 mod capacity;
 mod costs;

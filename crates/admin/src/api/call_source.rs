@@ -16,9 +16,9 @@ use tokengauge_store::columns::{Value, values};
 use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
 use tokengauge_store::ledger::{LedgerCall, QueryError, Reader};
 use tokengauge_store::query::{
-    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    ExperimentUnits, Filter, GroupRow, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit,
-    SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CacheBreaks, CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums,
+    Dimension, ExperimentUnits, Filter, GroupRow, Page, Paging, PromptToolUse, ScoreQuery,
+    ScoredUnit, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use tokengauge_store::scores::Scores;
 use tokengauge_store::stored_calls::StoredCalls;
@@ -269,6 +269,17 @@ impl CallSource {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    pub(super) fn cache_breaks(&self, filter: &Filter) -> QueryResult<Vec<CacheBreaks>> {
+        match self {
+            CallSource::Stored(calls) => calls.cache_breaks(filter).map_err(problem),
+            CallSource::Memory(recent, ..) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
+                Ok(history::cache_breaks(calls))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Every endpoint of the API: its handler, its parameters, and its text in the OpenAPI document.
 
+use super::cache_breaks::{self, BreaksByCause, OF_BREAKS};
 use super::calls::{self, Call, Calls, OF_CALLS};
 use super::calls_file;
 use super::capacity::{self, Capacities};
@@ -135,6 +136,14 @@ fn of_groups() -> Vec<Endpoint> {
         )
         .json::<TasksOf>()
         .asks(&[&FILTERS]),
+        get(
+            "/api/v1/cache-breaks",
+            "cache_breaks",
+            "Why prompts missed the cache, by agent, cause and section of the prompt: calls, missed tokens and cost.",
+            cache_breaks::cache_breaks,
+        )
+        .json::<BreaksByCause>()
+        .asks(&[&FILTERS, &OF_BREAKS]),
         get(
             "/api/v1/prompt-tools",
             "prompt_tools",

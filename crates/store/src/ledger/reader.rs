@@ -2,6 +2,7 @@
 //! query has a time limit, so that queries delay neither the writer nor traffic. Queries block, so
 //! they must not run on the threads of traffic.
 
+mod cache_breaks;
 mod call_units;
 pub(super) mod calls;
 mod capacity;
@@ -25,9 +26,9 @@ use super::scores;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{CallRow, Value, values_of_row};
 use crate::query::{
-    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
-    Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
+    CacheBreaks, CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums,
+    Dimension, DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter,
+    GroupRow, Mark, MarkQuery, Page, Paging, PromptToolUse, ScoreQuery, ScoredUnit, SeriesMetric,
     SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use crate::warehouse::WarehouseError;
@@ -210,6 +211,14 @@ impl Reader {
     /// See [`QueryError`].
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         self.ask(|connection| costs::costs(connection, query))
+    }
+
+    /// The prompt-cache misses of the calls that match, by their cause.
+    ///
+    /// # Errors
+    /// See [`QueryError`].
+    pub fn cache_breaks(&self, filter: &Filter) -> Result<Vec<CacheBreaks>, QueryError> {
+        self.ask(|connection| cache_breaks::cache_breaks(connection, filter))
     }
 
     /// What each tool took of the prompts of the calls that match.
