@@ -4,19 +4,10 @@ import { get, open } from "./api.js";
 import { saveFile } from "./save.js";
 import { h, meter } from "./dom.js";
 import { count, known, percent, plural, seconds, usd } from "./format.js";
-import { PHASES, WAITS } from "./words.js";
+import { CAUSES, PHASES, WAITS } from "./words.js";
 
 const SHOWN = 6;
 const AGENTS = 50;
-
-const CAUSES = {
-  other_model: "another model answered",
-  other_upstream: "another upstream or endpoint",
-  idle: "idle for longer than the cache lifetime",
-  prefix_changed: "the prompt prefix changed, or the provider evicted it",
-  changed: "the prompt changed",
-  evicted: "the provider evicted an unchanged prompt",
-};
 
 export class Analysis {
   constructor(host) {

@@ -1,6 +1,7 @@
 // What the prompt of a call consists of: a bar of its parts, and a table of its tools.
 import { h } from "./dom.js";
 import { count, percent, plural, seconds, usd } from "./format.js";
+import { CAUSES } from "./words.js";
 
 /** The parts in the order of the bar, with the words for them. */
 export const PARTS = {
@@ -15,14 +16,6 @@ export const PARTS = {
 };
 
 const WAITS = { tools: "for tools", human: "for a person", other: "of the agent" };
-
-const CAUSES = {
-  changed: "the prompt changed",
-  evicted: "the provider lost the prompt",
-  idle: "the previous turn was too long ago",
-  other_model: "the previous turn went to another model",
-  other_upstream: "the previous turn went to another upstream",
-};
 
 /** The facts of a call's analysis, as name, value and explanation. */
 export function analysisFacts({ wait, cache_break: missed, retry_of: retry }, link) {

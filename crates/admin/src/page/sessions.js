@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { address, change, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
+import { Misses } from "./misses.js";
 import { Table } from "./table.js";
 import { ago, count, frequency, known, list, plural, rate, seconds, short, time, usd } from "./format.js";
 
@@ -30,6 +31,7 @@ export class Sessions {
     this.page = h("span");
     this.rows = h("select", { on: { change: () => change({ rows: this.rows.value }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n }, n)));
     host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", this.rows)));
+    this.misses = new Misses(host);
   }
 
   typed() {
@@ -69,8 +71,10 @@ export class Sessions {
     const { id, ascending } = this.table.order;
     const parameters = { ...this.filters(), q: address.params.q, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors[this.number - 1] };
     try {
-      const [answer, tasks] = await Promise.all([get("sessions", parameters, asking.signal), get("tasks", this.filters(), asking.signal)]);
+      const asked = ["tasks", "cache-breaks"].map((path) => get(path, this.filters(), asking.signal));
+      const [answer, tasks, misses] = await Promise.all([get("sessions", parameters, asking.signal), ...asked]);
       this.show(answer);
+      this.misses.update(misses);
       text(this.tasks, said(tasks));
     } catch (error) {
       if (asking.signal.aborted) return;

@@ -69,6 +69,16 @@ export const PHASES = {
   other: "other",
 };
 
+/** Why a prompt missed the cache. */
+export const CAUSES = {
+  other_model: "another model answered",
+  other_upstream: "another upstream or endpoint",
+  idle: "idle for longer than the cache lifetime",
+  prefix_changed: "the prompt prefix changed, or the provider evicted it",
+  changed: "the prompt changed",
+  evicted: "the provider evicted an unchanged prompt",
+};
+
 /** Who took the time before a call. */
 export const WAITS = { tools: "tools", human: "people", other: "between calls" };
 
