@@ -16,6 +16,7 @@ MAY_BE_ZERO = {
     "tokengauge_meter_lagged_frames_total",
     "tokengauge_meter_skipped_bodies_total",
     "tokengauge_meter_unknown_usage_total",
+    "tokengauge_meter_unsearched_texts_total",
     "tokengauge_meter_dropped_calls_total",
     "tokengauge_meter_panics_total",
     "tokengauge_analysis_skipped_calls_total",

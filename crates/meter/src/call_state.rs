@@ -231,7 +231,7 @@ impl CallState {
             .think_tags
             .get(&context.route_stats.upstream);
         self.run.generation.think.tags = tags.copied().unwrap_or_default();
-        if context.generates {
+        if context.generates && context.measure.analysis.enabled {
             (self.run.generation.counts).watch_within(&context.shared.memory);
         }
         // One pass over all names is faster than a lookup of each name.

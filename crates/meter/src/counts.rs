@@ -101,6 +101,7 @@ pub(crate) struct Counts {
     /// Whether a text repeats itself, and the repetitions of texts that are no longer watched.
     repeats: bool,
     repeated: Option<Found>,
+    unsearched: u32,
 }
 
 impl Counts {
@@ -165,6 +166,11 @@ impl Counts {
         [reasoning.and(&other), other, reasoning].map(|scripts| scripts.widest())
     }
 
+    /// Texts whose rest was not searched for repetitions, because of a limit.
+    pub(crate) fn unsearched(&self) -> u32 {
+        self.unsearched
+    }
+
     /// The repetitions so far.
     pub(crate) fn repetition(&self) -> Option<Repetition> {
         if !self.repeats {
@@ -187,13 +193,17 @@ impl Counts {
         let idle = watched.clone().min_by_key(|(_, open)| open.chunk);
         if let (MAX_WATCHED.., Some((idle, _))) = (watched.count(), idle) {
             self.unwatch(idle);
+            self.unsearched += 1;
         }
         let open = &mut self.open[at];
         open.watch_from = u64::MAX;
         let tokens = open.counter.count();
         open.watch = (self.memory.as_ref()).and_then(|memory| Watch::begin(memory, tokens));
-        if let Some(watch) = &mut open.watch {
-            watch.push(text.as_bytes());
+        match &mut open.watch {
+            Some(watch) => {
+                watch.push(text.as_bytes());
+            }
+            None => self.unsearched += u32::from(self.memory.is_some()),
         }
     }
 
@@ -254,7 +264,7 @@ impl Counts {
             self.tool_calls = self.tool_calls.saturating_add(1);
         }
         let unsettled = self.open.iter().filter(|open| open.changed);
-        let unsettled = unsettled.map(|open| open.counter.count() - open.counted);
+        let unsettled = unsettled.map(|open| open.counter.count().saturating_sub(open.counted));
         let fresh = OpenText {
             offset: self.running.all() + unsettled.sum::<u64>(),
             watch: None,

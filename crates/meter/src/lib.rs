@@ -83,6 +83,8 @@ pub struct MeterStats {
     pub skipped_bodies: u64,
     /// Calls whose usage has numbers with unknown names.
     pub unknown_usages: u64,
+    /// Texts of answers that were not searched for repetitions to their end, because of a limit.
+    pub unsearched_texts: u64,
     pub dropped_calls: u64,
     pub panics: u64,
     /// Bytes that measurement holds now.
@@ -219,6 +221,7 @@ impl Meter {
             lagged_chunks: self.shared.counters.lagged_chunks(),
             skipped_bodies: self.shared.counters.skipped_bodies(),
             unknown_usages: self.shared.counters.unknown_usages(),
+            unsearched_texts: self.shared.counters.unsearched_texts(),
             dropped_calls: self.shared.subscribers.dropped(),
             panics: self.shared.counters.panics(),
             held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),

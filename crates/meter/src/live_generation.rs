@@ -71,6 +71,8 @@ impl LiveGeneration {
 
     pub(crate) fn finish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.generation.finish();
+        let unsearched = self.generation.counts.unsearched();
+        context.shared.counters.unsearched(unsearched.into());
         // The last tokens are final now. They arrived with the last text.
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);

@@ -204,7 +204,7 @@ impl Watch {
         let is_old = tokens.saturating_sub(self.probe_tokens) > LONGEST_PERIOD + 16;
         if self.run.is_none() && (is_old || self.probe.is_empty()) {
             self.step = match self.probe.bytes_until(self.length) as u64 {
-                bytes if bytes >= LONG_TOKEN * (tokens - self.probe_tokens) => STEP,
+                bytes if bytes >= LONG_TOKEN * tokens.saturating_sub(self.probe_tokens) => STEP,
                 _ => SHORT_STEP,
             };
             self.take_probe(tokens);

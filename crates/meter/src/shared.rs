@@ -67,6 +67,7 @@ pub(crate) struct Counters {
     lagged_chunks: AtomicU64,
     skipped_bodies: AtomicU64,
     unknown_usage: AtomicU64,
+    unsearched_texts: AtomicU64,
     logged_usage: Mutex<BTreeSet<(Dialect, Box<str>)>>,
     panics: AtomicU64,
 }
@@ -98,6 +99,15 @@ impl Counters {
 
     pub(crate) fn unknown_usages(&self) -> u64 {
         self.unknown_usage.load(Ordering::Relaxed)
+    }
+
+    /// Counts texts that were not searched for repetitions to their end.
+    pub(crate) fn unsearched(&self, texts: u64) {
+        self.unsearched_texts.fetch_add(texts, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unsearched_texts(&self) -> u64 {
+        self.unsearched_texts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn panicked(&self) {

@@ -176,6 +176,7 @@ impl Prometheus {
             (&names::METER_LAGGED_CHUNKS, figures.lagged_chunks),
             (&names::METER_SKIPPED_BODIES, figures.skipped_bodies),
             (&names::METER_UNKNOWN_USAGE, figures.unknown_usages),
+            (&names::METER_UNSEARCHED_TEXTS, figures.unsearched_texts),
             (&names::METER_DROPPED_CALLS, figures.dropped_calls),
             (&names::METER_PANICS, figures.panics),
             (&names::SERIES_COLLAPSED, self.models.collapsed()),

@@ -18,6 +18,9 @@ families! {
     METER_SKIPPED_BODIES: Counter[] = "tokengauge_meter_skipped_bodies_total", Count;
     /// Calls whose usage contains a number under an unknown name. The log reports each name once.
     METER_UNKNOWN_USAGE: Counter[] = "tokengauge_meter_unknown_usage_total", Count;
+    /// Texts of answers that were not searched for repetitions to their end, because memory was short
+    /// or a response had more than 8 at once.
+    METER_UNSEARCHED_TEXTS: Counter[] = "tokengauge_meter_unsearched_texts_total", Count;
     /// Finished calls that were dropped before they were recorded, because the queue was full.
     METER_DROPPED_CALLS: Counter[] = "tokengauge_meter_dropped_calls_total", Count;
     /// Panics while measuring. Each panic lost the measurement of one call.
