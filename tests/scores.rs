@@ -529,7 +529,8 @@ async fn a_faster_candidate_that_answers_worse_does_not_pass_its_gate() {
     let tps = named("tps").expect("a check");
     assert_eq!(tps["verdict"], "pass", "it is faster: {tps}");
     let success = named("score success").expect("a check");
-    assert_eq!(success["n"], json!([600, 600]));
+    // Sessions that began before the other side had one are left out.
+    assert_eq!(success["n"], tps["n"], "{success}");
     let (code, out, _) = worse
         .run(&[&gate[..], &["--ledger", "ledger.sqlite"]].concat())
         .await;
@@ -647,7 +648,7 @@ async fn a_wrong_name_of_a_score_in_the_configuration_is_reported() {
             "\"grade\", \"grade\"",
             "the score `grade` is listed twice",
         ),
-        ("not_worse_by = 0.05", "not_worse_by = 0", "not_worse_by"),
+        ("not_worse_by = 0.05", "not_worse_by = 0", "must be above 0"),
     ] {
         assert!(text.contains(from), "{from}");
         std::fs::write(&path, text.replacen(from, to, 1)).expect("written");
