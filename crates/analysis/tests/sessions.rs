@@ -192,7 +192,7 @@ impl Session {
     }
 }
 
-/// What a call is besides its prompt.
+/// A call without its prompt.
 #[derive(Clone)]
 struct Sent {
     at: Instant,
@@ -255,12 +255,12 @@ impl Run {
 }
 
 fn session(dialect: Dialect, random: &mut Random) -> Session {
-    let tool = |at: u64, random: &mut Random| (format!("tool_{at}"), random.words(200));
+    let tool = |at: u64, random: &mut Random| (format!("tool_{at}"), random.words(100));
     Session {
         dialect,
         system: format!(
             "You are an agent of the team. It is 12:00. {}",
-            random.words(800)
+            random.words(400)
         ),
         tools: (0..8).map(|at| tool(at, random)).collect(),
         steps: vec![Step::User(random.words(300))],
@@ -401,7 +401,8 @@ fn injected_breaks_have_their_cause_and_section_and_nothing_else_is_changed() {
         let mut session = session(dialect, &mut random);
         let named = format!("session-{round}");
         let scope = Scope {
-            session: (round % 2 == 0).then_some(&*named),
+            // Without a session, a change of the first message begins a conversation.
+            session: (round % 2 == 0 || kind == Break::Message).then_some(&*named),
             agent: Some("coder"),
             ..Scope::default()
         };
@@ -566,7 +567,7 @@ fn the_time_before_a_call_is_of_tools_people_or_the_agent() {
             (tool("tool_1").calls, tool("tool_1").resent_results),
             (1, 0)
         );
-        assert!(tool("tool_1").new_results > 0 && tool("tool_1").schema > 100);
+        assert!(tool("tool_1").new_results > 0 && tool("tool_1").schema > 50);
         let marks_errors = matches!(dialect, Dialect::Anthropic | Dialect::BedrockConverse);
         assert_eq!(
             tool("tool_1").failures,
