@@ -6,7 +6,7 @@ use crate::oversight::Oversight;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::time::whole_seconds_since_1970;
-use tokengauge_meter::Meter;
+use tokengauge_meter::{AnalysisStats, Meter};
 use tokengauge_proxy::{Forwarder, Shutdown, TrafficRuntimes, UpstreamConnections};
 use tokengauge_quota_store::ClaimCounts;
 use tokengauge_sessions::{RunawayReason, SessionWatch};
@@ -77,6 +77,7 @@ pub(crate) fn install(sources: &Sources<'_>) {
             cost::gpus(registry, &accounting.prices);
             cost::facts(registry, &meter.measure());
             quota::quotas(registry, &accounting.quotas);
+            analysis(registry, &meter.analysis());
             if let Some(sharing) = &accounting.sharing {
                 quota::sharing(registry, &sharing.status(Instant::now()));
             }
@@ -117,6 +118,29 @@ fn sessions(registry: &Registry, session_watch: &SessionWatch, now: Instant) {
     }
     let forgotten = registry.series(&names::SESSIONS_FORGOTTEN, &());
     forgotten.absolute(counts.forgotten);
+}
+
+fn analysis(registry: &Registry, stats: &AnalysisStats) {
+    let skipped = registry.series(&names::ANALYSIS_SKIPPED_CALLS, &());
+    skipped.absolute(stats.skipped);
+    let forgotten = registry.series(&names::ANALYSIS_FORGOTTEN, &());
+    forgotten.absolute(stats.counts.evicted);
+    let held = registry.series(&names::ANALYSIS_BYTES, &());
+    held.set(stats.counts.held_bytes as f64);
+    for potential in &stats.potentials {
+        let [million, ten_million] = potential.lru;
+        for (cache, share) in [
+            ("provider", potential.counted),
+            ("1M", million),
+            ("10M", ten_million),
+            ("infinite", potential.infinite),
+        ] {
+            let upstream = &potential.upstream;
+            let labels = labels::ByCache { upstream, cache };
+            let ratio = registry.series(&names::PROMPT_CACHE_POTENTIAL, &labels);
+            ratio.set(share);
+        }
+    }
 }
 
 fn connections(registry: &Registry, upstream: &UpstreamConnections) {

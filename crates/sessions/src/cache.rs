@@ -8,24 +8,20 @@
 //! - The prompt has not become shorter.
 //! - Less than half of the possible tokens came from the cache.
 //!
-//! Providers that report no cached input never have breaks.
+//! Providers that report no cached input never have breaks. If the prompt of a call was analyzed, its
+//! record says whether the turn is a break, and why.
 
 use crate::session::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
-use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
+use tokengauge_core::prompt::{PromptBreak, PromptBreakCause};
+use tokengauge_core::prompt_cache::{CachedTurn, KEPT_FOR, is_break};
 use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::TimedCall;
-
-/// Providers keep a prompt for at least five minutes. Anthropic keeps it for exactly that long
-/// unless an hour is requested, and OpenAI for five to ten minutes.
-pub(crate) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
-/// The shortest prompt that OpenAI, Anthropic and Gemini cache, and therefore the smallest amount
-/// that a break can miss.
-const LEAST_TOKENS: u64 = 1024;
 
 /// A turn whose prompt should have come from a cache and did not.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -46,9 +42,16 @@ pub struct CacheBreak {
     pub cached: u64,
     /// The cost of the missed tokens in US dollars; `null` if the price is unknown.
     pub cost_usd: Option<f64>,
+    /// The section of the prompt that changed, such as `system` or `tool search`; `null` if it is
+    /// unknown or nothing changed.
+    #[serde(default)]
+    pub section: Option<String>,
+    /// Identifies the kind of change across sessions.
+    #[serde(default)]
+    pub change: Option<String>,
 }
 
-/// Why a prompt did not come from a cache, as far as this shows without reading the prompt.
+/// Why a prompt did not come from a cache.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
@@ -60,17 +63,20 @@ pub enum BreakCause {
     OtherUpstream,
     /// The previous turn was longer ago than caches keep a prompt.
     Idle,
-    /// None of the other causes. Either the beginning of the prompt changed (its tools, its system
-    /// prompt, a time in it), or the provider dropped it early.
+    /// The beginning of the prompt changed: its tools, its system prompt, a time in it. If the prompt
+    /// was not analyzed, the provider may also have dropped it early.
     PrefixChanged,
+    /// The provider dropped an unchanged prompt early.
+    Evicted,
 }
 
 impl BreakCause {
-    pub const ALL: [BreakCause; 4] = [
+    pub const ALL: [BreakCause; 5] = [
         BreakCause::OtherModel,
         BreakCause::OtherUpstream,
         BreakCause::Idle,
         BreakCause::PrefixChanged,
+        BreakCause::Evicted,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -79,6 +85,19 @@ impl BreakCause {
             BreakCause::OtherUpstream => "other_upstream",
             BreakCause::Idle => "idle",
             BreakCause::PrefixChanged => "prefix_changed",
+            BreakCause::Evicted => "evicted",
+        }
+    }
+}
+
+impl From<PromptBreakCause> for BreakCause {
+    fn from(cause: PromptBreakCause) -> BreakCause {
+        match cause {
+            PromptBreakCause::Changed => BreakCause::PrefixChanged,
+            PromptBreakCause::Evicted => BreakCause::Evicted,
+            PromptBreakCause::Idle => BreakCause::Idle,
+            PromptBreakCause::OtherModel => BreakCause::OtherModel,
+            PromptBreakCause::OtherUpstream => BreakCause::OtherUpstream,
         }
     }
 }
@@ -91,35 +110,21 @@ struct Turn {
     endpoint: Option<String>,
     started: SystemTime,
     ended: SystemTime,
-    input: u64,
-    /// The number of the turn's tokens that the cache contained afterwards.
-    kept: u64,
+    cache: CachedTurn,
 }
 
 impl Turn {
     /// The turn of a call; `None` if the call reports nothing about caches.
     fn of(call: &TimedCall<'_>) -> Option<Turn> {
         let record = call.record;
-        if record.operation_class != OperationClass::Generation
-            || record.outcome != Outcome::Complete
-        {
-            return None;
-        }
-        let reported = &record.tokens.reported;
-        let (input, cached) = (reported.input?, reported.cached_input?);
-        // OpenAI and Gemini store every prompt that is long enough, and do not report it.
-        let kept = match reported.cache_write {
-            Some(written) => cached + written,
-            None => input,
-        };
+        let cache = CachedTurn::of(record)?;
         Some(Turn {
             model: model_of(record).map(str::to_owned),
             upstream: record.upstream.clone(),
             endpoint: record.endpoint.clone(),
             started: call.started,
             ended: call.ended,
-            input,
-            kept: kept.min(input),
+            cache,
         })
     }
 }
@@ -134,16 +139,13 @@ fn cache_break(
 ) -> Option<CacheBreak> {
     let turn = Turn::of(call)?;
     let record = call.record;
-    let cached = record.tokens.reported.cached_input?;
-    let expected = before.kept;
-    let missed = expected.checked_sub(cached)?;
-    if !in_use || turn.input < before.input || cached * 2 >= expected || missed < LEAST_TOKENS {
+    let cached = turn.cache.cached;
+    let expected = before.cache.kept;
+    let is_shorter = turn.cache.input < before.cache.input;
+    if !in_use || is_shorter || !is_break(expected, cached) {
         return None;
     }
-    let idle = call
-        .started
-        .duration_since(before.ended)
-        .unwrap_or_default();
+    let idle = idle(before, call);
     let cost = price(record, cached).zip(price(record, expected));
     Some(CacheBreak {
         call: record.id.clone(),
@@ -154,7 +156,33 @@ fn cache_break(
         expected,
         cached,
         cost_usd: cost.map(|(paid, possible)| (paid - possible).max(0.0)),
+        section: None,
+        change: None,
     })
+}
+
+/// The break that the analysis of the prompt found.
+fn analyzed(before: Option<&Turn>, call: &TimedCall<'_>, found: &PromptBreak) -> CacheBreak {
+    let record = call.record;
+    let cached = record.tokens.reported.cached_input.unwrap_or(0);
+    let idle = before.map_or(Duration::ZERO, |before| idle(before, call));
+    CacheBreak {
+        call: record.id.clone(),
+        offset: 0.0,
+        agent: record.agent.clone(),
+        cause: found.cause.into(),
+        idle_seconds: idle.as_secs_f64(),
+        expected: cached.saturating_add(found.tokens),
+        cached,
+        cost_usd: found.cost_usd,
+        section: found.section.clone(),
+        change: found.change.clone(),
+    }
+}
+
+fn idle(before: &Turn, call: &TimedCall<'_>) -> Duration {
+    let since = call.started.duration_since(before.ended);
+    since.unwrap_or_default()
 }
 
 fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
@@ -169,12 +197,6 @@ fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
     } else {
         BreakCause::PrefixChanged
     }
-}
-
-/// Whether the turn shows that its provider uses a cache.
-fn shows_cache(call: &TimedCall<'_>) -> bool {
-    let reported = &call.record.tokens.reported;
-    reported.cached_input.unwrap_or(0) > 0 || reported.cache_write.unwrap_or(0) > 0
 }
 
 /// The breaks of a session. Each agent has a separate conversation. A turn that begins before the
@@ -212,8 +234,12 @@ impl Conversation {
         let turn = Turn::of(call)?;
         let before = self.last.as_ref();
         let before = before.filter(|before| before.ended <= call.started + RECORDED_RESOLUTION);
-        let found = before.and_then(|before| cache_break(before, self.in_use, call, price));
-        self.in_use |= shows_cache(call);
+        let found = match &call.record.cache_break {
+            Some(found) => Some(analyzed(before, call, found)),
+            None if call.record.prompt.is_some() => None,
+            None => before.and_then(|before| cache_break(before, self.in_use, call, price)),
+        };
+        self.in_use |= turn.cache.shows;
         // In live traffic calls end in another order than they begin.
         if self
             .last
@@ -302,6 +328,34 @@ mod tests {
             ..turn("c", 10.0, 5_000, 0)
         };
         assert_eq!(with(other), one(BreakCause::OtherUpstream));
+    }
+
+    #[test]
+    fn an_analyzed_prompt_says_itself_whether_it_is_a_break() {
+        let calls = [
+            turn("a", 0.0, 4_000, 0),
+            turn("b", 5.0, 4_500, 3_968),
+            turn("c", 20.0, 6_000, 500),
+        ];
+        let mut records: Vec<_> = calls.iter().map(TestCall::record).collect();
+        records[2].prompt = Some(Box::default());
+        assert_eq!(cache_breaks(&session_of(&records), price), []);
+        records[2].cache_break = Some(Box::new(PromptBreak {
+            cause: PromptBreakCause::Evicted,
+            section: None,
+            tokens: 3_000,
+            cost_usd: Some(0.5),
+            block: None,
+            change: None,
+        }));
+        let found = cache_breaks(&session_of(&records), price);
+        assert_eq!(found.len(), 1);
+        let one = &found[0];
+        assert_eq!((one.cause, one.cost_usd), (BreakCause::Evicted, Some(0.5)));
+        assert_eq!(
+            (one.expected, one.cached, one.idle_seconds),
+            (3_500, 500, 13.0)
+        );
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct BreakSum {
 /// Counts since the start of the process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchCounts {
-    pub breaks: [(BreakCause, BreakSum); 4],
+    pub breaks: [(BreakCause, BreakSum); 5],
     /// Sessions that became runaways, by the first reason.
     pub found: [(RunawayReason, u64); 3],
     /// Sessions that are runaways now, by each of their reasons.
@@ -96,7 +96,7 @@ struct WatchedSessions {
     usual: Usual,
     /// The ids of runaway sessions that are not guessed, for quotas.
     named: Arc<HashSet<Arc<str>>>,
-    breaks: [BreakSum; 4],
+    breaks: [BreakSum; 5],
     found: [u64; 3],
     forgotten: u64,
 }

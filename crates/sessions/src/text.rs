@@ -1,7 +1,7 @@
 //! The analysis of a session for a terminal.
 
 use crate::analysis::Analysis;
-use crate::cache::{BreakCause, CacheBreak, KEPT_FOR};
+use crate::cache::{BreakCause, CacheBreak};
 use crate::call_sums::CallSums;
 use crate::critical_path::PathPart;
 use crate::time_use::{AgentUse, TimeUse};
@@ -10,6 +10,7 @@ use crate::waste::Waste;
 use std::fmt::Write;
 use tokengauge_core::printable::printable;
 use tokengauge_core::prompt::WaitKind;
+use tokengauge_core::prompt_cache::KEPT_FOR;
 
 /// The limit for displayed parts of the path, and for displayed breaks.
 const SHOWN: usize = 12;
@@ -216,7 +217,11 @@ fn why(one: &CacheBreak) -> String {
             seconds(one.idle_seconds),
             humantime::format_duration(KEPT_FOR)
         ),
-        BreakCause::PrefixChanged => "prompt start changed or was dropped early".to_owned(),
+        BreakCause::PrefixChanged => match &one.section {
+            Some(section) => format!("{} changed", printable(section)),
+            None => "prompt start changed or was dropped early".to_owned(),
+        },
+        BreakCause::Evicted => "dropped early by the provider".to_owned(),
     }
 }
 

@@ -118,6 +118,8 @@ label_sets! {
     }
     /// Why a request to an upstream failed.
     UpstreamReason { upstream: &'a str, reason: &'a str }
+    /// A prompt cache at an upstream.
+    ByCache { upstream: &'a str, cache: &'a str }
     /// One budget.
     Budget { budget: &'a str }
     /// A warning threshold of a budget.

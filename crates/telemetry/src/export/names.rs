@@ -14,6 +14,7 @@ mod experiments;
 mod fleet;
 mod gate;
 mod own;
+mod prompts;
 mod sessions;
 mod slo;
 mod upstreams;
@@ -26,6 +27,7 @@ pub use experiments::*;
 pub use fleet::*;
 pub use gate::*;
 pub use own::*;
+pub use prompts::*;
 pub use sessions::*;
 pub use slo::*;
 pub use upstreams::*;
@@ -115,6 +117,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         gate::ALL,
         experiments::ALL,
         sessions::ALL,
+        prompts::ALL,
         fleet::ALL,
     ];
     files.into_iter().flatten()

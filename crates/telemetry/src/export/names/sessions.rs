@@ -3,8 +3,8 @@
 use super::families;
 
 families! {
-    /// Session turns whose prompt should have come from the provider's cache but did not, by
-    /// probable cause: other_model, other_upstream, idle, prefix_changed.
+    /// Session turns whose prompt should have come from the provider's cache but did not, by cause:
+    /// other_model, other_upstream, idle, prefix_changed, evicted.
     PROMPT_CACHE_BREAKS: Counter[ByCause] = "tokengauge_prompt_cache_breaks_total", Count;
     /// Additional cost in US dollars of prompts that should have come from the provider's cache but
     /// did not, if their price is known.
