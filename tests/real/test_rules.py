@@ -306,6 +306,14 @@ OWN = {
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "0.2x59 1.1x5"},
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "1.4x30 0x20 0.99x20"},
     ),
+    "TokengaugePromptsMissCache": (
+        {'tokengauge_prompt_cache_breaks_total{cause="prefix_changed",instance="a"}': counter((60, 1))},
+        {
+            # Two breaks in ten minutes, and breaks that nobody can avoid.
+            'tokengauge_prompt_cache_breaks_total{cause="evicted",instance="a"}': counter((50, 0), (2, 1), (8, 0)),
+            'tokengauge_prompt_cache_breaks_total{cause="idle",instance="a"}': counter((60, 1)),
+        },
+    ),
     "TokengaugeRunawaySession": (
         {
             'tokengauge_runaway_sessions{reason="tokens",instance="a"}': "0x60",

@@ -220,6 +220,17 @@ const ALERTS: &[ProxyAlert] = &[
             together. If the budget blocks, these calls are refused until the period ends.",
     },
     ProxyAlert {
+        alert: "TokengaugePromptsMissCache",
+        severity: Ticket,
+        held: 10,
+        expr: "sum by (PROXY, cause) (increase(tokengauge_prompt_cache_breaks_total{cause=~\"prefix_changed|evicted\"}[1h])) >= 20",
+        summary: "Prompts through NAME keep missing the provider's cache ({{ $labels.cause }})",
+        description: "{{ $value | humanize }} turns of sessions missed the prompt cache in the last \
+            hour, and input that could have been cached was billed in full. \
+            {{ if eq $labels.cause \"evicted\" }}The prompts are unchanged, but the provider dropped \
+            them early.{{ else }}The agent changes the beginning of its prompt.{{ end }}",
+    },
+    ProxyAlert {
         alert: "TokengaugeRunawaySession",
         severity: Ticket,
         held: 1,
