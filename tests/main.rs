@@ -107,6 +107,7 @@ mod pgo;
 #[cfg(unix)]
 mod private_files;
 mod process;
+mod prompt_analysis;
 mod prompt_parts;
 mod public_reports;
 mod quota_store;

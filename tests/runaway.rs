@@ -16,8 +16,8 @@ use tokio::net::TcpListener;
 /// Must not appear in any answer, metric or message.
 const ARGUMENTS: &str = "the-arguments-of-a-tool";
 
-/// An upstream that answers each request with its header `x-answer`.
-async fn upstream() -> SocketAddr {
+/// An upstream that answers each request with its header `x-answer`, and with the status in `x-status`.
+pub async fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -32,10 +32,11 @@ async fn upstream() -> SocketAddr {
                     };
                     let length = field("content-length").parse().expect("a length");
                     peer.read_exact(length).await;
-                    let body = field("x-answer");
+                    let (body, status) = (field("x-answer"), field("x-status"));
+                    let status = if status.is_empty() { "200" } else { status };
                     let length = body.len();
                     peer.write(format!(
-                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+                        "HTTP/1.1 {status} Some\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
                     ))
                     .await;
                 }

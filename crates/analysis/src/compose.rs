@@ -7,21 +7,16 @@ use std::sync::Arc;
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::prompt::{MAX_TOOLS, OTHER_TOOLS, PromptPart, PromptParts, PromptTool};
 
-/// The parts of a prompt, and the tools that have results which the turn before did not have.
+/// The parts of a prompt, and the tools with results that the previous turn did not have.
 pub(crate) struct Composition {
     pub(crate) parts: PromptParts,
     pub(crate) new_results: BTreeSet<Arc<str>>,
 }
 
-type Named<'a> = (&'a Arc<str>, Option<&'a Arc<str>>);
-
-/// Adds up a prompt. `is_known` says whether the turn before had a result with this key.
+/// Adds up a prompt. `is_known` says whether the previous turn had a result with this key.
 pub(crate) fn compose(sequence: &Sequence<'_>, is_known: impl Fn(u64) -> bool) -> Composition {
     let mut parts = PromptParts::default();
-    let mut new_results = BTreeSet::new();
-    let mut tools: FastMap<&str, PromptTool> = FastMap::default();
-    let mut calls: FastMap<u64, Named<'_>> = FastMap::default();
-    let nameless: Arc<str> = "tool".into();
+    let mut tools = Tools::default();
     for item in &sequence.items {
         for (part, tokens) in PromptPart::ALL.iter().zip(item.tokens) {
             *parts.part_mut(*part) += u64::from(tokens);
@@ -29,44 +24,65 @@ pub(crate) fn compose(sequence: &Sequence<'_>, is_known: impl Fn(u64) -> bool) -
         parts.media += u64::from(item.media);
         parts.media_bytes = parts.media_bytes.saturating_add(item.media_bytes);
         for tool in &item.tools {
-            match tool {
-                ItemTool::Definition {
-                    name,
-                    server,
-                    tokens,
-                } => {
-                    entry(&mut tools, name, server.as_ref()).schema += u64::from(*tokens);
+            tools.add(tool, &is_known);
+        }
+    }
+    parts.tools = bounded(tools.by_name.into_values().collect());
+    Composition {
+        parts,
+        new_results: tools.new_results,
+    }
+}
+
+/// A tool without a name.
+const NAMELESS: &str = "tool";
+
+#[derive(Default)]
+struct Tools<'a> {
+    by_name: FastMap<&'a str, PromptTool>,
+    /// The names of tools and servers, by the id of the call.
+    calls: FastMap<u64, (&'a str, Option<&'a Arc<str>>)>,
+    new_results: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Tools<'a> {
+    fn add(&mut self, tool: &'a ItemTool, is_known: impl Fn(u64) -> bool) {
+        match tool {
+            ItemTool::Definition {
+                name,
+                server,
+                tokens,
+            } => entry(&mut self.by_name, name, server.as_ref()).schema += u64::from(*tokens),
+            ItemTool::Call { id, name, server } => {
+                self.calls.insert(*id, (name, server.as_ref()));
+            }
+            ItemTool::Result {
+                id,
+                name,
+                server,
+                key,
+                tokens,
+                is_error,
+                is_hosted,
+            } => {
+                let (called, at) = self.calls.get(id).copied().unwrap_or_default();
+                let names = [called, name, NAMELESS].into_iter();
+                let name = names.into_iter().find(|name| !name.is_empty());
+                let name = name.unwrap_or(NAMELESS);
+                let tool = entry(&mut self.by_name, name, at.or(server.as_ref()));
+                if is_known(*key) {
+                    tool.resent_results += u64::from(*tokens);
+                    return;
                 }
-                ItemTool::Call { id, name, server } => {
-                    calls.insert(*id, (name, server.as_ref()));
-                }
-                ItemTool::Result {
-                    id,
-                    name,
-                    server,
-                    key,
-                    tokens,
-                    is_error,
-                } => {
-                    let (named, at) = calls.get(id).copied().unwrap_or((name, server.as_ref()));
-                    let known = [named, name].into_iter().find(|name| !name.is_empty());
-                    let named = known.cloned().unwrap_or_else(|| Arc::clone(&nameless));
-                    let name: &str = known.map_or("tool", |name| name);
-                    let tool = entry(&mut tools, name, at.or(server.as_ref()));
-                    if is_known(*key) {
-                        tool.resent_results += u64::from(*tokens);
-                    } else {
-                        tool.new_results += u64::from(*tokens);
-                        tool.calls += 1;
-                        tool.failures += u64::from(*is_error);
-                        new_results.insert(named);
-                    }
+                tool.new_results += u64::from(*tokens);
+                tool.calls += 1;
+                tool.failures += u64::from(*is_error);
+                if !is_hosted {
+                    self.new_results.insert(name.into());
                 }
             }
         }
     }
-    parts.tools = bounded(tools.into_values().collect());
-    Composition { parts, new_results }
 }
 
 fn entry<'m, 'a>(

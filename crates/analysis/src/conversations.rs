@@ -1,4 +1,4 @@
-//! The last turns of conversations, by which the next turn finds the one before it.
+//! The last turns of conversations, by which the next turn finds the previous one.
 
 use super::block_chain::BLOCK_TOKENS;
 use super::lru::Lru;
@@ -66,6 +66,12 @@ impl Conversation {
         turns.find(|turn| turn.cache.is_some())
     }
 
+    /// The number of the last turn, if it ended before `started`.
+    pub(crate) fn last_before(&self, started: Instant) -> Option<u64> {
+        let last = self.turns.back().filter(|last| last.ended <= started);
+        last.map(|last| last.number)
+    }
+
     /// Whether the provider cached any turn.
     pub(crate) fn shows_cache(&self) -> bool {
         let shows = |turn: &Turn| turn.cache.is_some_and(|cache| cache.shows);
@@ -96,7 +102,7 @@ impl Conversation {
     }
 }
 
-/// Where a turn is.
+/// The position of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) conversation: u64,
@@ -105,7 +111,7 @@ pub(crate) struct Place {
 
 /// What a turn adds to the conversation that it continues.
 pub(crate) struct Addition {
-    /// The turn before, and the number of sections that both turns begin with.
+    /// The previous turn, and the number of sections that both turns begin with.
     pub(crate) after: Option<(Place, usize)>,
     pub(crate) items: Vec<TurnItem>,
     pub(crate) blocks: Vec<u64>,
@@ -160,7 +166,7 @@ impl Conversations {
             Some((place, common, last == Some(place.number)))
         });
         if known.is_none() && added.after.is_some() {
-            // The turn before was forgotten meanwhile.
+            // The previous turn was forgotten meanwhile.
             return;
         }
         let (id, mut conversation) = match known {

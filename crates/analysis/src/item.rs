@@ -21,7 +21,7 @@ pub(crate) struct Item {
     /// A hash of the parts. Equal parts have equal hashes, however they are written.
     pub(crate) content: u64,
     pub(crate) kind: SectionKind,
-    /// Whether all text of a message is that of a system prompt.
+    /// Whether all text of a message belongs to a system prompt.
     pub(crate) is_instruction: bool,
     /// Whether the agent asks the provider to cache the prompt up to here.
     pub(crate) is_marked: bool,
@@ -53,6 +53,8 @@ pub(crate) enum ItemTool {
         key: u64,
         tokens: u32,
         is_error: bool,
+        /// Whether the provider ran the tool, as part of the previous call.
+        is_hosted: bool,
     },
 }
 
@@ -99,7 +101,7 @@ impl Item {
         }
     }
 
-    /// About the bytes that the item takes besides its own size.
+    /// About the bytes that the item takes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Item>() + self.tools.len() * (size_of::<ItemTool>() + 32)
     }
@@ -139,6 +141,7 @@ impl<H: Hasher> Reading<'_, H> {
                 name: tool,
                 server,
                 is_error,
+                is_hosted,
             } => {
                 (2, id, tool).hash(&mut self.hasher);
                 let key = self.seeds.short((id, tool));
@@ -157,6 +160,7 @@ impl<H: Hasher> Reading<'_, H> {
                     key,
                     tokens: 0,
                     is_error,
+                    is_hosted,
                 });
             }
             Part::Media { data, bytes } => {

@@ -1,10 +1,10 @@
-//! A map that forgets what was not used for the longest time.
+//! A map that forgets its least recently used entries.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
 use tokengauge_core::hash::FastMap;
 
-/// What an entry takes besides its key and its value: its slots in the map and in the order.
+/// Bytes of an entry for its slots in the map and in the order.
 const OVERHEAD: usize = 64;
 
 pub(crate) struct Lru<K, V> {

@@ -1,5 +1,5 @@
-//! What caches of prompts would have saved at each upstream. A sample of blocks is followed, whose
-//! hit ratio is that of all blocks.
+//! Simulates caches of prompts at each upstream. Only a sample of blocks is followed. Hashes are
+//! random, so all blocks have about the same hit ratio.
 
 use super::block_chain::BLOCK_TOKENS;
 use super::lru::Lru;
@@ -13,13 +13,13 @@ pub const CACHE_TOKENS: [u64; 2] = [1_000_000, 10_000_000];
 const INFINITE_BLOCKS: usize = 64_000_000 / (BLOCK_TOKENS * SAMPLE) as usize;
 const MAX_UPSTREAMS: usize = 64;
 
-/// What caches would have saved at one upstream since the start of the process. Shares are of the
+/// The savings of simulated caches at one upstream since the start of the process. Shares are of the
 /// tokens of all prompts, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachePotential {
     /// The name of the upstream.
     pub upstream: String,
-    /// The number of calls whose provider reported what came from its cache.
+    /// The number of calls whose provider reported cached input.
     pub calls: u64,
     /// Input tokens that these calls reported.
     pub input: u64,
@@ -176,7 +176,7 @@ mod tests {
             potentials.prompt("u", blocks(1, turn * 1_000), (turn * 64_000, 32_000));
         }
         let found = &potentials.all()[0];
-        // 45 of 55 thousand blocks were in the turn before.
+        // 45 of 55 thousand blocks were in the previous turn.
         assert!((found.infinite - 45.0 / 55.0).abs() < 0.03, "{found:?}");
         assert_eq!((found.infinite, found.calls), (found.lru[0], 10));
         assert!((found.counted - 5.0 / 55.0).abs() < 1e-9, "{found:?}");

@@ -11,13 +11,13 @@ use tokengauge_core::prompt_cache::{CachedTurn, KEPT_FOR, is_break};
 /// cached is compared with this tolerance, in tokens and as a share.
 const TOLERANCE: (f64, f64) = (1024.0, 0.2);
 
-/// What is compared: the turn before, and what the provider reported about this one.
+/// The previous turn, and the report of the provider about this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
     pub(crate) before: &'a Turn,
     pub(crate) change: Option<&'a Change>,
-    /// Where a cache that is written at marks could be read at most: tokens before the last mark
-    /// before the change. `None` if the agent sets no marks.
+    /// Tokens up to the last mark before the change, if the agent marks the ends of prefixes to cache.
+    /// More could not be read.
     pub(crate) mark: Option<u64>,
     /// Whether the provider cached an earlier turn of the conversation.
     pub(crate) in_use: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Compared<'a> {
     pub(crate) model: u64,
     pub(crate) place: u64,
     pub(crate) idle: Duration,
-    /// The tokens of the prompt that we count, to convert to those of the provider.
+    /// Our count of the prompt, to convert tokens to the provider's count.
     pub(crate) counted: u64,
     pub(crate) cache: CachedTurn,
     pub(crate) agent: Option<&'a str>,
@@ -55,7 +55,7 @@ pub(crate) fn prompt_break(compared: &Compared<'_>) -> Option<(PromptBreak, u64)
     Some((found, expected))
 }
 
-/// Whether the agent shortened the conversation, such as by a summary. That is no accident.
+/// Whether the agent shortened the conversation, such as by a summary. That is intended.
 fn is_shorter(compared: &Compared<'_>, before: CachedTurn) -> bool {
     let of_messages = |change: &Change| change.section.starts_with("message");
     compared.cache.input < before.input && compared.change.is_some_and(of_messages)

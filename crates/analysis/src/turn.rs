@@ -42,7 +42,7 @@ impl<'s> Sequence<'s> {
         let mut leads = true;
         for (section, item) in all {
             if item.is_empty() {
-                // Bedrock's marks are sections of their own.
+                // In Bedrock, a mark is a separate section.
                 if let Some(last) = sequence.marks.last_mut() {
                     *last |= item.is_marked;
                 }

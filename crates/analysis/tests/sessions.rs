@@ -192,7 +192,7 @@ impl Session {
     }
 }
 
-/// What a call is besides its prompt.
+/// A call without its prompt.
 #[derive(Clone)]
 struct Sent {
     at: Instant,
@@ -401,7 +401,8 @@ fn injected_breaks_have_their_cause_and_section_and_nothing_else_is_changed() {
         let mut session = session(dialect, &mut random);
         let named = format!("session-{round}");
         let scope = Scope {
-            session: (round % 2 == 0).then_some(&*named),
+            // Without a session, a change of the first message begins a conversation.
+            session: (round % 2 == 0 || kind == Break::Message).then_some(&*named),
             agent: Some("coder"),
             ..Scope::default()
         };

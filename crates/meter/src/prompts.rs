@@ -27,7 +27,7 @@ pub struct AnalysisStats {
     /// Calls that were not analyzed, because the queue was full, memory was short, or the request was
     /// too large.
     pub skipped: u64,
-    /// What caches would have saved, by upstream.
+    /// The savings of simulated caches, by upstream.
     pub potentials: Vec<CachePotential>,
 }
 

@@ -65,7 +65,7 @@ impl Request {
     }
 
     pub(crate) fn forget(&mut self) {
-        self.release();
+        self.copy = None;
         (self.facts, self.settings) = (None, None);
     }
 

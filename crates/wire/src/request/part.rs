@@ -57,6 +57,8 @@ pub enum Part<'a> {
         server: Option<&'a str>,
         /// Whether the result is marked as an error.
         is_error: bool,
+        /// Whether the provider ran the tool, as part of an answer.
+        is_hosted: bool,
     },
     /// An image, audio, a video or a file.
     Media {

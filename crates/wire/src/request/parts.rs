@@ -234,14 +234,14 @@ fn object(json: &str, around: Context<'_>, each: Each<'_>) {
         server: server.or(around.server),
         ..around
     };
-    announce(&read, context, each);
+    announce(&read, around.kind, context, each);
     for (action, value) in &read.actions {
         member(action, value, &read, context, each);
     }
 }
 
 /// Gives the call or the result that an object begins.
-fn announce(read: &Read<'_>, context: Context<'_>, each: Each<'_>) {
+fn announce(read: &Read<'_>, around: TextKind, context: Context<'_>, each: Each<'_>) {
     match context.kind {
         TextKind::ToolCall if !read.name.is_empty() || is_hosted(&read.r#type) => {
             let name = first(context.name, read.r#type.trim_end_matches("_call"));
@@ -249,18 +249,19 @@ fn announce(read: &Read<'_>, context: Context<'_>, each: Each<'_>) {
             each(Part::ToolCall { id, name, server });
         }
         TextKind::ToolResult if context.is_result || read.begins_result() => {
-            result(read, context, each);
+            result(read, around == TextKind::Assistant, context, each);
         }
         _ => {}
     }
 }
 
-fn result(read: &Read<'_>, context: Context<'_>, each: Each<'_>) {
+fn result(read: &Read<'_>, is_hosted: bool, context: Context<'_>, each: Each<'_>) {
     each(Part::ToolResult {
         id: context.id,
         name: context.name,
         server: context.server,
         is_error: read.is_error,
+        is_hosted,
     });
 }
 
@@ -326,7 +327,7 @@ fn narrowed(
         (_, TextKind::ToolResult) => None,
         (Some(TextKind::ToolCall | TextKind::ToolResult), TextKind::System) => None,
         (Some(TextKind::ToolResult), TextKind::ToolCall) => {
-            result(read, context, each);
+            result(read, true, context, each);
             kind
         }
         _ => kind,
@@ -384,6 +385,6 @@ pub(super) fn result_of_cohere(value: &RawValue, each: Each<'_>) {
         name: &name,
         ..Context::new(kind)
     };
-    result(&Read::default(), context, each);
+    result(&Read::default(), false, context, each);
     json(value, kind, each);
 }

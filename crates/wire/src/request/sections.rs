@@ -14,13 +14,13 @@ pub enum SectionKind {
     Tool,
     /// The system prompt and other instructions. In some dialects they are messages.
     System,
-    /// A document or a text beside the conversation.
+    /// A document, or another text outside of the conversation.
     Other,
     /// A message or another item of the conversation.
     Message,
 }
 
-/// A section of a request body: a definition of a tool, a message, or a text beside them.
+/// A section of a request body: a definition of a tool, a message, or another text.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     kind: SectionKind,
@@ -58,7 +58,7 @@ impl<'a> Section<'a> {
         self.order() == (SectionKind::Message, 0)
     }
 
-    /// What a text of the section is that says nothing about itself.
+    /// The kind of texts that have no role and no type.
     pub fn text_kind(&self) -> TextKind {
         self.text
     }
@@ -212,7 +212,11 @@ mod tests {
                 name,
                 server,
                 is_error,
-            } => format!("result {id} {name} {is_error}{}", at(server)),
+                is_hosted,
+            } => {
+                let hosted = if *is_hosted { " hosted" } else { "" };
+                format!("result {id} {name} {is_error}{}{hosted}", at(server))
+            }
             Part::Media { bytes, .. } => format!("media {bytes}"),
         }
     }
@@ -262,7 +266,7 @@ mod tests {
                 Dialect::Anthropic,
                 anthropic,
                 "System s|User u|media 3|Reasoning r|Assistant a|call t1 f|ToolCall {\"a\":1}|call t2 log at git|ToolCall {}|\
-                result t2  true|ToolResult m|call t3 web_search|ToolCall {\"query\":\"q\"}|result t3  false|\
+                result t2  true hosted|ToolResult m|call t3 web_search|ToolCall {\"query\":\"q\"}|result t3  false hosted|\
                 result t1  false|ToolResult o|Other d|tool f|ToolSchema {\"name\":\"f\",\"input_schema\":{}}|\
                 tool git at git|ToolSchema {\"type\":\"mcp_toolset\",\"mcp_server_name\":\"git\"}|\
                 tool web_search|ToolSchema {\"type\":\"web_search_20250305\",\"name\":\"web_search\"}",
@@ -271,8 +275,8 @@ mod tests {
                 Dialect::OpenaiResponses,
                 responses,
                 "System s|User u|media 3|media 0|Reasoning r|Assistant a|call c1 f|ToolCall {}|result c1  false|ToolResult o|\
-                tool log at git|ToolSchema {\"name\":\"log\",\"input_schema\":{}}|call m1 log at git|ToolCall {}|result m1 log false at git|ToolResult m|\
-                call m2 log at git|ToolCall {}|result m2 log true at git|\
+                tool log at git|ToolSchema {\"name\":\"log\",\"input_schema\":{}}|call m1 log at git|ToolCall {}|result m1 log false at git hosted|ToolResult m|\
+                call m2 log at git|ToolCall {}|result m2 log true at git hosted|\
                 tool git at git|ToolSchema {\"type\":\"mcp\",\"server_label\":\"git\",\"server_url\":\"https://example.org\"}",
             ),
             (

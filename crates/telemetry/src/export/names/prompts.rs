@@ -11,8 +11,7 @@ families! {
     ANALYSIS_FORGOTTEN: Counter[] = "tokengauge_analysis_forgotten_total", Count;
     /// Bytes that the analysis of prompts holds, bounded by `analysis.memory_bytes`.
     ANALYSIS_BYTES: Gauge[] = "tokengauge_analysis_bytes", Bytes;
-    /// Share of input tokens that came from a prompt cache since the start, by cache: `provider` as
-    /// the provider counted, or what a cache of one or ten million tokens or an infinite cache would
-    /// have saved.
+    /// Share of input tokens from a prompt cache since the start, by cache: `provider` as reported, and
+    /// simulated caches of 1M tokens, 10M tokens and infinite size.
     PROMPT_CACHE_POTENTIAL: Gauge[ByCache] = "tokengauge_prompt_cache_potential_ratio", Ratio;
 }
