@@ -58,7 +58,7 @@ struct OpenText {
 }
 
 impl OpenText {
-    /// Returns whether the text is to be watched from now on.
+    /// Returns whether the text must be watched from now on.
     fn push(&mut self, text: &str, repeats: &mut bool) -> bool {
         self.counter.push(text);
         let Some(watch) = &mut self.watch else {

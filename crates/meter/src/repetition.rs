@@ -1,6 +1,6 @@
 //! Finds a text that repeats itself: one period again and again, without any change. The text is
-//! compared with itself shifted by the period, so a table or a list whose rows differ is no
-//! repetition, and neither is a loop that varies its words.
+//! compared with itself shifted by the period. A table or a list whose rows differ, and a loop that
+//! varies its words, are therefore not found.
 
 #[cfg(test)]
 mod excerpts;
@@ -177,7 +177,7 @@ impl Watch {
         true
     }
 
-    /// Extends the run. Returns whether it reaches the end of the text; otherwise it is over.
+    /// Extends the run. Returns whether it reaches the end of the text; otherwise the run has ended.
     fn continues(&mut self, tokens: u64) -> bool {
         let Some(run) = &mut self.run else {
             return false;

@@ -9,7 +9,7 @@ use tokengauge_core::prompt::WaitKind;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::PhaseName;
 
-/// What a stretch of time was spent on. If several apply, the first counts.
+/// The use of a stretch of time. If several apply, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Model,
@@ -18,7 +18,7 @@ enum Use {
     Human,
 }
 
-/// What a duration was spent on, in seconds. The parts add up to `wall`.
+/// The uses of a duration, in seconds. The parts add up to `wall`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TimeUse {
     /// From the start of the first call to the end of the last call.

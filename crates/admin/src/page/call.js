@@ -69,7 +69,7 @@ function parts({ call, phases, store, repetition_cost_usd: repeated }, measure) 
   return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), ...promptParts(call.prompt), around(call, store)];
 }
 
-/** Where a repetition starts, and what it costs. */
+/** The start and the cost of a repetition. */
 const repetition = ({ start, share }, cost) => [`starts at token ${count(start)}`, `${percent(share)} of the output`, known(cost) ? `${usd(cost)} for the repeated part` : null].filter(Boolean).join(", ");
 
 /** Filters that have a separate line. */

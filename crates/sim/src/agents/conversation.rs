@@ -15,7 +15,7 @@ pub(super) enum Style {
     Tools,
 }
 
-/// The tools of agents that have some. Names and purposes are those of common coding agents.
+/// The tools of agents that have some. Common coding agents have tools with these names and purposes.
 const TOOLS: [(&str, &str); 4] = [
     (
         "read_file",

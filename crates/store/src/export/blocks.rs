@@ -52,7 +52,7 @@ impl BlockNumbers {
 
 /// A prompt as a trace has it.
 pub(super) struct BlockedPrompt {
-    /// Tokens of o200k_base, of which the blocks consist.
+    /// The o200k_base tokens of the blocks.
     pub(super) tokens: u64,
     /// A number for each block, also for the last block if it is not full.
     pub(super) ids: Vec<u32>,

@@ -30,7 +30,7 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hash_ids: Option<Vec<u32>>,
     /// `None` with `hash_ids`: AIPerf would add each prompt of a session to the previous prompts, but
-    /// the blocks are those of the whole prompt.
+    /// the blocks already cover the whole prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
     /// Milliseconds since the previous calls of the session ended. `None` for the first call of a

@@ -9,7 +9,7 @@ use tokengauge_core::time::Timestamp;
 /// Causes that are told apart. Further ones are counted with their cause, without the section.
 pub(crate) const MAX_CAUSES: usize = 1_000;
 
-/// What the calls have in common whose prompts missed the cache.
+/// The reason for which prompts missed the cache, and the agent that sent them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct CacheBreakCause {
     /// The agent that made the calls.
