@@ -200,12 +200,12 @@ async fn sum(client: &ClickHouse, table: &str, statements: &[String]) {
     while client.run(&done).await.expect(&done) != "4\n" {
         assert!(began.elapsed() < limit, "the sums are not complete");
         for view in [
-            "sums_1_every_300",
-            "sessions_1_every_300",
-            "done_1_refresh",
-            "sums_1_every_86400",
-            "sessions_1_every_86400",
-            "done_1_refresh",
+            "sums_2_every_300",
+            "sessions_2_every_300",
+            "done_2_refresh",
+            "sums_2_every_86400",
+            "sessions_2_every_86400",
+            "done_2_refresh",
         ] {
             // Sums by day fail until the ones by five minutes are complete.
             for what in ["REFRESH", "WAIT"] {
