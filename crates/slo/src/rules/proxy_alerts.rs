@@ -327,6 +327,7 @@ impl ProxyAlert {
             "TokengaugeQuotaStoreAway"
             | "TokengaugeBudgetSpent"
             | "TokengaugeRunawaySession"
+            | "TokengaugePromptsMissCache"
             | "TokengaugeAnswersRepeat" => "tokengauge-traffic-and-cost",
             "TokengaugeDrift" => {
                 "tokengauge-{{ if match \"ttft|tps\" $labels.signal }}speed{{ else }}traffic-and-cost{{ end }}"
