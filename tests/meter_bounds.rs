@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokengauge_config::Measure;
 use tokengauge_core::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge_core::observer::End;
+use tokengauge_meter::settings;
 use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, words};
@@ -171,25 +172,55 @@ fn an_event_without_end_is_held_within_the_memory_and_no_longer() {
     assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
 }
 
-#[test]
-fn the_prompt_is_freed_as_soon_as_the_provider_reports_its_tokens() {
-    let bench = Bench::default();
+/// The bytes that a call holds before and after the provider reports its input tokens, and the calls that are not
+/// analyzed.
+fn held_for_the_prompt(measure: Measure, prompt: &str) -> ([usize; 2], u64) {
+    let bench = Bench::new(measure, Vec::new());
+    let held = || bench.meter.stats(Instant::now()).held_bytes;
     let call = bench.begin("/v1/chat/completions", &[]);
-    bench.send(
-        &*call,
-        br#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}"#,
-    );
+    let body = serde_json::json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": prompt}]});
+    bench.send(&*call, body.to_string().as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
     bench.chunk(&*call, 100, words(1));
-    assert!(bench.meter.stats(Instant::now()).held_bytes > 0);
+    let before = held();
     bench.chunk(&*call, 200, finish(Some(1)));
-    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
+    let reported = held();
     bench.chunk(&*call, 300, DONE);
     let record = bench.end(&*call, 400, End::Complete);
     assert_eq!(
         (record.tokens.reported.input, record.tokens.normalised.input),
         (Some(7), None)
     );
+    assert_eq!(held(), 0);
+    let analysis = bench.meter.analysis();
+    let is_analyzed = analysis.counts.held_bytes > 0;
+    assert_eq!(
+        (record.prompt.is_some(), record.prompt_blocks),
+        (is_analyzed, None)
+    );
+    ([before, reported], analysis.skipped)
+}
+
+#[test]
+fn the_prompt_is_freed_when_the_provider_reports_its_tokens_unless_it_is_analyzed() {
+    let off = settings::Analysis {
+        enabled: false,
+        ..settings::Analysis::default()
+    };
+    let without = Measure {
+        analysis: off,
+        ..Measure::default()
+    };
+    let ([before, reported], skipped) = held_for_the_prompt(without, "Hi");
+    assert!(before > 0 && reported == 0 && skipped == 0);
+    let ([before, reported], skipped) = held_for_the_prompt(Measure::default(), "Hi");
+    assert!(before > 0 && reported == before && skipped == 0);
+    let short = Measure {
+        memory_bytes: 100_000,
+        ..Measure::default()
+    };
+    let ([before, reported], skipped) = held_for_the_prompt(short, &"word ".repeat(11_000));
+    assert!(before > 50_000 && reported == 0 && skipped == 1);
 }
 
 #[test]

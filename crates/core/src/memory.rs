@@ -141,6 +141,11 @@ impl Share {
         }
     }
 
+    /// The number of bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Grows or shrinks to `bytes`. Returns `false` and changes nothing if that exceeds the limit.
     #[must_use]
     pub fn resize(&mut self, bytes: usize) -> bool {

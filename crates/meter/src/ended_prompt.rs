@@ -26,9 +26,6 @@ pub(crate) fn read(context: &CallContext) -> Option<ReadPrompt> {
         agent: who.agent.as_deref(),
         model: model.as_deref(),
     };
-    if request.is_lost() {
-        prompts.skipped();
-    }
     let read =
         request.body(|dialect, body| prompts.read((dialect, body), &scope, context.received));
     let read = read?;

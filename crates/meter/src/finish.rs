@@ -150,8 +150,8 @@ fn finish_deferred(
             context.shared.counters.lagged(1);
             state.lagged = true;
         }
-        if context.measure.analysis.enabled {
-            context.shared.prompts.skipped();
+        if let Some(mut request) = context.request.try_lock() {
+            request.release();
         }
         conclude(context, state, at, end, CountedPrompt::default());
         return;
@@ -246,6 +246,9 @@ fn conclude(
         state.run.finish(context, latest, accepted)
     });
     if let Some(mut request) = context.request.try_lock() {
+        if context.measure.analysis.enabled && request.is_lost() {
+            context.shared.prompts.skipped();
+        }
         request.release();
     }
     let closing = RecordInput::of_call(context, &state, at, end, counted.input);

@@ -87,7 +87,7 @@ pub struct MeterStats {
     pub unsearched_texts: u64,
     pub dropped_calls: u64,
     pub panics: u64,
-    /// Bytes that measurement holds now.
+    /// Bytes that measurement holds now for calls, without the memory of the analysis.
     pub held_bytes: usize,
 }
 
@@ -224,7 +224,7 @@ impl Meter {
             unsearched_texts: self.shared.counters.unsearched_texts(),
             dropped_calls: self.shared.subscribers.dropped(),
             panics: self.shared.counters.panics(),
-            held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),
+            held_bytes: self.shared.calls_hold() + self.shared.admission_memory.used(),
         }
     }
 

@@ -65,6 +65,11 @@ impl Prompts {
         self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The bytes of the shared memory that the analysis takes.
+    pub(crate) fn held(&self) -> usize {
+        self.share.lock().bytes()
+    }
+
     pub(crate) fn stats(&self) -> AnalysisStats {
         let analysis = self.analysis.lock();
         let counts = analysis.counts();

@@ -54,6 +54,13 @@ pub(crate) struct Shared {
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
+impl Shared {
+    /// The bytes that calls hold.
+    pub(crate) fn calls_hold(&self) -> usize {
+        self.memory.used().saturating_sub(self.prompts.held())
+    }
+}
+
 pub(crate) fn limits(measure: &Measure) -> Limits {
     Limits {
         body_bytes: measure.body_bytes,
