@@ -180,6 +180,7 @@ async fn a_session_tells_parts_waits_repetitions_and_the_change_that_broke_its_c
         assert_eq!(second["retry_of"], failed["id"]);
         assert_eq!(second["prompt"]["tool_results"], count(RESULT));
         assert_eq!(second["prompt"]["tools"][0]["name"], "count");
+        assert_eq!(second["prompt"]["tools"][0]["calls"], 1, "{second}");
         let third = agent
             .turn(path, &body(&system(1), 5), &answer(2_900, 0), 200)
             .await;

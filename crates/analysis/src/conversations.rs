@@ -66,6 +66,15 @@ impl Conversation {
         turns.find(|turn| turn.cache.is_some())
     }
 
+    /// The number of sections of the last complete turn before the turn `number`.
+    pub(crate) fn complete_before(&self, number: u64) -> usize {
+        let turns = self.turns.iter().rev();
+        let mut turns = turns.skip_while(|turn| turn.number >= number);
+        turns
+            .find(|turn| turn.complete)
+            .map_or(0, |turn| turn.items)
+    }
+
     /// The number of the last turn, if it ended before `started`.
     pub(crate) fn last_before(&self, started: Instant) -> Option<u64> {
         let last = self.turns.back().filter(|last| last.ended <= started);

@@ -212,10 +212,17 @@ impl Analysis {
         let Some((conversation, turn, common)) = linked else {
             return (compose(sequence, |_| false).parts, None);
         };
-        let known = |(item, _): &&(u32, u64)| (*item as usize) < turn.items;
-        let known = conversation.results.iter().filter(known);
-        let known: FastSet<u64> = known.map(|(_, key)| *key).collect();
-        let composition = compose(sequence, |key| known.contains(&key));
+        let composed = |items: usize| {
+            let known = |(item, _): &&(u32, u64)| (*item as usize) < items;
+            let known = conversation.results.iter().filter(known);
+            let known: FastSet<u64> = known.map(|(_, key)| *key).collect();
+            compose(sequence, |key| known.contains(&key))
+        };
+        let composition = composed(turn.items);
+        // Nobody processed the prompt of a failed turn, so its results are still new.
+        let parts = (!turn.complete)
+            .then(|| composed(conversation.complete_before(turn.number)).parts)
+            .unwrap_or(composition.parts);
         let new = &sequence.items[common.min(turn.items).min(sequence.items.len())..];
         let is_asked = new.iter().any(|item| item.has(PromptPart::User));
         let kind = if !composition.new_results.is_empty() {
@@ -232,7 +239,7 @@ impl Analysis {
             seconds: waited.as_secs_f64(),
             tools: tools.collect(),
         };
-        (composition.parts, Some(wait))
+        (parts, Some(wait))
     }
 }
 
