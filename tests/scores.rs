@@ -321,10 +321,6 @@ async fn a_wrong_score_is_refused_with_what_to_do_and_nothing_is_stored() {
             json!("trace_id"),
         ),
         (
-            json!({"name": "a", "value": 1, "trace_id": "0".repeat(32)}),
-            json!("trace_id"),
-        ),
-        (
             json!({"name": "a", "value": 1, "session": "s", "source": long}),
             json!("source"),
         ),
@@ -342,7 +338,7 @@ async fn a_wrong_score_is_refused_with_what_to_do_and_nothing_is_stored() {
         assert_eq!(status, 400, "{body}: {said}");
         assert_eq!(said["error"]["parameter"], *parameter, "{body}: {said}");
     }
-    let (_, said) = fixture.post(&cases[20].0.to_string()).await;
+    let (_, said) = fixture.post(&cases[cases.len() - 1].0.to_string()).await;
     let message = said["error"]["message"].as_str().expect("a message");
     assert!(message.starts_with("score 2: name must have"), "{message}");
     let many: Vec<Value> = (0..1001)

@@ -184,14 +184,14 @@ fn checked(posted: Posted, now: SystemTime) -> Result<Score, Broken> {
     }
     let (value, data_type) = value(&posted)?;
     let (target, target_id) = target(posted.call, posted.session, posted.trace_id)?;
-    let source = posted.source.filter(|source| !source.is_empty());
+    let source = posted.source;
     if source
         .as_ref()
         .is_some_and(|source| !is_text(source, MAX_SOURCE))
     {
         return Err((
             "source",
-            "must have at most 100 characters, without control characters",
+            "must have 1 to 100 characters, without control characters",
         ));
     }
     Ok(Score {
@@ -260,46 +260,74 @@ fn target(
         ScoreTarget::Session if is_text(&id, MAX_ID) => Ok((target, id)),
         ScoreTarget::Session => Err(("session", ID)),
         ScoreTarget::Trace => {
-            let number = u128::from_str_radix(&id, 16).ok().filter(|id| *id != 0);
-            let number = number.filter(|_| id.len() == 32);
-            let rule = "must have 32 hexadecimal digits, not all 0";
-            let number = number.ok_or(("trace_id", rule))?;
-            Ok((target, format!("{number:032x}")))
+            let is_id = id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let rule = "must have 32 hexadecimal digits";
+            is_id
+                .then(|| (target, id.to_ascii_lowercase()))
+                .ok_or(("trace_id", rule))
         }
     }
 }
 
 const ID: &str = "must have 1 to 200 characters, without control characters";
 
-/// The schema of the body.
+/// The schema of the body: for each target, a score that is a boolean by its type, and any other score.
 pub(super) fn body() -> Value {
-    let text = |most: usize, about: &str| json!({"type": ["string", "null"], "minLength": 1, "maxLength": most, "description": about});
-    let one = json!({
-        "type": "object", "required": ["name", "value"],
-        "properties": {
-            "name": {
-                "type": "string", "pattern": "^[a-z0-9_.-]{1,64}$",
-                "description": "The name of the score, such as `success`.",
-            },
-            "value": {
-                "type": ["number", "boolean"], "minimum": -score::MAX_VALUE, "maximum": score::MAX_VALUE,
-                "description": "The value. A higher value is better.",
-            },
-            "data_type": {
-                "type": ["string", "null"], "enum": ["numeric", "boolean", "NUMERIC", "BOOLEAN", null],
-                "description": "The type of the value, for a boolean that is sent as 0 or 1.",
-            },
-            "call": text(MAX_ID, "The scored call: its id, or the provider's id of the response."),
-            "session": text(MAX_ID, "The scored session."),
-            "trace_id": {
-                "type": ["string", "null"], "pattern": "^[0-9a-fA-F]{32}$", "description": "The scored W3C trace.",
-            },
-            "source": text(MAX_SOURCE, "The program that gives the score."),
-        },
+    let text = |most: usize, about: &str| {
+        let pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
+        json!({"type": "string", "minLength": 1, "maxLength": most, "pattern": pattern, "description": about})
+    };
+    let targets = [
+        (
+            "call",
+            text(
+                MAX_ID,
+                "The scored call: its id, or the provider's id of the response.",
+            ),
+        ),
+        ("session", text(MAX_ID, "The scored session.")),
+        (
+            "trace_id",
+            json!({"type": "string", "pattern": "^[0-9a-fA-F]{32}$", "description": "The scored W3C trace."}),
+        ),
+    ];
+    let number = json!({
+        "type": ["number", "boolean"], "minimum": -score::MAX_VALUE, "maximum": score::MAX_VALUE,
+        "description": "The value. A higher value is better.",
     });
+    let boolean = json!({"enum": [true, false, 0, 1], "description": "The value: 1 is true."});
+    let types = [
+        (json!({"enum": ["numeric", "NUMERIC"]}), number, vec![]),
+        (
+            json!({"enum": ["boolean", "BOOLEAN"]}),
+            boolean,
+            vec!["data_type"],
+        ),
+    ];
+    let one = |(target, id): &(&str, Value),
+               (data_type, value, more): &(Value, Value, Vec<&str>)| {
+        let mut required = vec!["name", "value", target];
+        required.extend(more);
+        json!({
+            "type": "object", "required": required, "additionalProperties": false,
+            "properties": {
+                "name": {
+                    "type": "string", "pattern": "^[a-z0-9_.-]{1,64}$",
+                    "description": "The name of the score, such as `success`.",
+                },
+                "value": value, "data_type": data_type, *target: id,
+                "source": text(MAX_SOURCE, "The program that gives the score."),
+            },
+        })
+    };
+    let all = targets
+        .iter()
+        .flat_map(|target| types.iter().map(move |of_type| one(target, of_type)));
+    let one = json!({"anyOf": all.collect::<Vec<_>>()});
     let several = json!({"type": "array", "minItems": 1, "maxItems": MAX_SCORES, "items": one});
-    json!({"required": true, "content": {
-        "application/json": {"schema": {"oneOf": [one, several]}},
-        "application/x-ndjson": {"schema": one},
-    }})
+    let schema = json!({"oneOf": [one, several]});
+    json!({
+        "required": true, "description": "A score, an array of scores, or a score per line.",
+        "content": {"application/json": {"schema": schema}},
+    })
 }
