@@ -142,6 +142,7 @@ fn every_trusted_recording_gives_the_record_that_was_checked_by_hand() {
             continue;
         }
         let (record, length) = play(&path, dialect);
+        assert_eq!(record.repetition, None, "{}", path.display());
         let name = path.file_name().and_then(|name| name.to_str());
         let mut found = if name.is_some_and(|name| REASONING_IN_THE_ANSWER.contains(&name)) {
             reasoning_is_counted(&record)
