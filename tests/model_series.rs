@@ -428,10 +428,12 @@ async fn a_route_has_the_series_of_no_model_before_its_first_call() {
 }
 
 /// Counters whose labels come from traffic or failures, so `increase()` does not see their first count. The rule for
-/// unparsed calls needs more than five of them in an hour. The rule for exporters fires while further calls fail.
-const FROM_TRAFFIC: [&str; 3] = [
+/// unparsed calls needs more than five of them in an hour, and the rule for repetitions three. The rule for exporters fires
+/// while further calls fail.
+const FROM_TRAFFIC: [&str; 4] = [
     "tokengauge_requests_total",
     "tokengauge_unparsed_calls_total",
+    "tokengauge_repeating_calls_total",
     "tokengauge_export_failures_total",
 ];
 
