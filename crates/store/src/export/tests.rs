@@ -26,7 +26,7 @@ impl Shared {
     fn lines(&self) -> Vec<Value> {
         let bytes = self.0.lock();
         let text = std::str::from_utf8(&bytes).expect("UTF-8");
-        let lines = text.lines().map(|line| serde_json::from_str(line));
+        let lines = text.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().expect("JSON")
     }
 }
