@@ -2,7 +2,7 @@
 
 use super::block_chain::BLOCK_TOKENS;
 use super::lru::Lru;
-use super::turn::TurnItem;
+use super::turn::{Change, TurnItem};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokengauge_core::hash::FastMap;
@@ -23,11 +23,23 @@ pub(crate) struct Turn {
     pub(crate) ended: Instant,
     pub(crate) complete: bool,
     pub(crate) cache: Option<CachedTurn>,
+    /// For a turn that tells nothing about a cache, such as a failed one: the comparison with the last
+    /// turn that does. The next turn is compared with that one, too.
+    pub(crate) unjudged: Option<Box<Before>>,
     pub(crate) model: u64,
     /// The upstream and its endpoint.
     pub(crate) place: u64,
     /// The names under which the turn is found.
     pub(crate) keys: Keys,
+}
+
+/// The turn whose cache a prompt could have used.
+#[derive(Clone, Debug)]
+pub(crate) struct Before {
+    pub(crate) turn: Turn,
+    pub(crate) change: Option<Change>,
+    pub(crate) mark: Option<u64>,
+    pub(crate) shows_cache: bool,
 }
 
 /// The names under which a turn is found, from the most to the least exact.
@@ -265,6 +277,7 @@ mod tests {
             ended: at,
             complete: true,
             cache: None,
+            unjudged: None,
             model: 0,
             place: 0,
             keys,

@@ -1,7 +1,7 @@
 //! Sets what is known about a call at its end, and remembers its turn.
 
-use super::conversations::{Addition, Turn};
-use super::prompt::{Before, Prompt};
+use super::conversations::{Addition, Before, Turn};
+use super::prompt::Prompt;
 use super::prompt_break::{Compared, prompt_break};
 use super::state::{Analysis, common_blocks};
 use std::time::Instant;
@@ -31,6 +31,7 @@ impl Analysis {
             ended,
             complete: !failed,
             cache: CachedTurn::of(record),
+            unjudged: None,
             model: self.seeds.short(model_of(record)),
             place: self.seeds.short((&record.upstream, &record.endpoint)),
             keys: prompt.keys,
@@ -44,6 +45,11 @@ impl Analysis {
         retries.ended(prompt.request, &record.id, ended, failed);
         record.wait = prompt.wait.clone().map(Box::new);
         self.simulate_caches(&prompt, &turn, &record.upstream);
+        let unjudged = prompt.before.filter(|_| turn.cache.is_none());
+        let turn = Turn {
+            unjudged: unjudged.map(Box::new),
+            ..turn
+        };
         self.conversations.add(Addition {
             after: prompt.after,
             items: prompt.items,

@@ -1,7 +1,7 @@
 //! A prompt between the reading of its request and the end of its call.
 
-use super::conversations::{Keys, Place, Turn};
-use super::turn::{Change, TurnItem};
+use super::conversations::{Before, Keys, Place};
+use super::turn::TurnItem;
 use std::time::Instant;
 use tokengauge_core::prompt::{PromptParts, Wait};
 
@@ -20,14 +20,6 @@ pub struct Prompt {
     pub(crate) results: Vec<(u32, u64)>,
     pub(crate) length: usize,
     pub(crate) started: Instant,
-}
-
-/// The turn whose cache the prompt could have used.
-pub(crate) struct Before {
-    pub(crate) turn: Turn,
-    pub(crate) change: Option<Change>,
-    pub(crate) mark: Option<u64>,
-    pub(crate) shows_cache: bool,
 }
 
 impl Prompt {

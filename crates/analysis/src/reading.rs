@@ -2,9 +2,9 @@
 
 use super::block_chain::{BlockChain, ChainState};
 use super::compose::compose;
-use super::conversations::{Conversation, Keys, Place};
+use super::conversations::{Before, Conversation, Keys, Place};
 use super::item::{Item, ItemTool};
-use super::prompt::{Before, Prompt};
+use super::prompt::Prompt;
 use super::scope::{Scope, ScopeHashes};
 use super::state::Analysis;
 use super::turn::{Sequence, TurnItem, change};
@@ -178,7 +178,12 @@ impl Analysis {
         (place, common): (Place, usize),
         new_blocks: &[u64],
     ) -> Option<Before> {
-        let (conversation, _) = self.conversations.get(place)?;
+        let (conversation, last) = self.conversations.get(place)?;
+        if let Some(unjudged) = last.unjudged.as_deref()
+            && unjudged.change.is_some()
+        {
+            return Some(unjudged.clone());
+        }
         let turn = conversation.cached_before(place.number)?;
         let items = &conversation.items[..turn.items.min(conversation.items.len())];
         let known = (items, conversation.blocks_of(items.len()));

@@ -749,3 +749,39 @@ fn damaged_bodies_never_panic() {
         }
     }
 }
+
+#[test]
+fn a_change_in_a_call_that_fails_is_the_cause_of_the_break_of_its_retry() {
+    for dialect in DIALECTS {
+        let mut random = Random(9);
+        let mut run = Run::new();
+        let mut session = session(dialect, &mut random);
+        session.tools.clear();
+        let scope = Scope::default();
+        let mut sent = Sent {
+            at: Instant::now(),
+            model: "m",
+            upstream: "u",
+            cached: 0,
+            outcome: Outcome::Complete,
+        };
+        let mut send = |session: &Session, cached, outcome| {
+            (sent.cached, sent.outcome) = (cached, outcome);
+            sent.at += Duration::from_secs(4);
+            run.send(session, &scope, &sent)
+        };
+        send(&session, 0, Outcome::Complete);
+        grow(&mut session, 1, &mut random);
+        let known = send(&session, 2_000, Outcome::Complete);
+        assert_eq!(known.cache_break, None);
+        grow(&mut session, 2, &mut random);
+        session.system = session.system.replace("12:00", "12:01");
+        let failed = send(&session, 0, Outcome::HttpError);
+        let retry = send(&session, 0, Outcome::Complete);
+        assert_eq!(failed.cache_break, None);
+        assert_eq!(retry.retry_of, Some(failed.id));
+        let found = retry.cache_break.expect("a break");
+        assert_eq!(found.cause, PromptBreakCause::Changed, "{dialect:?}");
+        assert_eq!(found.section.as_deref(), Some("system"), "{dialect:?}");
+    }
+}
