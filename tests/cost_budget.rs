@@ -147,7 +147,7 @@ async fn post(address: SocketAddr, path: &str, headers: &str, body: &Value) -> H
     }
 }
 
-/// 20 tokens at 0.001 USD each: two calls spend the budget.
+/// Each call has 20 tokens at 0.001 USD, so two calls spend the budget.
 const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
 
 /// Twenty times the usual duration, for busy machines.

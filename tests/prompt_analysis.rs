@@ -13,7 +13,7 @@ use tokengauge_tokenizer::count;
 
 /// Must not appear in any answer or metric.
 const SECRET: &str = "the-secret-of-a-prompt";
-/// How long a tool takes, at least.
+/// The shortest time that a tool runs.
 const TOOL_TIME: Duration = Duration::from_millis(300);
 
 struct Agent {

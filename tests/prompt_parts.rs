@@ -1,4 +1,4 @@
-//! The parts of prompts and what tools take of them, on the surfaces that sum them up.
+//! Tokens of the parts of prompts and of tools, on the surfaces that show their sums.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

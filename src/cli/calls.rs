@@ -177,7 +177,8 @@ pub struct ReportArgs {
         default_value = "model"
     )]
     pub by: Vec<By>,
-    /// Print what each tool takes of prompts, at list prices with and without a prompt cache, instead of groups
+    /// Print the tokens that each tool adds to prompts, and their cost at list prices with and without a prompt cache,
+    /// instead of groups
     #[arg(long, conflicts_with_all = ["by", "baseline"])]
     pub tools: bool,
     /// Row that the others are compared with, such as gpt-5.2, or gpt-5.2,chat for two dimensions in --by [default: the

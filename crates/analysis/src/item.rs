@@ -101,7 +101,7 @@ impl Item {
         }
     }
 
-    /// About the bytes that the item takes on the heap.
+    /// The approximate number of bytes that the item takes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Item>() + self.tools.len() * (size_of::<ItemTool>() + 32)
     }

@@ -37,7 +37,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.map.len()
     }
 
-    /// About the bytes that the entries take.
+    /// The approximate number of bytes that the entries take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -243,7 +243,7 @@ impl PromptSums {
 /// Number of counts in [`PromptSums`].
 pub const PROMPT_SUMS: usize = 11;
 
-/// What one tool takes of a prompt, in o200k_base tokens.
+/// What one tool adds to a prompt: o200k_base tokens of its definition and results, and its calls and failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PromptTool {

@@ -95,8 +95,8 @@ fn differs(metric: &MetricReport, report: &Report) -> String {
     )
 }
 
-/// Returns a string such as "95 %: 5.2 to 11". If the difference of two shares is decided as better or worse, its bounds have
-/// no sign. All other bounds have one.
+/// Returns a string such as "95 %: 5.2 to 11". If the difference of two shares is found to be better or worse, its bounds have
+/// no sign. All other bounds have a sign.
 fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     let (lower, upper) = (metric.lower?, metric.upper?);
     let confidence = percent(1.0 - report.alpha);

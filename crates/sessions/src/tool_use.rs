@@ -1,11 +1,11 @@
-//! What the tools of a session took: time, tokens and failures.
+//! Time, tokens and failures of the tools of a session.
 
 use crate::session::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one tool took in a session.
+/// Time, tokens and failures of one tool in a session.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ToolUse {
     /// Name of the tool.

@@ -67,7 +67,8 @@ questions! {
     costs(query: &CostQuery) -> Costs;
     /// The prompt-cache misses of the calls that match, by their cause.
     cache_breaks(filter: &Filter) -> Vec<CacheBreaks>;
-    /// What each tool took of the prompts of the calls that match.
+    /// Sums of each tool over the prompts of the matching calls: tokens of definitions and results, calls, failures and waiting
+    /// time.
     prompt_tools(filter: &Filter) -> Vec<PromptToolUse>;
     /// How many calls have a cost and a speed, and why the others have none.
     coverage(filter: &Filter) -> Coverage;

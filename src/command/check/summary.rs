@@ -123,7 +123,7 @@ fn quota_store(settings: &tokengauge_quota_store::Settings) -> String {
         OnError::Closed => "limited calls are refused".to_owned(),
     };
     format!(
-        "quota store {address}, keys {prefix}*: {shared}; leases of {}; without the store {without}",
+        "quota store {address}, keys {prefix}*: {shared}; leases of {}; while the store does not respond: {without}",
         span_text(sharing.lease)
     )
 }

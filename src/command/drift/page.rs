@@ -151,7 +151,8 @@ fn why(page: &mut String, why: &Why) -> std::fmt::Result {
     let number = |value| number(Some(value));
     writeln!(
         page,
-        "Mean {}: {} → {}; {} from a different mix of calls, {} within classes.\n",
+        "Mean {}: {} → {}. A different mix of calls explains {} of the difference; calls with the same prompt length (ttft) or \
+         concurrency (tps) explain {}.\n",
         why.signal.as_str(),
         number(why.before),
         number(why.after),

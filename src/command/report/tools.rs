@@ -1,4 +1,4 @@
-//! `tokengauge report --tools`: what each tool takes of prompts, and what that costs.
+//! `tokengauge report --tools`: tokens that each tool adds to prompts, and their cost.
 
 use super::grid::{Cell, Grid, UNKNOWN, count, dollars, plain, seconds};
 use super::text::{aligned, markdown_table};

@@ -147,7 +147,7 @@ fn of_groups() -> Vec<Endpoint> {
         get(
             "/api/v1/prompt-tools",
             "prompt_tools",
-            "What tools take of prompts: tokens of definitions and results, their cost, calls, failures and time.",
+            "For each tool, tokens of its definition and results in prompts, their cost, and its calls, failures and time.",
             prompt_tools::prompt_tools,
         )
         .json::<ToolsOfPrompts>()

@@ -1,4 +1,4 @@
-//! `/api/v1/prompt-tools`: what tools take of prompts, and what that costs.
+//! `/api/v1/prompt-tools`: tokens that each tool adds to prompts, and their cost.
 
 use super::call_source::{CallSource, CallSourceName, ask};
 use super::finished::Times;

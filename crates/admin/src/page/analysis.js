@@ -113,7 +113,7 @@ function byAgent(agents) {
   return table("by-agent", "Agents", columns, dearest);
 }
 
-/** What each tool took, the one with most tokens first. */
+/** Results, errors, time and tokens of each tool, the tool with the most tokens first. */
 function byTool(tools) {
   if (tools.length === 0) return [];
   const columns = [

@@ -188,7 +188,7 @@ impl SupervisedConnection<'_> {
                         self.send_state.set_close_reason(CloseReason::SendTimeout);
                         return log_end(self.peer, Err("the agent accepts no data"));
                     }
-                    TimeoutKind::Closing => return log_end(self.peer, Err("the agent did not close it")),
+                    TimeoutKind::Closing => return log_end(self.peer, Err("the agent did not close the connection")),
                     TimeoutKind::Evicted => graceful_shutdown(connection.as_mut()),
                     TimeoutKind::Idle => {
                         self.timeouts.closing(Instant::now());

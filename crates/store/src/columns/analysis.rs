@@ -42,7 +42,8 @@ pub(super) fn tools(record: &CallRecord) -> Value {
     )
 }
 
-/// `[name, schema, new results, sent again, calls, failures, server]`, without zeros at its end.
+/// The array of a tool: name, tokens of its definition, of new results and of results sent again, finished calls, failures,
+/// MCP server. An unknown server, and zeros before it, are left out at the end of the array.
 fn row_of_tool(tool: &PromptTool) -> Vec<Json> {
     let mut row = vec![
         json!(tool.name),

@@ -29,7 +29,7 @@ pub fn add_prompt_tools(tools: &mut PromptTools, call: &CallRecord) {
     tools.add(&place, &prompt.tools, (&names, us.unwrap_or(0)));
 }
 
-/// What each tool took of the prompts of `calls`.
+/// Sums of each tool over the prompts of `calls`.
 pub fn prompt_tools<'a>(calls: impl Iterator<Item = TimedCall<'a>>) -> Vec<PromptToolUse> {
     let mut tools = PromptTools::default();
     calls.for_each(|call| add_prompt_tools(&mut tools, call.record));

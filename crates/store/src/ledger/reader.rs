@@ -221,7 +221,8 @@ impl Reader {
         self.ask(|connection| cache_breaks::cache_breaks(connection, filter))
     }
 
-    /// What each tool took of the prompts of the calls that match.
+    /// Sums of each tool over the prompts of the matching calls: tokens of definitions and results, calls, failures and waiting
+    /// time.
     ///
     /// # Errors
     /// See [`QueryError`].

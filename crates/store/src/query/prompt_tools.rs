@@ -1,4 +1,4 @@
-//! What tools take of prompts: their definitions, their results and the time they took.
+//! Sums of each tool over prompts: tokens of definitions and results, calls, failures and waiting time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ impl PromptToolSums {
     }
 }
 
-/// What a tool took of the prompts that went to one place.
+/// Sums of a tool over the prompts that went to one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptToolUse {
     pub place: Arc<PromptPlace>,

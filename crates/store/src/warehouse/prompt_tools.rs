@@ -1,4 +1,4 @@
-//! What tools took of prompts.
+//! Sums of each tool over the prompts of calls in a warehouse.
 
 use super::Warehouse;
 use super::sql::{Span, conditions, text, value_of};
@@ -12,7 +12,8 @@ use tokengauge_core::prompt::WaitKind;
 const SUMS: [&str; 5] = ["schema", "new_results", "resent", "finished", "failures"];
 
 impl Warehouse {
-    /// What each tool took of the prompts of the calls that match.
+    /// Sums of each tool over the prompts of the matching calls: tokens of definitions and results, calls, failures and waiting
+    /// time.
     ///
     /// # Errors
     /// Returns a [`QueryError`] if the store cannot answer.

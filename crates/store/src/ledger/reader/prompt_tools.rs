@@ -1,4 +1,4 @@
-//! What tools took of prompts.
+//! Sums of each tool over the prompts of calls in a ledger.
 
 use super::QueryError;
 use super::matching::{Matching, text};

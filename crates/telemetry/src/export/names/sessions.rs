@@ -11,7 +11,8 @@ families! {
     PROMPT_CACHE_BREAK_USD: Sum[ByCause] = "tokengauge_prompt_cache_break_usd_total", Dollars;
     /// Sessions that are running away now, by reason: tokens, dollars, same_tool_call.
     RUNAWAY_SESSIONS: Gauge[ByReason] = "tokengauge_runaway_sessions", Count;
-    /// Sessions that started to run away, by each initial reason.
+    /// Sessions that started to run away, by reason. A session with several initial reasons counts once
+    /// for each of them.
     RUNAWAY_SESSIONS_FOUND: Counter[ByReason] = "tokengauge_runaway_sessions_found_total", Count;
     /// Sessions and conversations that are no longer watched for prompt-cache breaks and runaways
     /// because there were too many.

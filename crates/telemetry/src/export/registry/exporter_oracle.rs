@@ -112,14 +112,17 @@ fn the_exporter_of_metrics_writes_the_same_samples() {
         !theirs.get(series).is_some_and(same)
     };
     let missing: Vec<_> = ours.iter().filter(differ).take(5).collect();
-    assert!(missing.is_empty(), "theirs has another value: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "metrics-exporter-prometheus lacks these samples or has other values: {missing:?}"
+    );
     let more: Vec<_> = theirs
         .keys()
         .filter(|key| !ours.contains_key(key))
         .collect();
     assert!(
         more.is_empty(),
-        "ours has not: {:?}",
+        "our registry lacks these series: {:?}",
         &more[..more.len().min(5)]
     );
 }
