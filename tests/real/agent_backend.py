@@ -1,5 +1,5 @@
-"""A backend for simulated agents. It plays the answer that a request names in the header `x-answer`, and keeps a prefix
-cache of its own, so that its counts of cached tokens are a truth that the proxy had no part in.
+"""A backend for simulated agents. It plays the answer that a request names in the header `x-answer`, and keeps its own
+prefix cache, so that its counts of cached tokens do not depend on the proxy.
 
 One token is four characters here, as of a provider with another tokenizer."""
 

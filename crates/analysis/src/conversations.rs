@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     pub(crate) complete: bool,
     pub(crate) cache: Option<CachedTurn>,
     /// For a turn that tells nothing about a cache, such as a failed one: the comparison with the last
-    /// turn that does. The next turn is compared with that one, too.
+    /// turn that does. The next turn is also compared with that turn.
     pub(crate) unjudged: Option<Box<Before>>,
     pub(crate) model: u64,
     /// The upstream and its endpoint.

@@ -104,7 +104,7 @@ impl Potentials {
     }
 
     pub(crate) fn all(&self) -> Vec<CachePotential> {
-        let one = |(name, upstream): (&Box<str>, &Upstream)| {
+        let all = self.upstreams.iter().map(|(name, upstream)| {
             let share = |cache: &Simulated| share(cache.hits, upstream.blocks);
             CachePotential {
                 upstream: name.to_string(),
@@ -114,8 +114,8 @@ impl Potentials {
                 infinite: share(&upstream.infinite),
                 lru: [share(&upstream.lru[0]), share(&upstream.lru[1])],
             }
-        };
-        self.upstreams.iter().map(one).collect()
+        });
+        all.collect()
     }
 
     pub(crate) fn bytes(&self) -> usize {

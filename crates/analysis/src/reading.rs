@@ -225,9 +225,11 @@ impl Analysis {
         };
         let composition = composed(turn.items);
         // Nobody processed the prompt of a failed turn, so its results are still new.
-        let parts = (!turn.complete)
-            .then(|| composed(conversation.complete_before(turn.number)).parts)
-            .unwrap_or(composition.parts);
+        let parts = if turn.complete {
+            composition.parts
+        } else {
+            composed(conversation.complete_before(turn.number)).parts
+        };
         let new = &sequence.items[common.min(turn.items).min(sequence.items.len())..];
         let is_asked = new.iter().any(|item| item.has(PromptPart::User));
         let kind = if !composition.new_results.is_empty() {

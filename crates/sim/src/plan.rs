@@ -48,7 +48,7 @@ pub struct Counts {
 
 impl Counts {
     /// The input tokens that came from the cache.
-    pub fn from_cache(self) -> u64 {
+    pub fn cached_tokens(self) -> u64 {
         self.cached.unwrap_or(0)
     }
 

@@ -189,7 +189,7 @@ impl Script for Messages {
 
 /// With a cache, all but the last few input tokens are read from it or written to it.
 fn usage(counts: Counts, output: u64) -> Value {
-    let read = counts.from_cache();
+    let read = counts.cached_tokens();
     let left = counts.input - read;
     let written = counts.cached.map_or(0, |_| left.saturating_sub(4));
     json!({

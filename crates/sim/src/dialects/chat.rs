@@ -116,7 +116,7 @@ pub fn usage(counts: Counts) -> Value {
         "prompt_tokens": counts.input,
         "completion_tokens": counts.output,
         "total_tokens": counts.input + counts.output,
-        "prompt_tokens_details": {"cached_tokens": counts.from_cache(), "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": counts.cached_tokens(), "audio_tokens": 0},
         "completion_tokens_details": {
             "reasoning_tokens": counts.reasoning, "audio_tokens": 0,
             "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0,

@@ -65,8 +65,8 @@ impl Gemini {
             "totalTokenCount": counts.input + self.candidates + self.thoughts,
             "promptTokensDetails": details(counts.input),
         });
-        if counts.from_cache() > 0 {
-            usage["cachedContentTokenCount"] = counts.from_cache().into();
+        if counts.cached_tokens() > 0 {
+            usage["cachedContentTokenCount"] = counts.cached_tokens().into();
         }
         if self.candidates > 0 {
             usage["candidatesTokenCount"] = self.candidates.into();

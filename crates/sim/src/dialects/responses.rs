@@ -190,7 +190,7 @@ fn part(text: &str) -> Value {
 
 fn usage(counts: Counts) -> Value {
     json!({
-        "input_tokens": counts.input, "input_tokens_details": {"cached_tokens": counts.from_cache()},
+        "input_tokens": counts.input, "input_tokens_details": {"cached_tokens": counts.cached_tokens()},
         "output_tokens": counts.output, "output_tokens_details": {"reasoning_tokens": counts.reasoning},
         "total_tokens": counts.input + counts.output,
     })
