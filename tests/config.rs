@@ -91,7 +91,7 @@ fn what_would_cut_agents_off_or_lead_past_the_proxy_is_refused() {
         (
             "\n[[route]]",
             "upgrades = [\"a b\"]",
-            "`a b` is not the name",
+            "`a b` cannot be the name of a protocol",
         ),
     ] {
         let text = match place {

@@ -20,6 +20,8 @@ from gauge import Gauge
 from processes import running
 from tokens import counts
 
+pytestmark = pytest.mark.part("alone")
+
 SESSIONS = int(os.environ.get("TOKENGAUGE_AGENT_SESSIONS", 100))
 AT_ONCE = 8
 NEAR = 0.05  # seconds between the proxy's and the agent's time of the same wait

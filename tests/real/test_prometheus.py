@@ -36,7 +36,6 @@ MAY_BE_ZERO = {
     "tokengauge_drift_failures_total",
     "tokengauge_marks_total",
     "tokengauge_marks_lost_total",
-    "tokengauge_scores_total",
     "tokengauge_score_requests_rejected_total",
     "tokengauge_scores_lost_total",
     "tokengauge_gate_failures_total",
@@ -72,8 +71,9 @@ MAY_BE_ZERO = {
 NOT_THE_PROXYS = {"tokengauge_injections_total"}
 
 # Drift is evaluated every five minutes and learns for weeks, so tests/drift.rs checks its metrics. test_gate.py checks
-# gates, and tests/experiments.rs experiments.
+# gates, tests/experiments.rs experiments, and tests/scores.rs scores.
 NOT_WITHIN_MINUTES = {
+    "tokengauge_scores_total",
     "tokengauge_drift_distance_ratio",
     "tokengauge_drift_series",
     "tokengauge_drift_series_left_out",

@@ -23,9 +23,6 @@ pub(crate) struct Turn {
     pub(crate) ended: Instant,
     pub(crate) complete: bool,
     pub(crate) cache: Option<CachedTurn>,
-    /// For a turn that tells nothing about a cache, such as a failed one: the comparison with the last
-    /// turn that does. The next turn is also compared with that turn.
-    pub(crate) unjudged: Option<Box<Before>>,
     pub(crate) model: u64,
     /// The upstream and its endpoint.
     pub(crate) place: u64,
@@ -277,7 +274,6 @@ mod tests {
             ended: at,
             complete: true,
             cache: None,
-            unjudged: None,
             model: 0,
             place: 0,
             keys,

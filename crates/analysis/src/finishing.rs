@@ -4,11 +4,20 @@ use super::conversations::{Addition, Before, Turn};
 use super::prompt::Prompt;
 use super::prompt_break::{Compared, prompt_break};
 use super::state::{Analysis, common_blocks};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::dimension::model_of;
-use tokengauge_core::prompt::PromptBreak;
+use tokengauge_core::prompt::{PromptBreak, Wait, WaitKind};
 use tokengauge_core::prompt_cache::CachedTurn;
+
+/// The time between a failed call and its retry.
+fn after_failure(since: Duration) -> Wait {
+    Wait {
+        kind: WaitKind::Other,
+        seconds: since.as_secs_f64(),
+        tools: Vec::new(),
+    }
+}
 
 impl Analysis {
     /// Sets what is known about a call from its prompt. `price` is the cost of the call if this
@@ -24,14 +33,12 @@ impl Analysis {
         if record.operation_class != OperationClass::Generation {
             return;
         }
-        let failed = record.outcome != Outcome::Complete;
         let turn = Turn {
             number: 0,
             items: prompt.length,
             ended,
-            complete: !failed,
+            complete: record.outcome == Outcome::Complete,
             cache: CachedTurn::of(record),
-            unjudged: None,
             model: self.seeds.short(model_of(record)),
             place: self.seeds.short((&record.upstream, &record.endpoint)),
             keys: prompt.keys,
@@ -39,24 +46,24 @@ impl Analysis {
         let before = prompt.before.as_ref();
         let found = before.and_then(|before| self.broken(before, &prompt, &turn, record, price));
         record.cache_break = found.map(Box::new);
-        let earlier = self.retries.before(prompt.request, prompt.started);
-        record.retry_of = earlier.map(str::to_owned);
-        let retries = &mut self.retries;
-        retries.ended(prompt.request, &record.id, ended, failed);
-        record.wait = prompt.wait.clone().map(Box::new);
+        let retried = self.retries.before(prompt.request, prompt.started);
+        record.retry_of = retried.map(|(id, _)| id.to_owned());
+        let wait = retried.map_or(prompt.wait.clone(), |(_, since)| Some(after_failure(since)));
+        record.wait = wait.map(Box::new);
+        let failed = record.outcome.is_failure();
+        self.retries
+            .ended(prompt.request, &record.id, ended, failed);
         self.simulate_caches(&prompt, &turn, &record.upstream);
-        let unjudged = prompt.before.filter(|_| turn.cache.is_none());
-        let turn = Turn {
-            unjudged: unjudged.map(Box::new),
-            ..turn
-        };
-        self.conversations.add(Addition {
-            after: prompt.after,
-            items: prompt.items,
-            blocks: prompt.blocks,
-            results: prompt.results,
-            turn,
-        });
+        // Nobody processed the prompt of a failed call: the next call continues the turn before it.
+        if !failed {
+            self.conversations.add(Addition {
+                after: prompt.after,
+                items: prompt.items,
+                blocks: prompt.blocks,
+                results: prompt.results,
+                turn,
+            });
+        }
         self.shrink();
     }
 

@@ -178,12 +178,7 @@ impl Analysis {
         (place, common): (Place, usize),
         new_blocks: &[u64],
     ) -> Option<Before> {
-        let (conversation, last) = self.conversations.get(place)?;
-        if let Some(unjudged) = last.unjudged.as_deref()
-            && unjudged.change.is_some()
-        {
-            return Some(unjudged.clone());
-        }
+        let (conversation, _) = self.conversations.get(place)?;
         let turn = conversation.cached_before(place.number)?;
         let items = &conversation.items[..turn.items.min(conversation.items.len())];
         let known = (items, conversation.blocks_of(items.len()));

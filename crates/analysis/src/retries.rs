@@ -15,11 +15,12 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// The id of the last call with this request that failed before `started`.
-    pub(crate) fn before(&self, request: u64, started: Instant) -> Option<&str> {
+    /// The id of the last call with this request that failed before `started`, and the time since its
+    /// end.
+    pub(crate) fn before(&self, request: u64, started: Instant) -> Option<(&str, Duration)> {
         let (id, ended) = self.failed.peek(&request)?;
         let since = started.checked_duration_since(*ended)?;
-        (since <= WITHIN).then_some(&**id)
+        (since <= WITHIN).then_some((&**id, since))
     }
 
     /// Adds the result of a call.
@@ -48,21 +49,25 @@ impl Retries {
 mod tests {
     use super::*;
 
+    fn id(retries: &Retries, request: u64, started: Instant) -> Option<&str> {
+        retries.before(request, started).map(|(id, _)| id)
+    }
+
     #[test]
     fn only_a_recent_failure_makes_a_call_a_repetition() {
         let at = Instant::now();
         let mut retries = Retries::default();
         retries.ended(1, "a", at, true);
-        assert_eq!(retries.before(1, at + Duration::from_secs(9)), Some("a"));
-        assert_eq!(retries.before(1, at + Duration::from_secs(601)), None);
+        assert_eq!(id(&retries, 1, at + Duration::from_secs(9)), Some("a"));
+        assert_eq!(id(&retries, 1, at + Duration::from_secs(601)), None);
         assert_eq!(
-            retries.before(1, at - Duration::from_secs(1)),
+            id(&retries, 1, at - Duration::from_secs(1)),
             None,
             "it still ran"
         );
-        assert_eq!(retries.before(2, at), None);
+        assert_eq!(id(&retries, 2, at), None);
         retries.ended(1, "b", at, false);
-        assert_eq!(retries.before(1, at), None);
+        assert_eq!(id(&retries, 1, at), None);
         (0..5_000).for_each(|request| retries.ended(request, "c", at, true));
         assert_eq!((retries.failed.len(), retries.forgotten), (MAX_FAILED, 904));
     }

@@ -15,7 +15,7 @@ const MAX_OPEN: usize = 256;
 /// longest is no longer searched.
 const MAX_WATCHED: usize = 8;
 /// Shorter texts are not searched, because most answers are short.
-const WATCHED_FROM: u64 = 32;
+const WATCHED_FROM: u64 = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByChannel {

@@ -61,9 +61,8 @@ pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group>
     let of_objectives = objectives
         .iter()
         .flat_map(|objective| objective::groups(objective, place));
-    std::iter::once(proxy_alerts::group(place))
-        .chain(of_objectives)
-        .collect()
+    let own = proxy_alerts::groups(place).into_iter();
+    own.chain(of_objectives).collect()
 }
 
 impl RulesContext {

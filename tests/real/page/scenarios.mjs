@@ -287,7 +287,7 @@ async function scores(world) {
   await until("the averages", async () => /success 100%\s*grade 3\.5|grade 3\.5\s*success 100%/.test((await page.locator("#models td.scored").allInnerTexts()).join()), 20);
   assert.match(await page.locator("#models .score").first().getAttribute("title"), /95% interval.*in 1 sessions/);
   await page.goto(`${admin}/sessions/${session}`);
-  const facts = async () => (await page.locator("#view-sessions .facts").first().innerText()).replaceAll("\n", " ");
+  const facts = async () => (await page.locator("#session .facts").first().innerText()).replaceAll("\n", " ");
   await until("the scores of the session", async () => /score success true of the session/i.test(await facts()) && /score grade 3\.5 of the session, from judge/i.test(await facts()));
   clean(wrong);
 }

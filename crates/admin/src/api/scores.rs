@@ -297,7 +297,11 @@ pub(super) fn body() -> Value {
     });
     let boolean = json!({"enum": [true, false, 0, 1], "description": "The value: 1 is true."});
     let types = [
-        (json!({"enum": ["numeric", "NUMERIC"]}), number, vec![]),
+        (
+            json!({"enum": ["numeric", "NUMERIC", null]}),
+            number,
+            vec![],
+        ),
         (
             json!({"enum": ["boolean", "BOOLEAN"]}),
             boolean,
@@ -308,16 +312,22 @@ pub(super) fn body() -> Value {
                (data_type, value, more): &(Value, Value, Vec<&str>)| {
         let mut required = vec!["name", "value", target];
         required.extend(more);
+        let mut source = text(MAX_SOURCE, "The program that gives the score.");
+        source["type"] = json!(["string", "null"]);
+        let mut properties = json!({
+            "name": {
+                "type": "string", "pattern": "^[a-z0-9_.-]{1,64}$",
+                "description": "The name of the score, such as `success`.",
+            },
+            "value": value, "data_type": data_type, "source": source,
+        });
+        for (other, _) in &targets {
+            properties[*other] = json!({"type": "null"});
+        }
+        properties[*target] = id.clone();
         json!({
             "type": "object", "required": required, "additionalProperties": false,
-            "properties": {
-                "name": {
-                    "type": "string", "pattern": "^[a-z0-9_.-]{1,64}$",
-                    "description": "The name of the score, such as `success`.",
-                },
-                "value": value, "data_type": data_type, *target: id,
-                "source": text(MAX_SOURCE, "The program that gives the score."),
-            },
+            "properties": properties,
         })
     };
     let all = targets

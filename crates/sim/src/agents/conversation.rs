@@ -37,6 +37,8 @@ const TOOLS: [(&str, &str); 4] = [
 /// Words in the description of a tool's parameters, so that definitions have a usual size.
 const TOOL_WORDS: u64 = 120;
 const SYSTEM_WORDS: u64 = 1_500;
+/// The seed of the texts that every conversation has.
+const FIXED_SEED: u64 = 54;
 /// One result in this number is an error.
 const ERROR_IN: u64 = 12;
 
@@ -74,13 +76,15 @@ impl Conversation {
     /// A conversation that begins with a message of `words` words.
     pub(super) fn begin(style: Style, words: u64, random: &mut Random) -> Conversation {
         let with_tools = style == Style::Tools;
+        // All conversations begin alike, so that caches know their beginning.
+        let mut fixed = Random::new(FIXED_SEED);
         let tools = TOOLS.iter().filter(|_| with_tools);
-        let tools = tools.map(|(name, about)| tool(name, about, random));
+        let tools = tools.map(|(name, about)| tool(name, about, &mut fixed));
         Conversation {
             style,
             tools: tools.collect(),
             system: match style {
-                Style::Tools => text(SYSTEM_WORDS, random),
+                Style::Tools => text(SYSTEM_WORDS, &mut fixed),
                 Style::Single | Style::Chat => String::new(),
             },
             items: vec![Item::User(text(words, random))],

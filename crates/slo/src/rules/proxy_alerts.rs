@@ -220,6 +220,32 @@ const ALERTS: &[ProxyAlert] = &[
             together. If the budget blocks, these calls are refused until the period ends.",
     },
     ProxyAlert {
+        alert: "TokengaugeSeriesCollapsed",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
+        summary: "tokengauge on NAME sees more models than max_models",
+        description: "{{ $value | humanize }} calls in the last hour have the model label `other` \
+            because more than max_models names were seen.",
+    },
+    ProxyAlert {
+        alert: "TokengaugeSlow",
+        severity: Ticket,
+        held: 10,
+        expr: "(histogram_quantile(0.99, sum by (PROXY, phase) \
+            (rate(tokengauge_proxy_overhead_seconds[5m]))) \
+            or histogram_quantile(0.99, sum by (PROXY, phase, le) \
+            (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
+        summary: "tokengauge on NAME adds more than 10 ms of latency",
+        description: "1 % of calls waited {{ $value | humanizeDuration }} or more in the proxy, in \
+            the phase `{{ $labels.phase }}`. `head` covers the heads of request and response, \
+            `chunk` the slowest chunk of a call.",
+    },
+];
+
+/// Alerts on the calls of agents. A separate group, because a group has at most 20 alerts.
+const CALL_ALERTS: &[ProxyAlert] = &[
+    ProxyAlert {
         alert: "TokengaugePromptsMissCache",
         severity: Ticket,
         held: 10,
@@ -263,37 +289,19 @@ const ALERTS: &[ProxyAlert] = &[
             {{ $labels.drift }}. /api/v1/drift of a proxy lists the combinations, since when they \
             differ, and why.",
     },
-    ProxyAlert {
-        alert: "TokengaugeSeriesCollapsed",
-        severity: Ticket,
-        held: 0,
-        expr: "sum by (PROXY) (increase(tokengauge_series_collapsed_total[1h])) > 0",
-        summary: "tokengauge on NAME sees more models than max_models",
-        description: "{{ $value | humanize }} calls in the last hour have the model label `other` \
-            because more than max_models names were seen.",
-    },
-    ProxyAlert {
-        alert: "TokengaugeSlow",
-        severity: Ticket,
-        held: 10,
-        expr: "(histogram_quantile(0.99, sum by (PROXY, phase) \
-            (rate(tokengauge_proxy_overhead_seconds[5m]))) \
-            or histogram_quantile(0.99, sum by (PROXY, phase, le) \
-            (rate(tokengauge_proxy_overhead_seconds_bucket[5m])))) > 0.01",
-        summary: "tokengauge on NAME adds more than 10 ms of latency",
-        description: "1 % of calls waited {{ $value | humanizeDuration }} or more in the proxy, in \
-            the phase `{{ $labels.phase }}`. `head` covers the heads of request and response, \
-            `chunk` the slowest chunk of a call.",
-    },
 ];
 
-pub(super) fn group(place: &RulesContext) -> Group {
-    Group {
-        name: "tokengauge".to_owned(),
+pub(super) fn groups(place: &RulesContext) -> [Group; 2] {
+    let group = |name: &str, alerts: &[ProxyAlert]| Group {
+        name: name.to_owned(),
         notes: Vec::new(),
         interval: None,
-        rules: ALERTS.iter().map(|own| own.rule(place)).collect(),
-    }
+        rules: alerts.iter().map(|own| own.rule(place)).collect(),
+    };
+    [
+        group("tokengauge", ALERTS),
+        group("tokengauge-calls", CALL_ALERTS),
+    ]
 }
 
 impl ProxyAlert {
@@ -365,7 +373,8 @@ mod tests {
     fn every_alert_has_a_runbook() {
         let runbooks = include_str!("../../../../docs/runbooks.md");
         let others = [super::super::BURN, "SloDataAbsent"];
-        for name in ALERTS.iter().map(|own| own.alert).chain(others) {
+        let all = ALERTS.iter().chain(CALL_ALERTS);
+        for name in all.map(|own| own.alert).chain(others) {
             assert!(runbooks.contains(&format!("\n## {name}\n")), "{name}");
         }
     }
