@@ -54,7 +54,25 @@ class AgentHome:
         listed = eventually(whole, f"{count} calls of {name}")
         assert [session["id"] for session in listed] == [name]
         calls = json.loads(self.gauge.scrape(f"/api/v1/sessions/{name}?limit=1000"))["calls"]
+        composed(calls)
         return listed[0], sorted(calls, key=lambda call: call["offset"])
+
+
+PARTS = ("system", "tool_schemas", "user", "assistant", "reasoning", "tool_calls", "tool_results", "other")
+
+
+def composed(calls):
+    """Asserts that the parts of each prompt are known, and that the tools that it defines have names."""
+    for call in calls:
+        prompt = call["prompt"]
+        assert prompt and prompt["user"] > 0, call
+        assert sum(prompt[part] for part in PARTS) > prompt["user"] or not prompt["tools"], prompt
+        assert all(tool["name"] for tool in prompt["tools"]), prompt
+        assert sum(tool["schema"] for tool in prompt["tools"]) <= prompt["tool_schemas"], prompt
+
+
+def tools_of(call):
+    return {tool["name"] for tool in call["prompt"]["tools"]}
 
 
 @pytest.fixture
@@ -132,6 +150,9 @@ def test_a_subagent_of_claude_code_belongs_to_the_session_and_knows_its_parent(p
     assert session["cost_usd"] == pytest.approx(priced(SONNET, *sums), rel=1e-9)
     assert session["cost_usd"] == pytest.approx(result["total_cost_usd"], rel=1e-9)
     program, subagent, again = calls
+    assert {"Bash", "Read"} <= tools_of(program)
+    [asked] = again["wait"]["tools"]
+    assert again["wait"]["kind"] == "tools" and asked in ("Agent", "Task") and asked in tools_of(program)
     assert program["agent"] == again["agent"] and program["agent"].startswith("claude-cli/")
     assert program["parent_agent"] is None
     assert subagent["agent"] not in (None, program["agent"])
