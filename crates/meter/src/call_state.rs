@@ -236,7 +236,7 @@ impl CallState {
         }
         // One pass over all names is faster than a lookup of each name.
         if headers.keys().any(is_of_gateway) {
-            self.run.generation.cost_usd = litellm_cost(headers);
+            self.run.generation.cost(litellm_cost(headers));
             if let Some(provider) = served_by(headers) {
                 self.run.generation.served_by(provider);
             }

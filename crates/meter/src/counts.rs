@@ -15,7 +15,7 @@ const MAX_OPEN: usize = 256;
 /// longest is no longer searched.
 const MAX_WATCHED: usize = 8;
 /// Shorter texts are not searched, because most answers are short.
-const WATCHED_FROM: u64 = 64;
+const WATCHED_FROM: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByChannel {
@@ -51,10 +51,10 @@ struct OpenText {
     changed: bool,
     chunk: u32,
     /// The tokens of the generation before this text.
-    offset: u64,
+    offset: u32,
     watch: Option<Box<Watch>>,
     /// The count at which a watch begins.
-    watch_from: u64,
+    watch_from: u32,
 }
 
 impl OpenText {
@@ -62,7 +62,7 @@ impl OpenText {
     fn push(&mut self, text: &str, repeats: &mut bool) -> bool {
         self.counter.push(text);
         let Some(watch) = &mut self.watch else {
-            return self.counter.count() >= self.watch_from;
+            return self.counter.count() >= u64::from(self.watch_from);
         };
         if watch.push(text.as_bytes()) {
             *repeats |= watch.check(self.counter.count());
@@ -72,7 +72,7 @@ impl OpenText {
 
     fn found(&self) -> Option<Found> {
         let found = self.watch.as_ref()?.found()?;
-        Some(found.after(self.offset))
+        Some(found.after(self.offset.into()))
     }
 }
 
@@ -85,12 +85,14 @@ pub(crate) struct ChunkContent {
 #[derive(Default)]
 pub(crate) struct Counts {
     open: Vec<OpenText>,
-    current: usize,
+    /// The index of the text that was continued last. At most [`MAX_OPEN`].
+    current: u16,
     running: ByChannel,
     settled: ByChannel,
     content: ChunkContent,
     chunk: u32,
-    first_choice: Option<u32>,
+    /// The first choice and 1; 0 before any.
+    first_choice: u32,
     pub(crate) several_choices: bool,
     /// The scripts of reasoning, then of all other text.
     reasoning_scripts: Scripts,
@@ -100,8 +102,9 @@ pub(crate) struct Counts {
     memory: Option<Arc<Memory>>,
     /// Whether a text repeats itself, and the repetitions of texts that are no longer watched.
     repeats: bool,
-    repeated: Option<Found>,
-    unsearched: u32,
+    /// Boxed, because few texts repeat themselves.
+    repeated: Option<Box<Found>>,
+    unsearched: u16,
 }
 
 impl Counts {
@@ -121,8 +124,11 @@ impl Counts {
     pub(crate) fn push(&mut self, segment: Segment, text: &str) {
         self.content.text = true;
         self.content.answer |= segment.channel != Channel::Reasoning;
-        let first = *self.first_choice.get_or_insert(segment.choice);
-        self.several_choices |= first != segment.choice;
+        let choice = segment.choice.saturating_add(1);
+        if self.first_choice == 0 {
+            self.first_choice = choice;
+        }
+        self.several_choices |= self.first_choice != choice;
         let at = self.position(segment);
         let mut rest = text;
         while rest.len() > MAX_PUSH {
@@ -168,7 +174,7 @@ impl Counts {
 
     /// Texts whose rest was not searched for repetitions, because of a limit.
     pub(crate) fn unsearched(&self) -> u32 {
-        self.unsearched
+        self.unsearched.into()
     }
 
     /// The repetitions so far.
@@ -177,7 +183,9 @@ impl Counts {
             return None;
         }
         let open = self.open.iter().filter_map(OpenText::found);
-        let found = open.chain(self.repeated).reduce(Found::and)?;
+        let found = open
+            .chain(self.repeated.as_deref().copied())
+            .reduce(Found::and)?;
         Some(Repetition {
             start: found.start,
             period: found.period,
@@ -193,28 +201,37 @@ impl Counts {
         let idle = watched.clone().min_by_key(|(_, open)| open.chunk);
         if let (MAX_WATCHED.., Some((idle, _))) = (watched.count(), idle) {
             self.unwatch(idle);
-            self.unsearched += 1;
+            self.unsearched = self.unsearched.saturating_add(1);
         }
         let open = &mut self.open[at];
-        open.watch_from = u64::MAX;
+        open.watch_from = u32::MAX;
         let tokens = open.counter.count();
         open.watch = (self.memory.as_ref()).and_then(|memory| Watch::begin(memory, tokens));
         match &mut open.watch {
             Some(watch) => {
                 watch.push(text.as_bytes());
             }
-            None => self.unsearched += u32::from(self.memory.is_some()),
+            None => {
+                let missed = u16::from(self.memory.is_some());
+                self.unsearched = self.unsearched.saturating_add(missed);
+            }
         }
     }
 
     fn unwatch(&mut self, at: usize) {
-        let open = &mut self.open[at];
-        self.repeated = self
-            .repeated
-            .into_iter()
-            .chain(open.found())
-            .reduce(Found::and);
-        open.watch = None;
+        let found = self.open[at].found();
+        self.keep(found);
+        self.open[at].watch = None;
+    }
+
+    /// Keeps the repetition of a text that is no longer watched.
+    fn keep(&mut self, found: Option<Found>) {
+        let Some(found) = found else {
+            return;
+        };
+        let known = self.repeated.as_deref().copied();
+        let all = known.map_or(found, |known| Found::and(known, found));
+        self.repeated = Some(Box::new(all));
     }
 
     pub(crate) fn tool_calls(&self) -> u32 {
@@ -242,21 +259,18 @@ impl Counts {
         if let Some(watch) = &mut open.watch {
             self.repeats |= watch.check(count);
         }
-        self.repeated = self
-            .repeated
-            .into_iter()
-            .chain(open.found())
-            .reduce(Found::and);
+        self.keep(open.found());
         update_counts(&mut self.running, &mut self.settled, open, count, count);
     }
 
     fn position(&mut self, segment: Segment) -> usize {
-        let current = self.open.get(self.current);
+        let current = self.open.get(usize::from(self.current));
         if current.is_none_or(|open| open.segment != segment) {
             let known = self.open.iter().position(|open| open.segment == segment);
-            self.current = known.unwrap_or_else(|| self.begin(segment));
+            let at = known.unwrap_or_else(|| self.begin(segment));
+            self.current = u16::try_from(at).unwrap_or(u16::MAX);
         }
-        self.current
+        usize::from(self.current)
     }
 
     fn begin(&mut self, segment: Segment) -> usize {
@@ -266,7 +280,7 @@ impl Counts {
         let unsettled = self.open.iter().filter(|open| open.changed);
         let unsettled = unsettled.map(|open| open.counter.count().saturating_sub(open.counted));
         let fresh = OpenText {
-            offset: self.running.all() + unsettled.sum::<u64>(),
+            offset: u32::try_from(self.running.all() + unsettled.sum::<u64>()).unwrap_or(u32::MAX),
             watch: None,
             watch_from: WATCHED_FROM,
             segment,

@@ -172,7 +172,7 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
     let sniffs = state.sniffs(context);
-    let cost_of_head = state.run.generation.cost_usd;
+    let cost_of_head = state.run.generation.cost_usd();
     let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
         Reading::Nothing => return,
         Reading::Inline { decoder, .. } => (decoder, None),

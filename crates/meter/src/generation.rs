@@ -31,7 +31,6 @@ pub(crate) struct Generation {
     pub(crate) usage: Option<Box<Usage>>,
     pub(crate) engine: Option<Box<EngineReport>>,
     pub(crate) service_tier: Option<Box<str>>,
-    pub(crate) cost_usd: Option<f64>,
     pub(crate) error: Option<Box<str>>,
     rare: Option<Box<Rare>>,
     finishes: Vec<(u32, Box<str>)>,
@@ -49,6 +48,7 @@ pub(crate) struct Generation {
 /// Fields that few responses have. They are boxed to keep the other responses small.
 #[derive(Default)]
 struct Rare {
+    cost_usd: Option<f64>,
     served_by: Option<Box<str>>,
     failure: Option<Box<str>>,
     /// Hosted tools that began or ended in the present chunk.
@@ -89,7 +89,7 @@ impl Generation {
             Event::Engine(engine) => self.engine = Some(Box::new(engine)),
             Event::ServiceTier(tier) => remember(&mut self.service_tier, tier, MAX_WORD),
             Event::ServedBy(provider) => self.served_by(provider),
-            Event::Cost(usd) => self.cost_usd = Some(usd),
+            Event::Cost(usd) => self.cost(Some(usd)),
             Event::Error(kind) => {
                 self.error
                     .get_or_insert_with(|| clip(kind, MAX_WORD).into());
@@ -205,6 +205,17 @@ impl Generation {
         self.error.as_deref().or_else(failure)
     }
 
+    /// The cost that the provider reported.
+    pub(crate) fn cost_usd(&self) -> Option<f64> {
+        self.rare.as_ref()?.cost_usd
+    }
+
+    pub(crate) fn cost(&mut self, usd: Option<f64>) {
+        if usd.is_some() {
+            self.rare.get_or_insert_default().cost_usd = usd;
+        }
+    }
+
     pub(crate) fn served_by(&mut self, provider: &str) {
         let rare = self.rare.get_or_insert_default();
         remember(&mut rare.served_by, provider, MAX_NAME);
@@ -232,13 +243,14 @@ impl Generation {
     /// Forgets the body, which is not an answer. The cost from the response head is kept.
     pub(crate) fn forget_body(&mut self, cost_of_head: Option<f64>) {
         let served_by = self.rare.take().and_then(|rare| rare.served_by);
-        let rare = served_by.map(|provider| Rare {
-            served_by: Some(provider),
+        let is_known = served_by.is_some() || cost_of_head.is_some();
+        let rare = is_known.then(|| Rare {
+            served_by,
+            cost_usd: cost_of_head,
             ..Rare::default()
         });
         *self = Generation {
             timeline: std::mem::take(&mut self.timeline),
-            cost_usd: cost_of_head,
             rare: rare.map(Box::new),
             ..Generation::default()
         };

@@ -134,6 +134,7 @@ const WARM_UP: u8 = 2;
 const STREAM: u8 = 4;
 const BODY: u8 = 8;
 const UNSEEN: u8 = 16;
+const REPEATS: u8 = 32;
 
 /// The live state of a call. Dropping the state removes the call from the registry.
 pub(crate) struct LiveCall {
@@ -153,8 +154,6 @@ struct LiveState {
     first: Option<(Instant, u64)>,
     chunks: [Option<Instant>; 2],
     samples: TokenSamples,
-    /// Boxed, because few streams have one.
-    repetition: Option<Box<Repetition>>,
 }
 
 impl LiveCall {
@@ -256,7 +255,8 @@ impl LiveCall {
     }
 
     pub(crate) fn repetition(&self, repetition: Repetition) {
-        self.now().repetition = Some(Box::new(repetition));
+        self.flags.fetch_or(REPEATS, Ordering::Relaxed);
+        self.registry.repeating.lock().insert(self.id, repetition);
     }
 
     /// When the last chunk after the first tokens arrived, measured or not.
@@ -306,7 +306,7 @@ impl LiveCall {
             tps: now.speed(at),
             last_gap: gap(now.chunks).map(|gap| gap.as_secs_f64()),
             silent: last.map(since),
-            repetition: now.repetition.as_deref().cloned(),
+            repetition: self.registry.repeating.lock().get(&self.id).copied(),
             pod: None,
         }
     }
@@ -370,6 +370,9 @@ impl TokenSamples {
 impl Drop for LiveCall {
     fn drop(&mut self) {
         self.registry.streams().remove(&self.id);
+        if self.flags.load(Ordering::Relaxed) & REPEATS != 0 {
+            self.registry.repeating.lock().remove(&self.id);
+        }
     }
 }
 
@@ -377,6 +380,8 @@ impl Drop for LiveCall {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     streams: Mutex<BTreeMap<Uuid, Weak<LiveCall>>>,
+    /// Streams that repeat themselves. Few do, so the others have no room for it.
+    repeating: Mutex<BTreeMap<Uuid, Repetition>>,
 }
 
 impl Registry {

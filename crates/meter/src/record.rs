@@ -136,7 +136,7 @@ pub(crate) fn finished_call(
         unavailable,
     };
     let refused = verdict.outcome == Outcome::HttpError;
-    let reported_cost = generation.cost_usd.filter(|_| !refused);
+    let reported_cost = generation.cost_usd().filter(|_| !refused);
     let mut record = record(context, state, &closing, &verdict, who);
     record.service_tier = service_tier;
     record.reasoning_effort = reasoning_effort;

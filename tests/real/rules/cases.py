@@ -40,7 +40,7 @@ def check(folder, rules, series, expectations):
     ]
     groups = yaml.safe_load(rules.read_text())["groups"]
     slos = set(re.findall(r'slo="([\w-]+)"', " ".join(series) + str(expectations)))
-    wanted = re.compile(f"tokengauge(-slo-({'|'.join(slos)})(-increases)?)?")
+    wanted = re.compile(f"tokengauge(-calls|-slo-({'|'.join(slos)})(-increases)?)?")
     part = folder / "rules.yaml"
     # promtool takes seconds for a day of all groups.
     chosen = [group for group in groups if wanted.fullmatch(group["name"])]
