@@ -54,7 +54,7 @@ impl Analysis {
         self.retries
             .ended(prompt.request, &record.id, ended, failed);
         self.simulate_caches(&prompt, &turn, &record.upstream);
-        // Nobody processed the prompt of a failed call: the next call continues the turn before it.
+        // Nobody processed the prompt of a failed call, so the next call continues the previous turn.
         if !failed {
             self.conversations.add(Addition {
                 after: prompt.after,

@@ -68,7 +68,7 @@ families! {
     MARKS_LOST: Counter[] = "tokengauge_marks_lost_total", Count;
     /// Scores from outside that were stored, by name of the score. After 50 names, the others are `other`.
     SCORES: Counter[ByScore] = "tokengauge_scores_total", Count;
-    /// Requests with scores that were refused, by reason: invalid, too many scores, too large.
+    /// Requests with scores that were refused, by reason: `invalid`, `too_many` or `too_large`.
     SCORES_REJECTED: Counter[ByReason] = "tokengauge_score_requests_rejected_total", Count;
     /// Scores that could not be stored because the ledger was not writable or its queue was full.
     SCORES_LOST: Counter[] = "tokengauge_scores_lost_total", Count;
